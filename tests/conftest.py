@@ -32,7 +32,7 @@ FOLDERS = {
 """Marks of all tests in a folder."""
 FIXTURES = {
     "data": "data",
-    **dict.fromkeys(("mosquitto", "nats", "openssl", "postgres", "systemd_analyze"), "parts"),
+    **dict.fromkeys(("mosquitto", "nats", "openssl", "postgres", "prometheus", "systemd_analyze"), "parts"),
 }
 """Marks of all tests that ask for a fixture, or for one that asks for it."""
 COVERED = {"domain", "core", "wire", "store"}
@@ -162,6 +162,15 @@ def systemd_analyze() -> Path:
     program = find("systemd-analyze")
     if program is None:
         not_run("systemd-analyze", "systemd-analyze is not on the path, nor in /usr/sbin")
+    return program
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> Path:
+    """The program of Prometheus."""
+    program = find("prometheus")
+    if program is None:
+        not_run("prometheus", "prometheus is not on the path, nor installable")
     return program
 
 

@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from meteragent.cli import common
@@ -14,6 +15,8 @@ from meteragent.formats import entry, green_button, meter_readings, readings, ta
 
 _END_MS = 253_402_300_799_000
 """The last second of the year 9999, in Unix ms."""
+_REASONS = 20
+"""The largest number of reasons to leave values out that are printed."""
 _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
     "csv": lambda entries, _now_ms: table.write(entries),
     "csv-semicolon": lambda entries, _now_ms: table.write(entries, ";"),
@@ -24,8 +27,9 @@ _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
 
 def run(options: argparse.Namespace) -> int:
     """Convert a file or a folder; return 0, or 1 if reading, converting or writing fails."""
+    left_out = Counter[str]()
     try:
-        entries = list(_entries(options.input, options.stream))
+        entries = entry.distinct(_entries(options, left_out), left_out)
         if options.to == "readings":
             _write_readings(entries, options.output)
         else:
@@ -40,17 +44,24 @@ def run(options: argparse.Namespace) -> int:
         return common.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
     meters = counted(len({value.meter for value in entries}), "meter")
     print(f"{counted(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
+    for reason, count in left_out.most_common(_REASONS):
+        print(f"  left out, {count:,} times: {reason}", file=sys.stderr)
+    if len(left_out) > _REASONS:
+        print(f"  left out for other reasons: {len(left_out) - _REASONS:,} reasons", file=sys.stderr)
     return 0
 
 
-def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
-    """Yield the values in a file or a folder; `stream` names the stream to read from a dataset."""
+def _entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[entry.Entry]:
+    """Return the values in a file or a folder; `left_out` counts those that are left out, by reason."""
+    path = options.input
+    content = b"" if path.is_dir() else path.read_bytes()
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return green_button.read(content, options.meter, left_out)
+    if options.meter is not None:
+        raise FormatError("--meter is for Green Button files only: other files have names of meters")
     if path.is_dir():
-        yield from entry.released(_series(path, stream).values())
-        return
-    content = path.read_bytes()
-    is_xml = content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-    yield from green_button.read(content) if is_xml else table.read(content)
+        return entry.released(_series(path, options.stream).values())
+    return table.read(content, left_out)
 
 
 def _series(folder: Path, stream: str) -> dict[str, Series]:

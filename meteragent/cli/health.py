@@ -25,7 +25,7 @@ from meteragent.store.file import FULL, has_room
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the service's report; return 1 if there is a problem or no service answers."""
+    """Print the service's report, unless `--quiet`; return 1 if there is a problem or no service answers."""
     service, command, path = _service(options.config)
     answer = ask(path, METRICS if options.metrics else BY_METER if options.meters else b"")
     if answer is None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     document = json.loads(answer)
     if options.metrics:
         print(document["metrics"], end="")
-    else:
+    elif not options.quiet:
         print(answer if options.json else as_text(document, by_meter=options.meters))
     return 0 if document["healthy"] else common.EXIT_CRASH
 

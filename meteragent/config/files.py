@@ -11,6 +11,7 @@ from meteragent.domain.refusal import reason
 from meteragent.mqtt import Endpoint
 
 _SECRETS = ("password_file", "key_file", "pseudonym_key_file")
+_TOKEN_MIN = 16
 _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
@@ -29,6 +30,15 @@ def read_secret(key: str, path: Path) -> bytes:
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret
+
+
+def read_token(path: Path) -> bytes:
+    """Read the page's token. Raises ConfigError if `read_secret` does, or if the token could be guessed."""
+    token = read_secret("page.token_file", path)
+    if len(token) < _TOKEN_MIN:
+        expected = f"at least {_TOKEN_MIN}, such as the output of `openssl rand -hex 16`"
+        raise ConfigError("page.token_file", f"a token of {len(token)} characters", expected)
+    return token
 
 
 def _path_text(path: Path) -> str:
@@ -61,11 +71,11 @@ def _mode(path: Path) -> int:
 
 
 def unreadable(config: Config) -> list[ConfigError]:
-    """Return refusals of the files with secrets or certificates that `run` cannot read or that are empty."""
+    """Return refusals of the files with secrets or certificates that `run` would refuse."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
         try:
-            read_secret(key, path)
+            read_token(path) if key == "page.token_file" else read_secret(key, path)
         except ConfigError as error:
             refusals.setdefault(key, error)
     return list(refusals.values())

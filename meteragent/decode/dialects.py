@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_BRACES = re.compile(r"\{+%?-?\s*(?P<path>[^{}]*?)\s*-?%?\}+", re.DOTALL)
+_BRACES = re.compile(r"\{++%?-?(?P<path>[^{}]*?)-?%?\}++", re.DOTALL)
 _ROOT = re.compile(r"JSONPATH:|(?:value_json|\$)(?=[.\[])")
 _CALCULATION = re.compile(r"(.*\S)(?<!\.\d)(?<!\.\d\d)\s*([*/])\s*(\d+(?:\.\d+)?)")
 _POINTER = re.compile(r"/?[\w:-]+(?:/[\w:-]+)+|/[\w:-]+")

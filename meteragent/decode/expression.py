@@ -4,6 +4,9 @@ The jmespath library's functions support only integers and binary floats; those 
 Minima and maxima are exact, and so are sums (`number.total`). A mean is rounded half up to 64 digits. The
 library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
 which rarely equals a decimal.
+
+Expressions come with profiles that strangers wrote. A short one could double a list many times
+(`[@,@][]|[@,@][]`), so an evaluation that takes more than `STEPS_MAX` steps is refused.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,12 +14,15 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import jmespath
-from jmespath import functions
+from jmespath import functions, visitor
 
 from meteragent.decode.number import number_in, total
 from meteragent.domain.errors import PayloadError
 
+STEPS_MAX = 500_000
+"""The largest number of steps of an evaluation: nodes of the expression, and the sizes of their values."""
 _MEAN_CONTEXT = Context(prec=64, rounding=ROUND_HALF_UP)
+_SIZED = (list, dict, str)
 _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
 
@@ -105,7 +111,31 @@ def _sort_pairs(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
     )
 
 
+class _Interpreter(visitor.TreeInterpreter):
+    """An interpreter that raises ValueError when an evaluation takes more than `STEPS_MAX` steps."""
+
+    def __init__(self) -> None:
+        super().__init__(jmespath.Options(custom_functions=_Functions()))
+        self._steps = 0
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate a node. Raises ValueError beyond the limit."""
+        value = super().visit(node, *args, **kwargs)
+        # Only a multi-select puts a value in several places: what it contains counts as often as it occurs.
+        is_copied = node["type"].startswith("multi_select")
+        self._steps += _size(value) if is_copied else 1 + len(value) if isinstance(value, _SIZED) else 1
+        if self._steps > STEPS_MAX:
+            raise ValueError("an expression that takes too many steps")
+        return value
+
+
+def _size(value: Any) -> int:
+    """Return the number of values in a value."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, values))
+
+
 def searcher(expression: str) -> Callable[[Any], Any]:
     """Compile an expression into a function of documents. Raises JMESPathError if it is invalid."""
-    query, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
-    return lambda document: query.search(document, options)
+    tree = jmespath.compile(expression).parsed
+    return lambda document: _Interpreter().visit(tree, document)

@@ -280,6 +280,11 @@ def parse_time(text: str) -> int:
     return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
 
 
+FIRST_MS, END_MS = parse_time("1990-01-01T00:00:00Z"), parse_time("2101-01-01T00:00:00Z")
+"""The first millisecond of the years 1990 to 2100, and the first one after them: a time in a file that lies
+outside is in another unit, or wrong."""
+
+
 class Band(NamedTuple):
     """Hours of the day that form one slot; `stretches` are (from, to) in ms after the window's start.
 

@@ -34,6 +34,11 @@ _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
 _WILDCARDS = "+#"
 
 
+def holds_text(name: str) -> bool:
+    """Return whether every file and message can carry a name: 1 to 128 characters, none in `_UNFIT`."""
+    return 0 < len(name) <= _NAME_MAX and not _UNFIT.search(name)
+
+
 def holds_topic(text: str) -> bool:
     """Return whether clients may publish to the topic `text`; topics that begin with $ are for brokers."""
     return bool(text) and not (text[0] == "$" or set(_WILDCARDS) & set(text) or _UNFIT.search(text))

@@ -1,12 +1,16 @@
 """The type that all formats share: the value of an interval, with its quality and standard deviation."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from meteragent.consume.series import Series
 from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.identity import holds_text
 from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 Quality = Literal["measured", "estimated"]
@@ -67,6 +71,24 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
             )
 
 
+def distinct(entries: Iterable[Entry], left_out: Counter[str]) -> list[Entry]:
+    """Return entries without copies, which are counted in `left_out`, in the order given.
+
+    Raises FormatError if other intervals of a meter overlap, because the energy in them would count twice.
+    """
+    counts = Counter(entries)
+    rows = list(counts)
+    if counts.total() > len(rows):
+        left_out["a copy of a value"] += counts.total() - len(rows)
+    for (*place, _, end_ms), (*next_place, start_ms, _) in pairwise(
+        sorted((entry.meter, entry.is_energy, entry.band, entry.start_ms, entry.end_ms) for entry in rows)
+    ):
+        if place == next_place and start_ms < end_ms:
+            meter, time = place[0], iso_time(start_ms)
+            raise FormatError(f"two intervals of meter {meter!r} overlap at {time}: remove one of them")
+    return rows
+
+
 def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
     """Return entries sorted by meter and time. Raises FormatError if the format cannot carry one of them."""
     checked_entries = sorted(entries, key=lambda entry: (entry.meter, entry.start_ms, entry.unit, entry.d))
@@ -75,6 +97,8 @@ def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
             raise FormatError(f"{form} cannot carry bands: use csv")
         if entry.start_ms % 1000 or entry.end_ms % 1000:
             raise FormatError(f"{form} cannot carry fractions of a second: use csv")
+        if not holds_text(entry.meter):
+            raise FormatError(f"{form} cannot carry the name {entry.meter!r}: rename the meter")
     return checked_entries
 
 

@@ -15,14 +15,14 @@ import re
 import uuid
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from meteragent.domain.errors import FormatError
-from meteragent.domain.grid import iso_time, parse_time
-from meteragent.domain.identity import holds_name
+from meteragent.domain.grid import END_MS, FIRST_MS, iso_time
+from meteragent.domain.identity import holds_text
 from meteragent.domain.units import DAY_MS
 from meteragent.formats.entry import Entry, Quality, require_intervals
 from meteragent.formats.xml import child, document, parse
@@ -39,18 +39,17 @@ _DELTA, _INDICATING = 4, 6
 _AVERAGE, _NORMAL = 2, 12
 _KIND_ENERGY, _KIND_POWER = 12, 37
 _ELECTRICITY = 1
-_FORWARD: Final = {0, 1, 4}
-"""Accepted flow directions: not applicable, consumption, and net."""
+_NET: Final = 4
+"""The flow direction of what was consumed less what was fed in; 1 is consumption, and 0 is not applicable."""
 _POWERS: Final = (0, -3, -6)
 """The exponents of ten that are written, in order of preference."""
 _POWER_MAX: Final = 12
 """The largest absolute value of an exponent of ten that is read: from pico to tera."""
 _INT48_MAX: Final = 2**47 - 1
-_START_S: Final = parse_time("1990-01-01T00:00:00Z") // 1000
-_END_S: Final = parse_time("2101-01-01T00:00:00Z") // 1000
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
 """The namespace of the feed's ids, so that a repeated conversion yields the same ids."""
+_FEED_ID: Final = f"urn:uuid:{uuid.uuid5(_NAMESPACE, _ROOT)}"
 _TITLE = re.compile(
     r"estimated, standard deviation (\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?) Wh?, descriptor (\S*)", re.ASCII
 )
@@ -196,36 +195,117 @@ class _Type(NamedTuple):
     d: str
 
 
-def read(content: bytes) -> Iterator[Entry]:
-    """Yield a feed's entries, in W and Wh. Raises FormatError for other quantities or an invalid feed."""
-    feed = parse(content)
-    meters = _Meters(dict(_resources(feed, "UsagePoint")))
-    readings = dict(_resources(feed, "MeterReading"))
-    streams = {link: place for place in reversed(readings) for link in _links(readings[place], "related")}
-    meter_and_type: dict[str, tuple[str, _Type]] = {}
-    types = {place: _type(resource) for place, resource in _resources(feed, "ReadingType")}
-    if not types:
-        raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
-    for place, block in _resources(feed, "IntervalBlock"):
-        stream = _parent_place(block, place, "IntervalBlock")
-        stream = stream if stream in readings else streams.get(stream, stream)
-        if stream not in meter_and_type:
-            meter_and_type[stream] = _stream_of(readings, stream, types, meters)
+def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None = None) -> list[Entry]:
+    """Return a feed's entries, in W and Wh; `meter` names the only meter of the feed.
+
+    Other quantities, values that are missing, and totals and net flow beside the values that they contain are
+    left out; `left_out` counts them by reason. Raises FormatError for an invalid feed, for homes that cannot
+    be told apart, and if nothing is left.
+    """
+    root, left_out = parse(content), Counter() if left_out is None else left_out
+    feed, streams = _Feed(root, meter), defaultdict[str, list[Entry]](list)
+    for place, block in _resources(root, "IntervalBlock"):
+        stream, name, form = feed.source_of(place, block)
         for element in block.iter(f"{ESPI}IntervalReading"):
-            yield _entry(element, *meter_and_type[stream])
+            if isinstance(form, str):
+                left_out[f"{form} ({stream})"] += 1
+            elif (element.findtext(f"{ESPI}value") or "").strip():
+                streams[stream].append(_entry(element, name, form))
+            else:
+                left_out[f"the value is missing ({stream})"] += 1
+    for place in feed.unused_types:
+        left_out[f"a ReadingType that no value has ({place})"] += 1
+    for stream in _contained(streams, feed.net_streams):
+        count = len(streams.pop(stream))
+        left_out[f"a total or net flow beside other values of the meter ({stream})"] += count
+    if not streams:
+        raise FormatError(next(iter(left_out), "no IntervalBlock has a value"))
+    return [entry for entries in streams.values() for entry in entries]
 
 
-def _stream_of(
-    readings: dict[str, ET.Element], place: str, types: dict[str, _Type], meters: "_Meters"
-) -> tuple[str, _Type]:
-    """Return the meter and the ReadingType of a MeterReading. Raises FormatError if one is missing."""
-    reading = readings.get(place)
-    if reading is None:
-        raise FormatError("an IntervalBlock belongs to no MeterReading of the file")
-    names = [name for name in _links(reading, "related") if name in types]
-    if len(names) != 1:
-        raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
-    return meters.name(_parent_place(reading, place, "MeterReading")), types[names[0]]
+def _contained(streams: dict[str, list[Entry]], net_streams: Collection[str]) -> set[str]:
+    """Return the MeterReadings of whose intervals one overlaps a better one of the same meter and quantity.
+
+    Consumption is better than net flow, from which what was fed in is subtracted, and shorter intervals are
+    better than longer ones, which are their totals.
+    """
+    rows = []
+    for stream, entries in streams.items():
+        rank = stream in net_streams, max(entry.end_ms - entry.start_ms for entry in entries)
+        rows += [(entry.meter, entry.unit, entry.start_ms, entry.end_ms, rank, stream) for entry in entries]
+    contained, previous = set(), None
+    for row in sorted(rows):
+        if previous is not None and previous[:2] == row[:2] and row[2] < previous[3]:
+            better, worse = (previous, row) if previous[4] <= row[4] else (row, previous)
+            if better[4] < worse[4]:
+                contained.add(worse[5])
+            previous = better
+        else:
+            previous = row
+    return contained
+
+
+class _Feed:
+    """The resources of a feed by their places, and the links between them."""
+
+    def __init__(self, root: ET.Element, meter: str | None) -> None:
+        kinds = "UsagePoint", "MeterReading", "ReadingType"
+        self._points, self._readings, self._types = (_by_place(root, kind) for kind in kinds)
+        if not self._types:
+            raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
+        self._linking = _by_link(self._points), _by_link(self._readings)
+        self._is_own = root.findtext(f"{ATOM}id") == _FEED_ID
+        self._meter = meter
+        self._places: dict[str, str] = {}
+        self._sources: dict[str, tuple[str, _Type | str]] = {}
+        self.unused_types = dict.fromkeys(self._types)
+        self.net_streams: set[str] = set()
+
+    def source_of(self, place: str, block: ET.Element) -> tuple[str, str, _Type | str]:
+        """Return the MeterReading, meter and ReadingType of a block, or the reason to leave its values out.
+
+        Raises FormatError if one of them is missing or ambiguous.
+        """
+        stream = _owner(block, place, "IntervalBlock", self._readings, self._linking[1])
+        if stream not in self._sources:
+            self._sources[stream] = self._source(stream)
+        return (stream, *self._sources[stream])
+
+    def _source(self, stream: str) -> tuple[str, _Type | str]:
+        reading = self._readings[stream]
+        names = {link for link in _links(reading, "related") if link in self._types}
+        if len(names) != 1:
+            raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
+        (name,) = names
+        self.unused_types.pop(name, None)
+        point = _owner(reading, stream, "MeterReading", self._points, self._linking[0])
+        kind = self._points[point].findtext(f".//{ESPI}kind", "0") if point in self._points else "0"
+        if kind.strip() != "0":
+            return "", "a ServiceCategory other than electricity (0)"
+        try:
+            form, is_net = _type(self._types[name])
+        except FormatError as error:
+            return "", str(error)
+        if is_net:
+            self.net_streams.add(stream)
+        return self._name(point), form
+
+    def _name(self, place: str) -> str:
+        """Return the name of the meter at a place, which no other place has.
+
+        It is the address of the UsagePoint, because titles are those of feeds and of portals, and numbers of
+        UsagePoints count within a customer. Only feeds of `write` have names for titles.
+        """
+        name = self._meter or place.partition("://")[2] or place.removeprefix(f"{_ROOT}/").strip("/")
+        if self._meter is None and self._is_own and place in self._points:
+            name = (self._points[place].findtext(f"{ATOM}title") or "").strip()
+        elif name.startswith("UsagePoint/"):
+            raise FormatError(f"the address {place} names no customer: name the only meter with --meter NAME")
+        if not holds_text(name):
+            raise FormatError("a UsagePoint has no name of 1 to 128 printable characters: use --meter NAME")
+        if self._places.setdefault(name, place) != place:
+            raise FormatError(f"two UsagePoints have the name {name!r}: {self._places[name]} and {place}")
+        return name
 
 
 def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
@@ -235,42 +315,57 @@ def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
             yield next(iter(_links(element, "self")), ""), element
 
 
+def _by_place(feed: ET.Element, kind: str) -> dict[str, ET.Element]:
+    """Return resources by place. Raises FormatError if two that differ have one place."""
+    resources: dict[str, ET.Element] = {}
+    for place, element in _resources(feed, kind):
+        if _identity(resources.setdefault(place, element)) != _identity(element):
+            raise FormatError(f"two resources {kind} that differ have the address {place!r}")
+    return resources
+
+
+def _identity(element: ET.Element) -> tuple[object, ...]:
+    """Return what copies of a resource share: all but the times of their publication."""
+    texts = [element.findtext(f"{ATOM}{name}") for name in ("id", "title")]
+    content = ET.tostring(next(element.iterfind(f"{ATOM}content")))
+    return (*texts, content, sorted(_links(element, "up")), sorted(_links(element, "related")))
+
+
+def _by_link(resources: dict[str, ET.Element]) -> dict[str, set[str]]:
+    """Return, for each address, the resources that link to it."""
+    places = defaultdict[str, set[str]](set)
+    for place, element in resources.items():
+        for link in _links(element, "related"):
+            places[link].add(place)
+    return places
+
+
+def _owner(
+    element: ET.Element, place: str, kind: str, owners: Collection[str], linking: dict[str, set[str]]
+) -> str:
+    """Return the owner's place of a resource: its own link names it, or one owner links to the resource.
+
+    Raises FormatError if no owner or more than one does.
+    """
+    up = next(iter(_links(element, "up")), place.rpartition("/")[0])
+    owner = up.removesuffix(f"/{kind}")
+    if owner in owners:
+        return owner
+    places = linking.get(place) or linking.get(up) or set()
+    if not places and owner.rpartition("/")[0].endswith("UsagePoint"):
+        return owner  # some files have no entry for it
+    if len(places) != 1:
+        number = "more than one resource" if places else "no resource"
+        raise FormatError(f"the {kind} {place} belongs to {number} of the file")
+    return next(iter(places))
+
+
 def _links(element: ET.Element, relation: str) -> list[str]:
-    return [link.get("href", "") for link in element.iter(f"{ATOM}link") if link.get("rel") == relation]
+    return [link.get("href", "") for link in element.iterfind(f"{ATOM}link") if link.get("rel") == relation]
 
 
-def _parent_place(element: ET.Element, place: str, kind: str) -> str:
-    """Return the place of a resource's parent."""
-    parent_place = next(iter(_links(element, "up")), place.rpartition("/")[0])
-    return parent_place.removesuffix(f"/{kind}")
-
-
-class _Meters:
-    """The names of meters: a UsagePoint's title or, if that is not unique, the last part of its place."""
-
-    def __init__(self, points: dict[str, ET.Element]) -> None:
-        self._titles = {
-            place: (point.findtext(f"{ATOM}title") or "").strip() for place, point in points.items()
-        }
-        self._counts = Counter(self._titles.values())
-        self._places: dict[str, str] = {}
-
-    def name(self, place: str) -> str:
-        """Return the name of the meter at a place. Raises FormatError if it has none of its own."""
-        title = self._titles.get(place, "")
-        name = title if title and self._counts[title] == 1 else place.rpartition("/")[2]
-        if not holds_name(name):
-            raise FormatError("a UsagePoint has no name")
-        if self._places.setdefault(name, place) != place:
-            places = f"{self._places[name]} and {place}"
-            raise FormatError(
-                f"two UsagePoints have the name {name!r}: {places}: give each a title of its own"
-            )
-        return name
-
-
-def _type(resource: ET.Element) -> _Type:
-    """Parse a ReadingType. Raises FormatError if its values cannot become entries."""
+def _type(resource: ET.Element) -> tuple[_Type, bool]:
+    """Return a ReadingType, and whether it is net flow. Raises FormatError if its values are not read."""
     element = next(resource.iter(f"{ESPI}ReadingType"))
     uom = _integer(element, "uom")
     if uom not in _UOM:
@@ -278,19 +373,20 @@ def _type(resource: ET.Element) -> _Type:
     behaviour = _integer(element, "accumulationBehaviour", _DELTA)
     if behaviour not in {0, _DELTA, _INDICATING}:
         raise FormatError(f"accumulationBehaviour {behaviour}: expected values of intervals (4)")
-    if _integer(element, "flowDirection", 1) not in _FORWARD:
-        raise FormatError("flowDirection: expected consumption (1) or net (4): remove the other readings")
-    if _integer(element, "commodity", _ELECTRICITY) not in {0, _ELECTRICITY}:
-        raise FormatError("commodity: expected electricity (1)")
+    flow = _integer(element, "flowDirection", 1)
+    if flow not in {0, 1, _NET}:
+        raise FormatError(f"flowDirection {flow}: expected consumption (1) or net (4)")
+    commodity = _integer(element, "commodity", _ELECTRICITY)
+    if commodity not in {0, _ELECTRICITY}:
+        raise FormatError(f"commodity {commodity}: expected electricity (1)")
     power = _integer(element, "powerOfTenMultiplier", 0)
     if abs(power) > _POWER_MAX:
         raise FormatError(f"powerOfTenMultiplier {power}: expected -{_POWER_MAX} to {_POWER_MAX}")
     scale = Fraction(10) ** power
     title = _TITLE.fullmatch((resource.findtext(f"{ATOM}title") or "").strip())
     quality = _integer(element, "defaultQuality", 0)
-    if title is None:
-        return _Type(_UOM[uom], scale, quality, None, "")
-    return _Type(_UOM[uom], scale, quality, float(title[1]), title[2])
+    sd, d = (None, "") if title is None else (float(title[1]), title[2])
+    return _Type(_UOM[uom], scale, quality, sd, d), flow == _NET
 
 
 def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
@@ -301,7 +397,7 @@ def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
     start_s, duration_s = _integer(period, "start"), _integer(period, "duration")
     if duration_s <= 0:
         raise FormatError("an IntervalReading has no duration")
-    if not _START_S <= start_s < start_s + duration_s <= _END_S:
+    if not FIRST_MS <= start_s * 1000 < (start_s + duration_s) * 1000 <= END_MS:
         raise FormatError("start: expected seconds since 1970, of the years 1990 to 2100")
     codes = [_integer(quality, "quality") for quality in element.iter(f"{ESPI}ReadingQuality")]
     is_measured = all(code in _MEASURED for code in codes or [form.quality or 0])

@@ -5,27 +5,23 @@ As `sanitise` expects, an energy is stamped with the end of its interval, and a 
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import format_duration
 from meteragent.formats.entry import Entry, decimal
 
-_ORDER = attrgetter("meter", "start_ms")
-
 
 def table(entries: Sequence[Entry]) -> Any:
     """Return entries as an Arrow table, sorted by meter and time.
 
     Raises FormatError if there are no entries, if one belongs to a band, if their units or interval lengths
-    differ, if two intervals of a meter overlap, or if `decimal` cannot represent a value.
+    differ, or if `decimal` cannot represent a value.
     """
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)
-    rows = sorted(entries, key=_ORDER)
+    rows = sorted(entries, key=lambda entry: (entry.meter, entry.start_ms))
     times = [entry.end_ms if entry.is_energy else entry.start_ms for entry in rows]
     return pa.table(
         {
@@ -55,6 +51,3 @@ def _require_uniform(entries: Sequence[Entry]) -> None:
         raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit separately")
     if len({entry.end_ms - entry.start_ms for entry in entries}) > 1:
         raise FormatError("the intervals have several lengths: convert each length separately")
-    for entry, next_entry in pairwise(sorted(entries, key=_ORDER)):
-        if entry.meter == next_entry.meter and next_entry.start_ms < entry.end_ms:
-            raise FormatError("two intervals of a meter overlap: remove one of them")

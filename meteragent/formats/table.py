@@ -12,14 +12,15 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Literal, NamedTuple, cast
 
 from meteragent.consume.cell import cell_of, name_of
 from meteragent.domain.errors import FormatError
-from meteragent.domain.grid import iso_time, parse_time
-from meteragent.domain.identity import holds_name
+from meteragent.domain.grid import END_MS, FIRST_MS, iso_time, parse_time
+from meteragent.domain.identity import holds_text
 from meteragent.domain.units import UNIT_FACTOR
 from meteragent.formats.entry import Entry, Quality, decimal
 
@@ -27,6 +28,7 @@ Separator = Literal[",", ";"]
 _NAMES = ("meter", "start", "end", "value", "unit", "quality", "sd", "band", "d")
 _REQUIRED = _NAMES[:5]
 _QUALITIES = ("measured", "estimated")
+_MISSING = {"", "null", "nan", "na", "n/a", "#n/a"}
 _NUMBER = re.compile(r"-?\d{1,13}(\.\d{1,6})?", re.ASCII)
 _DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -55,34 +57,48 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
     return text.getvalue().encode()
 
 
-def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a CSV file of either dialect. Raises FormatError if the file is not valid."""
+def read(content: bytes, left_out: Counter[str] | None = None) -> Iterator[Entry]:
+    """Yield the entries of a CSV file of either dialect; `left_out` counts the rows without a value.
+
+    Raises FormatError if the file is not valid.
+    """
+    left_out = Counter() if left_out is None else left_out
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise FormatError("the file is not UTF-8") from None
+    if text[:5] in {"sep=;", "sep=,"}:  # a spreadsheet's own line
+        text = text.partition("\n")[2]
     header = text.partition("\n")[0]
     separator = ";" if header.count(";") > header.count(",") else ","
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    missing_names = [name for name in _REQUIRED if name not in (table.fieldnames or ())]
+    names = Counter(table.fieldnames)
+    missing_names = [name for name in _REQUIRED if name not in names]
     if missing_names:
         raise FormatError(f"line 1: no column {', '.join(missing_names)}; expected {separator.join(_NAMES)}")
+    repeated_names = [name for name in _NAMES if names[name] > 1]
+    if repeated_names:
+        raise FormatError(f"line 1: two columns {repeated_names[0]}: remove one of them")
     try:
         for row in table:
-            yield _entry(row, table.line_num, "," if separator == ";" else ".")
+            entry = _entry(row, table.line_num, "," if separator == ";" else ".")
+            if entry is None:
+                left_out["a value is missing"] += 1
+            else:
+                yield entry
     except csv.Error:
         raise FormatError(f"line {table.line_num}: a misplaced quotation mark") from None
 
 
-def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
-    """Return the entry of a row. Raises FormatError if a cell is wrong."""
+def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry | None:
+    """Return the entry of a row; None if it has no value. Raises FormatError if a cell is wrong."""
     cells = _Cells({name: row.get(name) or "" for name in _NAMES}, line, mark)
     start_ms, end_ms = cells.time("start"), cells.time("end")
     if end_ms <= start_ms:
         raise cells.refuse("end", "a time after start")
     meter = name_of(cells.texts["meter"])
-    if not holds_name(meter):
-        raise cells.refuse("meter", "a name of printable characters")
+    if not holds_text(meter):
+        raise cells.refuse("meter", "a name of 1 to 128 printable characters")
     if cells.texts["unit"] not in UNIT_FACTOR:
         raise cells.refuse("unit", f"one of {', '.join(UNIT_FACTOR)}")
     if cells.texts["quality"] not in {"", *_QUALITIES}:
@@ -90,6 +106,8 @@ def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
     deviation = float(cells.number("sd", _DEVIATION, "44.0")) if cells.texts["sd"] else None
     if deviation is not None and not math.isfinite(deviation):
         raise cells.refuse("sd", "a finite number")
+    if cells.texts["value"].strip().lower() in _MISSING:
+        return None
     return Entry(
         meter,
         start_ms,
@@ -115,11 +133,14 @@ class _Cells(NamedTuple):
         return FormatError(f"line {self.line}: column {column}: expected {expected}")
 
     def time(self, column: str) -> int:
-        """Parse a column's time. Raises FormatError if it is not a time with an offset."""
+        """Parse a column's time. Raises FormatError if it is no time with an offset of 1990 to 2100."""
         try:
-            return parse_time(self.texts[column])
+            time_ms = parse_time(self.texts[column])
         except ValueError:
             raise self.refuse(column, "a time with an offset, such as 2026-11-20T12:00:00+01:00") from None
+        if not FIRST_MS <= time_ms <= END_MS:
+            raise self.refuse(column, "a time of the years 1990 to 2100")
+        return time_ms
 
     def number(self, column: str, form: re.Pattern[str], example: str) -> str:
         """Return a column's number with a decimal point. Raises FormatError if it is not a number."""

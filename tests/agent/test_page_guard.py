@@ -129,13 +129,10 @@ async def test_every_answer_is_locked_down(path: str, host: str) -> None:
 
 
 def test_beyond_this_machine_it_takes_a_token() -> None:
-    """A page that others could reach is refused without a token, or with one that can be guessed."""
+    """A page that others could reach is refused without a token, which no text shows."""
     for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.local"):
         with pytest.raises(ConfigError, match=r"page\.token_file"):
             page.Settings(host=host)
-    with pytest.raises(ConfigError, match="a token of 15 characters") as caught:
-        page.Settings(token=b"x" * 15)
-    assert "x" * 15 not in str(caught.value)
     assert TOKEN.decode() not in repr(page.Settings(host="0.0.0.0", token=TOKEN))
 
 
@@ -218,7 +215,7 @@ async def test_where_there_is_a_token_metrics_take_it(host: str) -> None:
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
         assert b"healthy" not in answer.body
     for headers in (BEARER, {"authorization": f"bearer {TOKEN.decode()}"}):
-        answer = await ask(at, "/metrics", host=host, headers=headers)
+        answer = await ask(away(), "/metrics", host=host, headers=headers)
         assert (answer.status, answer.body) == (200, b"meteragent_healthy 1\n")
 
 

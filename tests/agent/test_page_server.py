@@ -333,20 +333,25 @@ async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytes
 async def test_the_page_speaks_its_reader_s_language(world: PageWorld, port: int) -> None:
     """HTML, texts, facts, problems and the login are in the language that each browser prefers."""
     at = app.application(view.Settings(), world.view, world.viewers, ())
-    locked = app.application(view.Settings(token=TOKEN), world.view, world.viewers, ())
     world.problems = [problem("source_down", "main")]
     german = {"accept-language": "de-DE,de;q=0.9,en;q=0.8"}
-    for headers, language, promise, cause, wrong in (
-        (german, "de", "Verborgen", "Keine Verbindung zum Broker der Quelle", "Das ist nicht das Token."),
-        ({}, "en", "Hidden", "no connection to the broker of the source", "That is not the token."),
+    texts = (
+        ("Keine Verbindung zum Broker der Quelle", "Das ist nicht das Token.", "Warten Sie eine Sekunde."),
+        ("no connection to the broker of the source", "That is not the token.", "wait a second."),
+    )
+    for headers, language, promise, (cause, wrong, wait) in (
+        (german, "de", "Verborgen", texts[0]),
+        ({}, "en", "Hidden", texts[1]),
     ):
         assert f'<html lang="{language}">' in (await ask(at, "/", headers=headers)).text
         assert json.loads((await ask(at, "/texts.json", headers=headers)).body)["lang"] == language
         facts = json.loads((await ask(at, "/facts.json", headers=headers)).body)
         assert facts["streams"][0]["own"]["said"]["promise"][0].startswith(promise)
         assert cause in facts["problems"][0]["text"]
-        answer = await ask(locked, "/login", method="POST", headers=headers, body=b"token=x")
-        assert (answer.status, wrong in answer.text) == (403, True)
+        locked = app.application(view.Settings(token=TOKEN), world.view, world.viewers, ())
+        for status, text in ((403, wrong), (429, wait)):
+            answer = await ask(locked, "/login", method="POST", headers=headers, body=b"token=x")
+            assert (answer.status, text in answer.text) == (status, True)
     async with world.serving(port=port), line(port) as opened:
         assert await opened.ask("/events", german) == 200
         assert "Keine Verbindung" in (await opened.event("glance"))["problems"][0]["text"]

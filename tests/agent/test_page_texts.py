@@ -43,7 +43,7 @@ def asked_by_reports() -> set[str]:
 
 def test_texts_are_in_one_place() -> None:
     """Every text that a file or a report asks for is there, and there is none that nobody asks for."""
-    given_by_the_server = {"lang", "login.wrong", "wrong"}
+    given_by_the_server = {"lang", "login.wait", "login.wrong", "wrong"}
     assert (asked() - given_by_the_server) | asked_by_reports() == set(TEXTS) - given_by_the_server
 
 

@@ -217,6 +217,9 @@ async def test_the_command_tells_and_judges(world: World, capsys: pytest.Capture
         assert "Waiting for the first message of: main." in capsys.readouterr().out
         world.now_ms -= 1000
         await world.turn()
+        capsys.readouterr()
+        assert await asyncio.to_thread(cli.main, ["health", str(config), "--quiet"]) == 1
+        assert capsys.readouterr() == ("", "")
         assert await asyncio.to_thread(cli.main, ["health", str(config), "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["healthy"] is False
     assert cli.main(["health", str(config)]) == 1

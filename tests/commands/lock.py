@@ -26,7 +26,8 @@ from tests.support.not_run import ROOT
 
 CONTAINER: Final = ROOT / "deploy" / "container"
 ADDON: Final = ROOT / "deploy" / "homeassistant" / "addon" / "meteragent"
-BASED: Final = (CONTAINER / "Dockerfile", ADDON / "Dockerfile", ROOT / "deploy" / "compose" / "compose.yaml")
+COMPOSES: Final = tuple(ROOT / "deploy" / name / "compose.yaml" for name in ("compose", "collect"))
+BASED: Final = (CONTAINER / "Dockerfile", ADDON / "Dockerfile", *COMPOSES)
 """The files that name base images."""
 PLATFORMS: Final = {
     machine: [f"manylinux_2_28_{machine}", f"manylinux2014_{machine}"] for machine in ("x86_64", "aarch64")
@@ -48,6 +49,7 @@ def requirements() -> dict[Path, list[str]]:
         CONTAINER / "build.lock.txt": first["build-system"]["requires"],
         CONTAINER / "agent.lock.txt": [*agent, *extras["page"]],
         CONTAINER / "crowd.lock.txt": [*agent, *extras["crowd"]],
+        CONTAINER / "collect.lock.txt": [*agent, *extras["collect"]],
         CONTAINER / "simulator.lock.txt": [*agent, *simulators, *second["optional-dependencies"]["sim"]],
         CONTAINER / "exporter.lock.txt": [*agent, *(line for line in exporter if line[:1].isalnum())],
         ADDON / "requirements.lock.txt": agent,

@@ -143,3 +143,16 @@ def test_every_file_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
         "page.token_file",
     ]
     assert errors[0].found == f"{tmp_path}/no: no such file or directory"
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8321", "0.0.0.0:8321"])
+def test_a_token_that_could_be_guessed_is_refused(listen: str, tmp_path: Path) -> None:
+    """`check` refuses a token of less than 16 bytes, without showing it, before `run` would."""
+    path = tmp_path / "token"
+    parsed = config.parse(f"{written()}\n[page]\nlisten = '{listen}'\ntoken_file = '{path}'\n")
+    path.write_text("x" * 15 + "\n")
+    [error] = config.unreadable(parsed)
+    assert str(error).startswith("page.token_file: found a token of 15 characters; expected at least 16")
+    assert "x" * 15 not in str(error)
+    path.write_text("x" * 16 + "\n")
+    assert not config.unreadable(parsed)

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.decode import expression as expression_module
 from meteragent.decode import json as json_format
 from meteragent.decode.expression import searcher
 from meteragent.decode.json import document_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MICRO
+from tests.support.steps import steps_of
 
 DOCUMENT = document_of(
     b"""{
@@ -118,3 +120,58 @@ def test_a_sum_that_no_number_holds_is_still_one() -> None:
     assert decode(b'{"w": [9e999999, 9e999999]}').value_u == 10**12 * MICRO
     assert decode(b'{"w": [9e999999, -9e999999, 7.5]}').value_u == 7_500_000
     assert decode(b'{"w": [1e99, 0.000001, -1e99]}').value_u == 1
+
+
+COSTLY = {
+    "doubled lists": "[p,p]|{again}length(@)",
+    "doubled lists that are compared": "[p,p]|{nested}@ == @",
+    "doubled lists as text": "[p,p]|{nested}to_string(@)",
+    "doubled objects": "{{a:p,b:p}}|{objects}to_string(@)",
+}
+STAGES = {"again": "[@,@][]|", "nested": "[@,@]|", "objects": "{a:@,b:@}|"}
+
+
+@pytest.mark.parametrize("what", COSTLY)
+def test_an_expression_cannot_cost_without_bound(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression that doubles what it handles is refused after a bounded number of steps."""
+    monkeypatch.setattr(expression_module, "STEPS_MAX", 20_000)
+    payload = b'{"p": [1, 2, 3], "t": 1}'
+    costs = []
+    for count in (30, 60):
+        stages = {name: stage * count for name, stage in STAGES.items()}
+        decode = json_format.decoder(COSTLY[what].format(**stages), None)
+        costs.append(steps_of(lambda decode=decode: decode(payload)))  # type: ignore[misc]
+        with pytest.raises(PayloadError) as refused:
+            decode(payload)
+        assert refused.value.reason == "refused_type"
+    assert costs[0] < 100 * 20_000
+    assert costs[1] <= 2 * costs[0]
+
+
+LINEAR = [
+    "sum(p)",
+    "sum(p[?@ > `1`])",
+    "max_by(q, &w).w",
+    "length([p, p][])",
+    "sum(q[*].[w, w][])",
+    "sum(p[?contains(`[1, 2, 3]`, @)])",
+]
+
+
+@pytest.mark.parametrize("expression", LINEAR)
+def test_twice_the_document_costs_at_most_twice_the_steps(expression: str) -> None:
+    """What an expression costs grows as the document does."""
+    costs = []
+    for count in (100, 200, 400):
+        document = document_of(json.dumps({"p": [1] * count, "q": [{"w": 1}] * count}).encode())
+        search = searcher(expression)
+        costs.append(steps_of(lambda search=search, document=document: search(document)))  # type: ignore[misc]
+    assert costs[1] <= 2 * costs[0]
+    assert costs[2] <= 2 * costs[1]
+
+
+@pytest.mark.parametrize("expression", ["sum(p)", "sum(sort(p))", "max(p[?@ > `0`])"])
+def test_the_largest_payload_is_within_the_steps(expression: str) -> None:
+    """Lists that fill a payload of 64 KiB are evaluated."""
+    payload = b'{"p": [' + b",".join([b"1"] * 32_000) + b"]}"
+    assert json_format.decoder(expression, None)(payload).value_u >= MICRO

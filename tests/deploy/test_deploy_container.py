@@ -32,6 +32,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSE_FOLDER = DEPLOY / "compose"
 COMPOSE = yaml.safe_load((COMPOSE_FOLDER / "compose.yaml").read_text())
 SERVICES: Mapping[str, Any] = COMPOSE["services"]
+COMPOSES = {path.parent: yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("*/compose.yaml"))}
 PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SIMULATORS = tomllib.loads((ROOT / "simulators" / "pyproject.toml").read_text())["project"]
@@ -40,7 +41,7 @@ LOCKS = lock.requirements()
 FILES = [DEPLOY / "container" / "Dockerfile", ADDON / "Dockerfile"]
 KEYS = {"image", "build", "command", "entrypoint", "environment", "user", "restart", "depends_on"}
 KEYS |= {"read_only", "cap_drop", "security_opt", "ulimits", "mem_limit", "memswap_limit", "tmpfs", "volumes"}
-KEYS |= {"networks", "network_mode", "ports", "stop_grace_period"}
+KEYS |= {"networks", "network_mode", "ports", "stop_grace_period", "healthcheck", "secrets"}
 """What a service of ours may say; a word that is none would be overlooked by some engines."""
 
 
@@ -99,7 +100,7 @@ def test_the_agent_is_what_is_built_by_default() -> None:
             assert (COMPOSE_FOLDER / service["build"]["context"] / service["build"]["dockerfile"]).exists()
 
 
-@pytest.mark.parametrize("name", ["agent", "simulator", "exporter", "crowd"])
+@pytest.mark.parametrize("name", ["agent", "simulator", "exporter", "crowd", "collect"])
 def test_an_image_is_not_root_and_writes_nowhere_else(name: str) -> None:
     """Its user is a number, not 0; its folder is that user's; Python compiles nothing there; pip is gone."""
     image, made = whole(name), whole(f"build-{name}")
@@ -120,7 +121,7 @@ def test_the_agent_s_command_is_one() -> None:
     (program,), (command, path) = (json.loads(image.last(name)) for name in ("ENTRYPOINT", "CMD"))
     asked = json.loads(image.last("HEALTHCHECK").partition("CMD ")[2])
     assert Path(program).name in PROJECT["scripts"]
-    assert asked == [program, "health", path]
+    assert asked == [program, "health", "--quiet", path]
     for name in (command, "health"):
         with pytest.raises(SystemExit) as ended:
             cli.main([name, "--help"])
@@ -149,7 +150,7 @@ def test_what_is_installed_exists() -> None:
     assert [name for name, stage in OURS.items() if "simulators" in " ".join(stage.all("COPY"))] == [
         "build-simulator"
     ]
-    for name in ("agent", "simulator", "exporter", "crowd"):
+    for name in ("agent", "simulator", "exporter", "crowd", "collect"):
         made = OURS[f"build-{name}"].last("RUN")
         assert f"install --require-hashes -r {name}.lock.txt" in made
         assert "install --no-deps --no-index wheels/*.whl" in made
@@ -183,7 +184,12 @@ def test_the_add_on_s_image_starts_its_own_program() -> None:
     assert (ADDON / "run.py").exists()
     assert json.loads(stage.last("CMD")) == ["/opt/meteragent/bin/python", "/opt/meteragent/run.py"]
     asked = json.loads(stage.last("HEALTHCHECK").partition("CMD ")[2])
-    assert asked == ["/opt/meteragent/bin/meteragent", "health", "/data/meteragent/meteragent.toml"]
+    assert asked == [
+        "/opt/meteragent/bin/meteragent",
+        "health",
+        "--quiet",
+        "/data/meteragent/meteragent.toml",
+    ]
 
 
 # Locks ------------------------------------------------------------------------------------------------
@@ -201,7 +207,7 @@ def test_a_lock_has_every_package_by_hash_and_no_address(path: Path) -> None:
     """What the distributions ask for is in it, in a version that they accept, and nothing says where from."""
     packages = locked(path)
     for wanted in LOCKS[path]:
-        name, least = re.findall(r"^([\w-]+)>=([\d.]+)", wanted)[0]
+        name, least = re.findall(r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)", wanted)[0]
         version = [int(part) for part in packages[name.lower()][0].split(".")]
         assert version >= [int(part) for part in least.split(".")], wanted
     for _, hashes in packages.values():
@@ -272,21 +278,41 @@ def members(network: str) -> set[str]:
     return {name for name, service in SERVICES.items() if network in service.get("networks", ())}
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_service_is_shut_in(name: str) -> None:
-    """No capability, no new rights; a read-only root, but for Grafana, which writes in its own."""
-    service = SERVICES[name]
-    assert set(service) <= KEYS
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service.get("read_only") is True or name == "grafana"
-    assert "build" in service or re.search(r":v?\d[\w.]*(@sha256:\w{64})?$", service["image"])
-    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
-    assert set(service.get("depends_on", ())) <= set(SERVICES)
-    for volume in service.get("volumes", ()):
-        place = volume.split(":")[0]
-        known = (COMPOSE_FOLDER / place).exists() if place.startswith(".") else place in COMPOSE["volumes"]
-        assert known, volume
+@pytest.mark.parametrize("folder", COMPOSES, ids=lambda folder: folder.name)
+def test_a_service_is_shut_in(folder: Path) -> None:
+    """No capability, no new rights; a read-only root, but for Grafana, which writes in its own.
+
+    What we build has its packages by hash, no memory is swapped to a disk, and health checks print nothing.
+    """
+    document = COMPOSES[folder]
+    for name, service in document["services"].items():
+        assert set(service) <= KEYS
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service.get("read_only") is True or name == "grafana"
+        assert "build" in service or re.search(r":v?\d+\.\d[\w.]*(@sha256:\w{64})?$", service["image"])
+        assert "dockerfile_inline" not in service.get("build", {})
+        assert service.get("mem_limit") == service.get("memswap_limit")
+        assert service.get("build", {}).get("target", "agent") in OURS
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        assert set(service.get("depends_on", ())) <= set(document["services"])
+        assert "--quiet" in service.get("healthcheck", {}).get("test", ["--quiet"])
+        assert set(service.get("secrets", ())) <= set(document.get("secrets", ()))
+        for volume in service.get("volumes", ()):
+            place = volume.split(":")[0]
+            is_known = place.startswith("./") or (folder / place).exists()
+            assert is_known if place.startswith(".") else place in document["volumes"], volume
+
+
+def test_counts_of_arrivals_are_kept_in_memory() -> None:
+    """Prometheus beside the agent writes to no volume, and its memory is not swapped."""
+    service = SERVICES["prometheus"]
+    [place] = [
+        word.partition("=")[2] for word in service["command"] if word.startswith("--storage.tsdb.path")
+    ]
+    assert [mount.partition(":")[0] for mount in service["tmpfs"]] == [place]
+    assert all(volume.endswith(":ro") for volume in service["volumes"])
+    assert service["mem_limit"] == service["memswap_limit"]
 
 
 def test_networks_are_the_access_list() -> None:

@@ -34,6 +34,7 @@ RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs")]
 FILES = (DEPLOY / "README.md").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+SOURCE = {"type": "prometheus", "uid": "${prometheus}"}
 ALERTS = [
     rule
     for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
@@ -271,14 +272,13 @@ def filled(expression: str) -> str:
 
 @pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
 def test_a_panel_asks_for_what_there_is(panel: Mapping[str, Any]) -> None:
-    """Its queries are PromQL, its metrics, labels and variables exist, and its source is the one provided."""
+    """Its queries are PromQL, its metrics, labels and variables exist, and its source is the variable."""
     variables = {item["name"] for item in DASHBOARD["templating"]["list"]}
-    source = yaml.safe_load((DEPLOY / "grafana" / "datasources.yaml").read_text())["datasources"][0]
     assert panel["targets"]
     for target in panel["targets"]:
         assert_exists(filled(target["expr"]))
         assert set(re.findall(r"\$(\w+)", target["expr"] + panel["title"])) <= variables
-        assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": source["uid"]}
+        assert target["datasource"] == panel["datasource"] == SOURCE
         for name, _ in selectors(filled(target["expr"])):
             assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= EXPOSED[name] | {"version"}
 
@@ -302,9 +302,17 @@ def test_errors_are_drawn_as_bands() -> None:
 
 
 def test_variables_ask_for_what_there_is() -> None:
-    """Each lists a label that its metric has, by labels that it has and variables before it."""
+    """Each lists a label that its metric has, by labels that it has and variables before it.
+
+    The first one is the data source, which the provided one of the compose file is.
+    """
+    source, *variables = DASHBOARD["templating"]["list"]
+    assert (source["type"], source["name"], source["query"]) == ("datasource", "prometheus", "prometheus")
+    provided = yaml.safe_load((DEPLOY / "grafana" / "datasources.yaml").read_text())["datasources"]
+    assert [item["type"] for item in provided] == ["prometheus"]
     known: set[str] = set()
-    for item in DASHBOARD["templating"]["list"]:
+    for item in variables:
+        assert item["datasource"] == SOURCE
         (query, label), *_ = re.findall(r"label_values\((.*), (\w+)\)", item["query"]["query"])
         assert_exists(filled(query))
         assert label in EXPOSED[query.partition("{")[0]]

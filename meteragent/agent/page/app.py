@@ -100,9 +100,12 @@ class _Page:
     async def _enter(self, request: Request) -> Response:
         """Check a token; answer with the cookie of a login, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
-        if not self._keys.matches(form.get("token", [""])[0].encode()):
+        is_right = self._keys.compare(form.get("token", [""])[0].encode(), request)
+        if not is_right:
             texts = _texts(request)
-            return _html("login.html", {**texts, "wrong": texts["login.wrong"]}, 403)
+            has_to_wait = is_right is None
+            wrong = texts["login.wait"] if has_to_wait else texts["login.wrong"]
+            return _html("login.html", {**texts, "wrong": wrong}, 429 if has_to_wait else 403)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
         return answer

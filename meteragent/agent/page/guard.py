@@ -11,7 +11,8 @@ below).
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure,
    because the page is served over plain HTTP. Anyone who can read the network traffic can therefore read the
-   page; outside a trusted network, use a tunnel or TLS.
+   page; outside a trusted network, use a tunnel or TLS. After a wrong token, none from that address is
+   compared for `GUESS_S`.
 
 Routes for this machine's tools answer only on the loopback interface. A proxy on this machine uses the same
 interface, so if a token is set, these routes require it as `Authorization: Bearer`. To a request without the
@@ -23,6 +24,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Collection
+from time import monotonic
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -35,6 +37,10 @@ COOKIE = "meteragent"
 LOGIN = "/login"
 OPEN = frozenset({LOGIN, "/static/page.css"})
 """Paths of the page that require no login."""
+GUESS_S = 1.0
+"""How long no token from an address is compared after a wrong one."""
+LOG_S = 60.0
+"""The shortest time between two log lines about wrong tokens."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -56,6 +62,9 @@ class Keys:
 
     def __init__(self, token: bytes | None) -> None:
         self._token = token
+        self._waits: dict[str, float] = {}
+        self._refused_count = 0
+        self._log_due_s = 0.0
         self.cookie = hmac.new(secrets.token_bytes(32), token or b"", hashlib.sha256).hexdigest()
 
     @property
@@ -63,17 +72,26 @@ class Keys:
         """Whether a token is set."""
         return self._token is not None
 
-    def matches(self, token: bytes) -> bool:
-        """Return whether `token` is the configured token."""
-        return self._token is not None and hmac.compare_digest(token, self._token)
+    def compare(self, token: bytes, request: Request) -> bool | None:
+        """Return whether `token` in a request is the configured token; None if its address has to wait."""
+        now_s, address = monotonic(), request.client.host if request.client else ""
+        self._waits = {other: until_s for other, until_s in self._waits.items() if until_s > now_s}
+        has_to_wait = address in self._waits
+        if not token or (not has_to_wait and hmac.compare_digest(token, self._token or b"")):
+            return bool(token) and self.is_set
+        self._waits.setdefault(address, now_s + GUESS_S)
+        self._refused_count += 1
+        if now_s >= self._log_due_s:
+            self._log_due_s = now_s + LOG_S
+            _log.warning("page: tokens refused since the start: %d", self._refused_count)
+        return None if has_to_wait else False
 
     def has_token(self, request: Request) -> bool:
         """Return whether a request carries the token as a bearer token, or no token is set."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        has_bearer_token = scheme.lower() == "bearer" and self.matches(
-            token.strip().encode("utf-8", "replace")
-        )
-        return not self.is_set or has_bearer_token
+        if not self.is_set or scheme.lower() != "bearer":
+            return not self.is_set
+        return self.compare(token.strip().encode("utf-8", "replace"), request) is True
 
     def allows(self, request: Request) -> bool:
         """Return whether a request carries the cookie of a login, or no token is set."""

@@ -1,6 +1,6 @@
 """The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs or timer.
 
-The server limits the number of connections, how long a connection may be silent before its first request, and
+The server limits the number of connections, the time within which the head of each request must arrive, and
 how long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should
 stop. This server waits to be cancelled instead, so it uses no CPU time while no page is open.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from meteragent.agent.page.app import application
 from meteragent.agent.page.view import Route, Settings, View
@@ -25,9 +25,14 @@ from meteragent.domain.errors import ConfigError, PageError
 _log = logging.getLogger(__name__)
 
 CONNECTIONS = 64
-"""The largest number of connections at once; a browser opens up to six."""
+"""The largest number of connections at once; a browser opens up to six.
+
+If there are more, the oldest that waits for its client is dropped, so that who holds all of them keeps nobody
+else out.
+"""
 PATIENCE_S = 20
-"""The longest silence before the first request, and the longest time before sent data is acknowledged."""
+"""The longest time in which the head of a request arrives or, after the last one, the next request does; also
+the longest time before sent data is acknowledged."""
 GRACE_S = 2
 """How long responses may take to finish when the server stops."""
 
@@ -92,27 +97,56 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection; the number of connections and their idle times are limited."""
+    """A connection; the number of connections, and the time for the head of each request, are limited."""
 
-    _silence: asyncio.TimerHandle | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    is_dropped = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, unless there are too many."""
+        """Accept a connection; if there are too many, drop the oldest that waits for its client."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            transport.abort()
-            return
         line = cast("socket.socket", transport.get_extra_info("socket"))
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(PATIENCE_S * 1000))
-        self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
+        self.opened_s = self.loop.time()
+        self._await_head()
+        connections = [cast("_Protocol", connection) for connection in self.connections]
+        connections = [connection for connection in connections if not connection.is_dropped]
+        if len(connections) > CONNECTIONS:
+            waiting = [other for other in connections if other is not self and other.waits_for_client]
+            min(waiting, key=lambda other: other.opened_s, default=self).drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timer of the closed connection."""
         super().connection_lost(exc)
-        if self._silence is not None:
-            self._silence.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def on_response_complete(self) -> None:
+        """Limit the time until the head of the next request has arrived."""
+        super().on_response_complete()
+        self._await_head()
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the connection waits for a request, for the rest of one, or for its response to be read."""
+        return not self._is_answering or self.cycle.more_body
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _await_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(PATIENCE_S, self._hang_up)
 
     def _hang_up(self) -> None:
-        """Drop the connection if no request has arrived on it."""
-        if self.cycle is None:
-            self.transport.abort()
+        """Drop the connection if no request is being answered on it."""
+        if not self._is_answering:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the connection, and lose what has not been sent on it."""
+        self.is_dropped = True  # the server forgets it only after this turn of the event loop
+        self.transport.abort()

@@ -19,6 +19,7 @@ from meteragent.agent.link.outlets import Outlet
 from meteragent.agent.unit import Unit
 from meteragent.agent.watch import Watch
 from meteragent.config.accept import is_too_coarse
+from meteragent.config.files import read_token
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
 from meteragent.config.shapes import window_of
@@ -49,9 +50,6 @@ _OVERLAP_MS = 60_000
 """How far back deliveries are read again; a delivery has the time of the commit that marks it, and this
 commit becomes visible a little later."""
 
-TOKEN_MIN = 16
-"""The length of the shortest token allowed, in bytes; a shorter token could be guessed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -66,18 +64,14 @@ class Settings:
     def of(cls, page: settings.Page) -> Self:
         """Return the configured address, host names and token. Raises ConfigError also for a bad file."""
         host, _, port = page.listen.rpartition(":")
-        path = page.token_file
-        token = None if path is None else settings.read_secret("page.token_file", path)
+        token = None if page.token_file is None else read_token(page.token_file)
         return cls(host.strip("[]"), int(port), frozenset(map(str.lower, page.hosts)), token)
 
     def __post_init__(self) -> None:
-        """Refuse a page that other machines could read without a token, and a token that is too short."""
+        """Refuse a page that other machines could read without a token."""
         if self.token is None and not is_loopback(self.host):
             expected = "a token file: other machines can reach page.listen"
             raise ConfigError("page.token_file", "nothing", expected)
-        if self.token is not None and len(self.token) < TOKEN_MIN:
-            expected = f"at least {TOKEN_MIN}, such as the output of `openssl rand -hex 16`"
-            raise ConfigError("page.token_file", f"a token of {len(self.token)} characters", expected)
 
 
 def is_loopback(host: str) -> bool:

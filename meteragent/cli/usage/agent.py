@@ -7,6 +7,7 @@ _RESTORED = "make a restored store usable: nothing before TIME (RFC 3339, or `no
 _NONNEGATIVE = (
     "add a non-negative column with each day's (or longer window's) energy, but biased single slots"
 )
+_QUIET = argument("--quiet", None, "print no report, which shows when a home is busy, but exit with its code")
 _BAD_STORE = "failed: there is no usable store; the message says what to do"
 
 COMMANDS = {
@@ -47,7 +48,7 @@ COMMANDS = {
         {
             "": [CONFIG],
             "output": [
-                [JSON, argument("--metrics", None, "print the figures for Prometheus")],
+                [JSON, argument("--metrics", None, "print the figures for Prometheus"), _QUIET],
                 argument("--meters", None, "of an agent: list what has arrived of each meter and phase, too"),
             ],
         },

@@ -8,6 +8,7 @@ _ENGINE = "where the run is computed: on this machine or on Spark; default: %(de
 _CLAMP = "release even if more than half of the numbers are outside window.range, and clamp them to it"
 _INPUT = "an output folder of `sanitise`, a dataset of `collect`, or a file: CSV or Green Button"
 _FORMATS = ("csv", "csv-semicolon", "green-button", "meter-readings", "readings")
+_METER = "the name of the only meter of a Green Button file, in place of its address"
 _FROM = "a day in the first epoch; default: no limit, for archives older than their key"
 _EVERY = "the length of an epoch, which is the unit that `forget` erases; default: %(default)s"
 
@@ -85,6 +86,7 @@ COMMANDS = {
                     choices=_FORMATS,
                 )
             ],
+            "meter": [argument("--meter", "NAME", _METER)],
             "dataset": [
                 argument(
                     "--stream",

@@ -68,6 +68,7 @@ TARGETS: Final = {
     "meteragent-simulator": "simulator",
     "meteragent-exporter": "exporter",
     "meteragent-crowd": "crowd",
+    "meteragent-collect": "collect",
 }
 """The image of each target of the Dockerfile; the add-on has a Dockerfile of its own."""
 

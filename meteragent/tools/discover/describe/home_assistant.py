@@ -33,10 +33,11 @@ _NAMES = {
 }
 _DEVICE_NAMES = {"ids": "identifiers", "cns": "connections", "mf": "manufacturer", "mdl": "model"}
 
-_OUTER = re.compile(r"\s*\{\{-?\s*(?P<path>[^{}]*?)\s*-?\}\}\s*", re.DOTALL)
-_CONSTANT = r"""(?:\w+\s*=\s*)?(?:-?[\d.]+|'[^'|]*'|"[^"|]*"|[Nn]one|true|false)"""
-_ARGUMENTS = rf"\(\s*(?:{_CONSTANT}(?:\s*,\s*{_CONSTANT})*)?\s*\)"
-_FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUMENTS})?\s*")
+# Templates are a stranger's: no part of a pattern may match in two ways what another part could match.
+_OUTER = re.compile(r"\{\{-?(?P<path>[^{}]*?)-?\}\}", re.DOTALL)
+_CONSTANT = r"""(?:\w++\s*+=\s*+)?(?:-?[\d.]++|'[^'|]*+'|"[^"|]*+"|[Nn]one|true|false)"""
+_ARGUMENTS = rf"\(\s*+(?:{_CONSTANT}(?:\s*+,\s*+{_CONSTANT})*+)?\s*+\)"
+_FILTER = re.compile(rf"(?:float|int|round|default|d|is_defined)(?:\s*+{_ARGUMENTS})?+")
 _NOT_PLAIN = "its template calculates, and a configuration cannot: {}"
 _SHOWN = 60
 
@@ -125,11 +126,11 @@ def _path_of(template: str | None) -> tuple[str | None, str | None]:
     """
     if template is None or not template.strip():
         return None, None
-    match = _OUTER.fullmatch(template)
+    match = _OUTER.fullmatch(template.strip())
     if match is None:
         return None, _problem(template)
     head, *filters = match["path"].split("|")
-    if not all(_FILTER.fullmatch(name) for name in filters):
+    if not all(_FILTER.fullmatch(name.strip()) for name in filters):
         return None, _problem(template)
     name, path = head.strip(), None
     if name == "value":

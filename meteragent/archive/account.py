@@ -7,6 +7,7 @@ window has no key. In the wide layout, it also fails if a window appears twice, 
 row has the wrong number of values.
 """
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ class Account:
     """The result of a run's first pass: the numbers of windows to release and of refused windows.
 
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
-    holds the ids of the keys of the released windows. All fields may be published.
+    holds the ids of the keys of the released windows. All fields may be published but `similar_meters`, the
+    number of meters whose names differ from another's only by case, white space or Unicode form.
     """
 
     run: str
@@ -48,6 +50,7 @@ class Account:
     refused_windows: int = 0
     descriptors: dict[str, int] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
+    similar_meters: int = 0
 
     @property
     def windows(self) -> int:
@@ -62,6 +65,7 @@ class Account:
         Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice or a row
         group's statistics are wrong. Raises KeyForgotten if a window's epoch has no key.
         """
+        forms = [np.empty((0, 2), np.int64)]
         for job in jobs:
             names: dict[str, int] = {}
             windows = find_windows(source, job, names, progress)
@@ -70,11 +74,22 @@ class Account:
             )
             self.refused_windows += int(is_taken.sum())
             self.released_windows += int((~is_taken).sum())
+            forms.append(
+                np.array([(hash(_form(name)), hash(name)) for name in names], np.int64).reshape(-1, 2)
+            )
             yield _rows(windows.rows(~is_taken), names, source.policy, key, self)
+        meters = np.unique(np.concatenate(forms), axis=0)  # of other jobs, too
+        counts = np.unique(meters[:, 0], return_counts=True)[1]
+        self.similar_meters = int(counts[counts > 1].sum())
         if source.layout == "wide" and self.windows != source.rows:
             raise ArchiveError(
                 "the statistics of some row groups do not match their rows: write the input's files again"
             )
+
+
+def _form(name: str) -> str:
+    """Return what names have in common that only look different to a program."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:

@@ -24,6 +24,7 @@ from meteragent.archive.number import Flags, is_number, micro, milliseconds, who
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, Spans, fill_slots, integrate
 from meteragent.domain.errors import ArchiveError
+from meteragent.domain.identity import holds_text
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
@@ -96,6 +97,12 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
     )
     if unnamed_count:
         raise ArchiveError(f"column {policy.columns.meter!r}: rows without a meter name: {unnamed_count}")
+    unfit_names = [name for name in pc.unique(names).to_pylist() if not holds_text(name)]
+    if unfit_names:
+        raise ArchiveError(
+            f"column {policy.columns.meter!r}: names with control characters, or of more than 128 characters:"
+            f" {len(unfit_names)}, such as {unfit_names[0][:20]!r}: rename these meters"
+        )
     return names
 
 

@@ -28,9 +28,7 @@ from meteragent.wire.descriptor import TermsDescriptor, describe
 
 Integers = NDArray[np.int64]
 
-FIRST_MS = grid.parse_time("1990-01-01T00:00:00Z")
-LAST_MS = grid.parse_time("2101-01-01T00:00:00Z")
-"""An archive's times are at least `FIRST_MS` and less than `LAST_MS`; other times indicate a wrong unit."""
+FIRST_MS, LAST_MS = grid.FIRST_MS, grid.END_MS
 
 ARITHMETIC = 2
 """The version of the arithmetic that turns numbers into quanta and adds noise. A change would give different

@@ -120,12 +120,14 @@ def sanitise_archive(
     with ledger.lock():
         digests, run = identify(source, first_key, show)
         earlier_facts = manifest.find(out, run, engine.cut)
+        account = Account(run)
         if not ledger.has(run):
             require_range(source, show, clamp=clamp)
-            account = Account(run)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
+        similar_meters = account.similar_meters
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
+        account.similar_meters = similar_meters
         if earlier_facts is None:
             shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # from an output that was removed
             _create(out)

@@ -80,6 +80,7 @@ def summary(result: Any) -> str:
         f"{result.out}: {_windows(result)} released, run {account.run}",
         _refused(account.refused_windows),
         *_numbers(result),
+        *_checks(_name_texts(result)),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
@@ -95,7 +96,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
         _refused(account.refused_windows),
         *_count_lines(counts),
         *_coverage_lines(preview, account.windows),
-        *_checks([*_clamp_texts(preview), *_unit_texts(preview)]),
+        *_checks([*_name_texts(preview), *_clamp_texts(preview), *_unit_texts(preview)]),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
@@ -106,7 +107,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 def as_json(result: Any) -> str:
     """Return the facts of `summary` as a JSON object; exact numbers are strings."""
     counts = None if _is_uncounted(result) else result.counts
-    texts, row = [] if counts is None else _clamp_texts(result), None
+    texts, row = _name_texts(result) + ([] if counts is None else _clamp_texts(result)), None
     if counts is not None and not result.existing_parts:
         windows = _counted_windows(result)
         texts, row = [*texts, *_coverage_texts(result, windows)], _row(result, windows)
@@ -122,7 +123,8 @@ def as_json(result: Any) -> str:
 def preview_json(preview: Any, *, clamp: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
     windows = preview.account.windows
-    texts = [*_coverage_texts(preview, windows), *_clamp_texts(preview), *_unit_texts(preview)]
+    texts = [*_name_texts(preview), *_coverage_texts(preview, windows)]
+    texts += [*_clamp_texts(preview), *_unit_texts(preview)]
     facts = _facts(preview, preview.counts, _row(preview, windows), texts) | {
         "dry_run": True,
         "complete": preview.complete,
@@ -261,6 +263,15 @@ def _coverage_texts(result: Any, windows: int) -> list[str]:
     if is_energy and share > _COVERAGE_MAX:
         return [f"readings cover {share:.0%} of the time with {setting}; overlaps are dropped"]
     return []
+
+
+def _name_texts(result: Any) -> list[str]:
+    """Return a warning if meters have names that differ only as spellings of one name do."""
+    count = result.account.similar_meters
+    if not count:
+        return []
+    finding = f"{count:,} meters differ from another only by case, spaces or Unicode form"
+    return [f"{finding}: if they are one meter, its intervals are released once for each name"]
 
 
 def _clamp_texts(result: Any) -> list[str]:

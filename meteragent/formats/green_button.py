@@ -296,7 +296,8 @@ class _Feed:
         It is the address of the UsagePoint, because titles are those of feeds and of portals, and numbers of
         UsagePoints count within a customer. Only feeds of `write` have names for titles.
         """
-        name = self._meter or place.partition("://")[2] or place.removeprefix(f"{_ROOT}/").strip("/")
+        address = f"/{place.partition('://')[2] or place}".replace(f"{_ROOT}/", "/", 1)
+        name = self._meter or address.strip("/")
         if self._meter is None and self._is_own and place in self._points:
             name = (self._points[place].findtext(f"{ATOM}title") or "").strip()
         elif name.startswith("UsagePoint/"):
@@ -325,10 +326,10 @@ def _by_place(feed: ET.Element, kind: str) -> dict[str, ET.Element]:
 
 
 def _identity(element: ET.Element) -> tuple[object, ...]:
-    """Return what copies of a resource share: all but the times of their publication."""
-    texts = [element.findtext(f"{ATOM}{name}") for name in ("id", "title")]
+    """Return what copies of a resource share: all but the id and the times of their publication."""
     content = ET.tostring(next(element.iterfind(f"{ATOM}content")))
-    return (*texts, content, sorted(_links(element, "up")), sorted(_links(element, "related")))
+    links = {link for relation in ("up", "related") for link in _links(element, relation)}
+    return element.findtext(f"{ATOM}title"), content, links
 
 
 def _by_link(resources: dict[str, ET.Element]) -> dict[str, set[str]]:

@@ -11,10 +11,9 @@ from meteragent.consume import Series, read_table
 from meteragent.consume.archive import read
 from meteragent.domain.errors import FormatError, RecordError
 from meteragent.domain.figures import counted
+from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.formats import entry, green_button, meter_readings, readings, table
 
-_END_MS = 253_402_300_799_000
-"""The last second of the year 9999, in Unix ms."""
 _REASONS = 20
 """The largest number of reasons to leave values out that are printed."""
 _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
@@ -45,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
     meters = counted(len({value.meter for value in entries}), "meter")
     print(f"{counted(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
     for reason, count in left_out.most_common(_REASONS):
-        print(f"  left out, {count:,} times: {reason}", file=sys.stderr)
+        print(f"  left out ({count:,}): {reason}", file=sys.stderr)
     if len(left_out) > _REASONS:
-        print(f"  left out for other reasons: {len(left_out) - _REASONS:,} reasons", file=sys.stderr)
+        print(f"  left out for {len(left_out) - _REASONS:,} other reasons", file=sys.stderr)
     return 0
 
 
@@ -68,7 +67,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
     """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`."""
     _require_pyarrow("reading")
     if (folder / "descriptor.parquet").exists():
-        return read_table(folder, stream, 0, _END_MS)
+        return read_table(folder, stream, FIRST_MS, END_MS)
     return read(folder)
 
 

@@ -62,24 +62,17 @@ class Form(NamedTuple):
     """The properties that all values of a MeterReading share."""
 
     is_energy: bool
-    length_s: int
+    length_ms: int
     quality: Quality
     sd: float | None
     d: str
-
-    @classmethod
-    def of(cls, entry: Entry) -> "Form":
-        """Return the form of an entry."""
-        length_s = (entry.end_ms - entry.start_ms) // 1000
-        return cls(entry.is_energy, length_s, entry.quality, entry.base_sd, entry.d)
 
     @property
     def title(self) -> str:
         """The title of the ReadingType."""
         unit = "Wh" if self.is_energy else "W"
-        if self.sd is None:
-            return f"{self.quality}"
-        return f"{self.quality}, standard deviation {self.sd!r} {unit}, descriptor {self.d}"
+        deviation = f", standard deviation {self.sd!r} {unit}, descriptor {self.d}"
+        return self.quality if self.sd is None else self.quality + deviation
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
@@ -89,7 +82,9 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
     _identify(feed, _ROOT, "Green Button usage", now_ms)
     groups: defaultdict[str, defaultdict[Form, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for entry in checked_entries:
-        groups[entry.meter][Form.of(entry)].append(entry)
+        length_ms = entry.end_ms - entry.start_ms
+        form = Form(entry.is_energy, length_ms, entry.quality, entry.base_sd, entry.d)
+        groups[entry.meter][form].append(entry)
     distinct_forms = dict.fromkeys(form for forms in groups.values() for form in forms)
     powers = {form: _power_of(groups, form) for form in distinct_forms}
     types = {form: f"{_ROOT}/ReadingType/{number}" for number, form in enumerate(powers, start=1)}
@@ -105,10 +100,7 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the largest exponent in `_POWERS` with which all values of a form are whole numbers.
-
-    Raises FormatError if there is none, or if a value then has more than 48 bits.
-    """
+    """Return the largest of `_POWERS` with which a form's values are whole; raises FormatError without."""
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
         quotients = [value / Fraction(10) ** power for value in values]
@@ -146,7 +138,7 @@ def _reading_type(feed: ET.Element, place: str, form: Form, power: int, now_ms: 
         "commodity": _ELECTRICITY,
         "dataQualifier": _NORMAL if form.is_energy else _AVERAGE,
         "defaultQuality": _DERIVED if form.quality == "estimated" else 0,
-        "intervalLength": form.length_s,
+        "intervalLength": form.length_ms // 1000,
         "kind": _KIND_ENERGY if form.is_energy else _KIND_POWER,
         "powerOfTenMultiplier": power,
         "uom": _ENERGY if form.is_energy else _POWER,
@@ -262,10 +254,7 @@ class _Feed:
         self.net_streams: set[str] = set()
 
     def source_of(self, place: str, block: ET.Element) -> tuple[str, str, _Type | str]:
-        """Return the MeterReading, meter and ReadingType of a block, or the reason to leave its values out.
-
-        Raises FormatError if one of them is missing or ambiguous.
-        """
+        """Return the MeterReading, meter and ReadingType of a block, or the reason to leave it out."""
         stream = _owner(block, place, "IntervalBlock", self._readings, self._linking[1])
         if stream not in self._sources:
             self._sources[stream] = self._source(stream)
@@ -344,10 +333,7 @@ def _by_link(resources: dict[str, ET.Element]) -> dict[str, set[str]]:
 def _owner(
     element: ET.Element, place: str, kind: str, owners: Collection[str], linking: dict[str, set[str]]
 ) -> str:
-    """Return the owner's place of a resource: its own link names it, or one owner links to the resource.
-
-    Raises FormatError if no owner or more than one does.
-    """
+    """Return the place of a resource's owner, which one of them links to. Raises FormatError otherwise."""
     up = next(iter(_links(element, "up")), place.rpartition("/")[0])
     owner = up.removesuffix(f"/{kind}")
     if owner in owners:

@@ -58,10 +58,7 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 
 
 def read(content: bytes, left_out: Counter[str] | None = None) -> Iterator[Entry]:
-    """Yield the entries of a CSV file of either dialect; `left_out` counts the rows without a value.
-
-    Raises FormatError if the file is not valid.
-    """
+    """Yield the entries of a CSV file; `left_out` counts rows without a value. Raises FormatError."""
     left_out = Counter() if left_out is None else left_out
     try:
         text = content.decode("utf-8-sig")

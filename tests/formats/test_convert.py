@@ -1,5 +1,6 @@
 """The `convert` command: from an archive's output to files, and from files to an archive's input."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,8 +9,9 @@ import pytest
 from meteragent.cli import main
 from meteragent.consume.archive import read
 from meteragent.formats import green_button, table
-from meteragent.formats.entry import released
+from meteragent.formats.entry import Entry, released
 from tests.support.archives import WIDE, Place, save, wide_rows
+from tests.support.messages import HALF_HOUR_MS, NOON_MS
 
 
 @pytest.fixture
@@ -50,3 +52,36 @@ def test_a_file_that_exists_is_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"{target}: file exists: choose another name, or delete it" in capsys.readouterr().err
     assert main(["convert", str(tmp_path / "nowhere"), str(target), "--to", "csv"]) == 1
     assert target.read_text() == "kept"
+
+
+FORMATS = ["csv", "csv-semicolon", "green-button", "meter-readings", "readings"]
+
+
+def convert(folder: Path, values: list[Entry], form: str, *more: str) -> int:
+    """Convert values as CSV; return the exit code."""
+    (folder / "in.csv").write_bytes(table.write(values))
+    return main(["convert", str(folder / "in.csv"), str(folder / "out"), "--to", form, *more])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_overlaps_are_judged_for_every_output(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies of a value count once; other intervals of a meter that overlap are refused, and named."""
+    first = Entry("m1", NOON_MS, NOON_MS + HALF_HOUR_MS, Fraction(5), "Wh")
+    assert convert(tmp_path, [first, first._replace(meter="m2"), first], form) == 0
+    told = capsys.readouterr().err
+    assert "2 values of 2 meters" in told
+    assert "left out (1): a copy of a value" in told
+    (tmp_path / "out").unlink()
+    for other in (first._replace(value=Fraction(6)), first._replace(start_ms=NOON_MS + 1000)):
+        assert convert(tmp_path, [first, other], form) == 1
+        assert "two intervals of meter 'm1' overlap at 2026-11-20T12:00:0" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_name_is_for_files_without_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--meter` is refused where it would change nothing."""
+    value = Entry("m1", NOON_MS, NOON_MS + HALF_HOUR_MS, Fraction(5), "Wh")
+    assert convert(tmp_path, [value], "csv", "--meter", "house") == 1
+    assert "--meter is for Green Button files only" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -152,6 +153,18 @@ GOOD = table.write([Entry("m1", NOON_MS, NOON_MS + 1000, Fraction(5, 2), "W")]).
         (",W,", ",VA,", "line 2: column unit: expected one of W, kW, Wh, kWh"),
         ("measured", "good", "line 2: column quality: expected one of measured, estimated"),
         ("m1", "", "line 2: column meter"),
+        ("m1", "m\x9b1", "line 2: column meter"),
+        (
+            "2026-11-20T12:00:00Z",
+            "1970-01-21T10:00:00Z",
+            "line 2: column start: expected a time of the years 1990",
+        ),
+        (
+            "2026-11-20T12:00:01Z",
+            "2101-01-01T00:00:01Z",
+            "line 2: column end: expected a time of the years 1990",
+        ),
+        ("unit,quality", "unit,value", "line 1: two columns value"),
     ],
 )
 def test_a_wrong_table_is_refused(old: str, new: str, text: str) -> None:
@@ -159,6 +172,22 @@ def test_a_wrong_table_is_refused(old: str, new: str, text: str) -> None:
     with pytest.raises(FormatError, match=re.escape(text)) as caught:
         list(table.read(GOOD.replace(old, new, 1).encode()))
     assert "2.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["", "null", "NaN", " N/A "])
+def test_a_row_without_a_value_is_left_out(missing: str) -> None:
+    """What programs write for no value is counted, and no other row is lost; a row cut short is wrong."""
+    left_out = Counter[str]()
+    rows = GOOD + "\n".join(GOOD.splitlines()[1:]).replace("2.5", missing).replace("m1", "m2")
+    (value,) = table.read(rows.encode(), left_out)
+    assert (value.meter, left_out) == ("m1", {"a value is missing": 1})
+    with pytest.raises(FormatError, match="line 3: column"):
+        list(table.read((GOOD + "m1,2026-11-20T12:00:00Z").encode()))
+
+
+def test_the_first_line_of_a_spreadsheet_is_passed_over() -> None:
+    """A line that only names the separator is none of the table."""
+    assert list(table.read(b"sep=,\r\n" + GOOD.encode())) == list(table.read(GOOD.encode()))
 
 
 def test_a_point_is_no_decimal_mark_beside_semicolons() -> None:
@@ -238,6 +267,12 @@ CANNOT: dict[str, tuple[Entry, Callable[[list[Entry]], bytes], str]] = {
     ),
     "a length": (Entry("m", 0, 7000, Fraction(1), "Wh"), meter_readings.write, "length"),
     "decimals": (Entry("m", 0, 1000, Fraction(1, 3), "Wh"), table.write, "six decimal places"),
+    "a control in a name": (
+        Entry("m\0", 0, 1000, Fraction(1), "Wh"),
+        lambda values: green_button.write(values, 0),
+        "the name",
+    ),
+    "an escape in a name": (Entry("\x1b", 0, 60_000, Fraction(1), "Wh"), meter_readings.write, "the name"),
 }
 
 

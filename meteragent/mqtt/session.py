@@ -92,7 +92,6 @@ class Session:
     """One connection, created by `keep_connected` and usable until it ends.
 
     version          5, or 4 for MQTT 3.1.1
-    accepted         whether the broker has accepted the connection
     session_present  whether the broker has kept the session of an earlier connection, with its subscriptions
     inflight         the largest number of unanswered publications: min(requested, CONNACK's Receive Maximum)
     retains          whether the broker retains messages; otherwise, `publish` sends none to be retained
@@ -101,7 +100,6 @@ class Session:
 
     def __init__(self, link: Link, version: int) -> None:
         self.version = version
-        self.accepted = False
         self.session_present = False
         self.inflight = link.inflight
         self.retains = True
@@ -120,6 +118,11 @@ class Session:
         self._connack = asyncio.Event()
         self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the broker has accepted the connection."""
+        return self._connack.is_set()
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe at QoS 1 and wait for the answer. Raises LinkError unless QoS 1 is granted in time."""
@@ -268,7 +271,6 @@ class Session:
         link = self._link
         if not event.has_qos_1:
             raise LinkError("the broker has no QoS 1", "qos_refused")
-        self.accepted = True
         self.retains = event.retains
         self.session_present = event.session_present
         self.inflight = min(link.inflight, event.receive_maximum)

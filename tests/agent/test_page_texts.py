@@ -37,7 +37,7 @@ def asked_by_reports() -> set[str]:
     plain = set(re.findall(r"""["']([a-z_]+\.\w+)["']""", REPORTS)) | set(
         re.findall(r'say\("(\w+)"\)', REPORTS)
     )
-    made = tuple(re.findall(r'say\(f"([\w.]+)\{', REPORTS))
+    made = tuple(re.findall(r'(?:say\(|= )f"(\w+\.[\w.]*)\{', REPORTS))
     return {name for name in TEXTS if name in plain or name.startswith(made)}
 
 

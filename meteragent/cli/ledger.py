@@ -11,7 +11,7 @@ from meteragent.domain import grid
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.terms import Terms
 from meteragent.report.format import energy
-from meteragent.store import commands, ledger, read_only, restore_at, view
+from meteragent.store import commands, ledger, read_only, restore_at, terms
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), commands.opened_to_ms(connection)
         period_charges = list(commands.report(connection, options.meter))
-        levels = _levels_per_kwh(period_charges, _largest_levels(settings, view.terms(connection)))
+        levels = _levels_per_kwh(period_charges, _largest_levels(settings, terms(connection)))
     rows = [_row(charges) for charges in period_charges]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
     headings = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
     for row in (headings, *table):
         print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
-    for name, terms in terms_of.items():
-        print(f"LEVEL of stream {name}: the level of a change of {energy(terms.hides_wh)} in each window.")
+    for name, rules in terms_of.items():
+        print(f"LEVEL of stream {name}: the level of a change of {energy(rules.hides_wh)} in each window.")
     for meter, level in levels.items():
         print(f"{meter}: a change costs a level of at most {figures(level)} per kWh.")
     return 0

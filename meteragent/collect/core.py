@@ -22,8 +22,8 @@ from meteragent.consume.message import Check, Descriptor, Record, digest_of, loa
 from meteragent.domain.errors import RecordError
 from meteragent.domain.identity import holds_name
 from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
-from meteragent.wire.bounds import VALUE_MAX
 from meteragent.wire.grammar import DESCRIPTOR
+from meteragent.wire.number import VALUE_MAX
 
 REASONS: Final = {
     "unreadable": "the message is neither a record nor a descriptor, or a field is missing or wrong",

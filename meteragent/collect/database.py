@@ -106,7 +106,7 @@ SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
 WHERE (r.until, r.quanta, r.digest, r.draws) <> (a.until, a.quanta, a.digest, a.draws)
 GROUP BY a.stream
 """
-# No slot is longer than 400 days (`wire.bounds`), so the search for the previous slot goes back no further.
+# No slot is longer than 400 days (`wire.number`), so the search for the previous slot goes back no further.
 _OVERLAPPING = """
 DELETE FROM arrived a WHERE a.is_mixed AND (
     EXISTS (

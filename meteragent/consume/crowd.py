@@ -22,8 +22,8 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.wire import grammar
-from meteragent.wire.bounds import BOUNDS, Bounds
 from meteragent.wire.grammar import Row, Table, constant, exact_number, number
+from meteragent.wire.number import BOUNDS, Bounds
 from meteragent.wire.shapes import TWO_OPERATORS
 
 _DESCRIPTOR = Table(

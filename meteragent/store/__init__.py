@@ -31,17 +31,18 @@ Rules:
 import json
 import os
 import sqlite3
-from collections.abc import Collection
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from meteragent.domain.codec import encode
-from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.commit import Commit, Destination, Snapshot
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.grid import iso_time
 from meteragent.domain.identity import ALL_METERS
+from meteragent.domain.terms import Terms
 from meteragent.store import file, schema, wal
 from meteragent.store.examine import meta
 from meteragent.store.file import accept
@@ -49,7 +50,6 @@ from meteragent.store.life import OpenStore, put
 from meteragent.store.openings import Openings
 from meteragent.store.schema import batch
 from meteragent.store.states import States
-from meteragent.store.view import announced, read_only, terms
 
 __all__ = ["Store", "batch", "meta", "read_only", "restore_at", "terms"]
 
@@ -246,3 +246,34 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || stream, '' FROM mark")
     tx.execute("UPDATE meta SET value = '' WHERE key GLOB 'shard/*'")
     put(tx, floor_ms=max(at_ms, meta(tx, "floor_ms")), unknown_before_ms=at_ms)
+
+
+@contextmanager
+def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
+    """Connect to a store read-only, even while an agent uses it. Raises StoreError if it is none of ours."""
+    path = Path(path).resolve()
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store")
+    with file.device(path), closing(file.open_file(path, "ro")) as connection:
+        if not file.is_ours(connection, path):
+            raise StoreError(f"{path}: there is no store")
+        yield connection
+
+
+def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
+    """Return, by stream, all terms in a store. Raises StoreError if they cannot be read."""
+    terms_by_stream: dict[str, list[Terms]] = {}
+    for stream, text in connection.execute("SELECT stream, terms FROM terms").fetchall():
+        terms_by_stream.setdefault(stream, []).append(schema.decode_terms(text))
+    return terms_by_stream
+
+
+def announced(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
+    """Return the id of the latest descriptor at each destination of a stream's receivers."""
+    rows = (
+        connection.execute(  # a grant's queue begins with the stream's name and "@", which no name contains
+            "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1",
+            (stream,),
+        )
+    )
+    return {Destination(queue, topic): id_ for queue, topic, id_ in rows}

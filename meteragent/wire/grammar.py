@@ -18,12 +18,13 @@ from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Rounding
 from meteragent.domain.units import Kind
 from meteragent.wire import shapes
-from meteragent.wire.bounds import BOUNDS, Bounds
 from meteragent.wire.number import (
+    BOUNDS,
     DURATION,
     DURATION_SCHEMA,
     EXACT_SCHEMA,
     UNIT_SCHEMA,
+    Bounds,
     duration_ms,
     exact,
 )

@@ -1,10 +1,12 @@
-"""Numbers and durations as text in messages."""
+"""Numbers and durations as text in messages, and their bounds, which every receiver can hold."""
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final, NamedTuple
 
-from meteragent.domain.units import MICRO, UNIT_FACTOR
+from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
 
 EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
 """The pattern of an exact number as text: an integer, a decimal or a ratio of integers."""
@@ -20,6 +22,32 @@ UNIT_SCHEMA = {"anyOf": [{"enum": list(UNIT_FACTOR)}, {"type": "string", "patter
 
 _EXACT = re.compile(EXACT, re.ASCII)
 _DURATION = re.compile(DURATION, re.ASCII)
+
+Number = int | Fraction
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value of a number."""
+
+    low: Number
+    high: Number
+
+
+VALUE_MAX: Final = (2**63 - 1) // MICRO
+"""The largest value, in any unit: its millionths are 64-bit integers."""
+
+BOUNDS: Final[Mapping[str, Bounds]] = {
+    "n": Bounds(1, 50_000),
+    "bands": Bounds(1, 288),
+    "length": Bounds(1, 400 * DAY_MS),
+    "step": Bounds(1, 400 * DAY_MS),
+    "level": Bounds(Fraction(1, 10**9), 10**9),
+    "radius": Bounds(Fraction(1, MICRO), VALUE_MAX),
+    "quantum": Bounds(Fraction(1, MICRO), VALUE_MAX),
+    "epsilon": Bounds(Fraction(1, 10**24), 10**18),
+    "hides_wh": Bounds(Fraction(1, 10**18), 10**18),
+}
+"""The numbers of a descriptor that follow from a configuration; durations are in ms."""
 
 
 def decimal_text(value_u: int) -> str:
@@ -50,3 +78,9 @@ def duration_ms(text: str) -> int:
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
         raise ValueError("not a duration in hours, minutes and seconds, such as PT30M")
     return total_ms
+
+
+def beyond(numbers: Mapping[str, Number]) -> str | None:
+    """Return the name of the first number that is beyond its bounds, or None."""
+    wrong = (name for name, number in numbers.items() if not BOUNDS[name].low <= number <= BOUNDS[name].high)
+    return next(wrong, None)

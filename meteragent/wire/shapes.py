@@ -24,8 +24,7 @@ from meteragent.domain.shapes import (
     Space,
 )
 from meteragent.domain.units import MICRO
-from meteragent.wire.bounds import BOUNDS
-from meteragent.wire.number import DURATION_SCHEMA, EXACT_SCHEMA, UNIT_SCHEMA, duration_ms, exact
+from meteragent.wire.number import BOUNDS, DURATION_SCHEMA, EXACT_SCHEMA, UNIT_SCHEMA, duration_ms, exact
 
 Facts = Mapping[str, Any]
 

@@ -24,8 +24,7 @@ from aiomqtt import Client
 
 from meteragent.crowd import group as groups
 from meteragent.service.health import ask, socket_path
-from meteragent.store import crowd_keys
-from meteragent.store.view import read_only
+from meteragent.store import crowd_keys, read_only
 from simulators.crowd import files as crowd_files
 from simulators.crowd.files import NAME, PER_SLOT, SLOT_MS, STREAMS
 from simulators.crowd.staged import AGENT, POLL_S, StagedClock

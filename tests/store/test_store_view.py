@@ -6,7 +6,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import commands, ledger, outbox, view
+from meteragent.store import commands, ledger, outbox, read_only, terms
 from tests.support.stores import LENGTH_MS, TERMS, closing, fresh, open_store, opening, persist, sending
 from tests.support.terms import terms_with
 
@@ -67,8 +67,8 @@ def test_a_command_reads_the_terms_of_each_stream(tmp_path: Path) -> None:
         persist(store, opening(0, "a"))
         persist(store, Commit("main", 1, terms={other.id: other}))
         persist(store, opening(0, "a", stream="heat"))
-        with view.read_only(tmp_path / "db") as connection:
-            actual = view.terms(connection)
+        with read_only(tmp_path / "db") as connection:
+            actual = terms(connection)
             with pytest.raises(Exception, match="readonly"):
                 connection.execute("DELETE FROM mark")
     assert {name: {item.id for item in known} for name, known in actual.items()} == {
@@ -81,6 +81,6 @@ def test_no_store_is_no_view(tmp_path: Path) -> None:
     """Neither a file that is missing nor an empty one is read as a store, and none is made."""
     (tmp_path / "empty").touch()
     for name in ("none", "empty"):
-        with pytest.raises(StoreError, match="there is no store"), view.read_only(tmp_path / name):
+        with pytest.raises(StoreError, match="there is no store"), read_only(tmp_path / name):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]

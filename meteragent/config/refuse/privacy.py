@@ -9,7 +9,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.wire.bounds import BOUNDS, beyond
+from meteragent.wire.number import BOUNDS, beyond
 
 RATIO_MAX = 2**45
 """The value below which n / (epsilon * quantum) must stay (THEORY 2.1)."""

@@ -17,8 +17,7 @@ from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
 """A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
-unless `privacy.accept` allows this.
-"""
+unless `privacy.accept` allows this."""
 LOST_MAX = Fraction(1, 50)
 """A stream is refused if a larger share of a slot can be lost, unless `privacy.accept` allows this."""
 _LOST = "lost_energy"

@@ -71,8 +71,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("archive", "key_file"): ("archive.key", "a key file, as written by `meteragent key new`"),
 }
 """For each required key, by its path in a stream or in the file: a stand-in, and the expected value in words.
-List elements other than streams have no stand-in, because a wrong element removes the whole list.
-"""
+List elements other than streams have no stand-in, because a wrong element removes the whole list."""
 
 _JUMPS = (
     "window.threshold, which releases the energy above it: the energy while the power is above a threshold"

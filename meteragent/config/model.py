@@ -58,16 +58,14 @@ class Broker(Section):
 
     client_id: ClientId | None = None
     """The client id, for brokers that accept only certain ones. A stream with a name of its own adds it.
-    Default: an id made by the store.
-    """
+    Default: an id made by the store."""
     username: str | None = None
     """The broker's user name."""
     password_file: Path | None = None
     """A file that holds the password."""
     ca_file: Path | None = None
     """A file with the certificate authority that signed the broker's certificate. Default: the system's
-    authorities.
-    """
+    authorities."""
     cert_file: Path | None = None
     """A file with the certificate that identifies the agent to the broker."""
     key_file: Path | None = None
@@ -134,14 +132,12 @@ class Source(Broker):
     """The broker on which readings arrive: mqtt://host[:port], or mqtts:// for TLS."""
     topic: str
     """The topic of readings. `{meter}` is the segment that names the meter, and `{phase}` the segment that
-    names a phase.
-    """
+    names a phase."""
     meter: str | None = None
     """The meter's name, if the topic contains no name or a name that must not be released."""
     shard: Shard | None = None
     """The agent's number in a fleet, counted from 0, and the number of agents, such as '2/8'. Meters are
-    divided by `{shard}` in the topic or, without it, by a hash.
-    """
+    divided by `{shard}` in the topic or, without it, by a hash."""
     phases: tuple[str, ...] | None = Field(None, min_length=1)
     """The values of `{phase}`. Several phases are summed before noise is added; a single one is selected."""
     part: tuple[Part, ...] = ()
@@ -154,8 +150,7 @@ class Source(Broker):
     """For `json`, the JMESPath expression that finds the time. Default: the time of arrival."""
     timezone: str | None = None
     """The time zone of a P1 telegram's timestamp, or `arrival` to ignore the timestamp. Default: Central
-    European Time.
-    """
+    European Time."""
     id: str | None = None
     """The id of the meter to read, if messages of several meters arrive on one topic."""
     kind: Kind
@@ -165,8 +160,7 @@ class Source(Broker):
     unit_topic: str | None = None
     """The topic on which a program states the unit of readings, such as Home Assistant's
     `.../{meter}/unit_of_measurement` or a sensor's discovery message. While it states another, readings are
-    refused. Default: the attribute beside a state of Home Assistant's mqtt_statestream.
-    """
+    refused. Default: the attribute beside a state of Home Assistant's mqtt_statestream."""
     scale: Positive | None = None
     """The value, in the unit, of a 1 in the payload; for pulse counters and transformers."""
     hold: Span | None = None
@@ -185,8 +179,7 @@ class Source(Broker):
     """The largest number of unacknowledged readings to hold."""
     acknowledge: Literal["any order", "in order"] = "any order"
     """Whether readings are acknowledged in the order of their arrival, for brokers that end the connection
-    otherwise; an acknowledgement then waits for those of all meters.
-    """
+    otherwise; an acknowledgement then waits for those of all meters."""
     max_meters: int = Field(10_000, ge=1, strict=True)
     """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
@@ -241,8 +234,7 @@ class Weights(Section):
     """A table of hours and prices."""
     topic: PlainTopic | None = None
     """Instead of a table: a topic on the source's broker with public prices that do not depend on this
-    home.
-    """
+    home."""
 
 
 class Window(Section):
@@ -266,14 +258,12 @@ class Window(Section):
     """A threshold in W: only the energy above it is released. For readings of power."""
     weights: Weights | None = None
     """Prices. If they are set, the energy times its price, summed over the window, is released
-    (`privacy.space = 'weighted'`).
-    """
+    (`privacy.space = 'weighted'`)."""
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
     """How long a slot stays open after its end. Default: 0s for power; for energies their period, which is
-    `source.every` or the device's usual time, and a tenth of it, at least 10s.
-    """
+    `source.every` or the device's usual time, and a tenth of it, at least 10s."""
     clock: Clock = Clock.WALL
     """`wall`; or `event`, for replays and archives, in which each meter's newest timestamp is the time."""
     ahead: Duration = 30 * 60_000
@@ -284,12 +274,10 @@ class Window(Section):
     """The lowest and highest values, in W; values outside this range are clamped and counted."""
     forget: Span | None = None
     """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h, or 30d if readings
-    are sent on change.
-    """
+    are sent on change."""
     catch_up: Duration = 60_000
     """How long slots that fell due during a stop stay open for readings from the broker, counted from the
-    subscription.
-    """
+    subscription."""
 
 
 class Budget(Section):
@@ -314,16 +302,13 @@ class Privacy(Section):
     """Instead of `hide`: the radius itself, in the unit, a multiple of `quantum`."""
     quantum: Positive | None = None
     """The step of slot values, in the unit. Default: the preset's power; for energies, the energy of
-    that power over a slot.
-    """
+    that power over a slot."""
     space: SpaceName | None = None
     """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, a peak, or
-    the energy above a threshold.
-    """
+    the energy above a threshold."""
     metric: Metric | None = None
     """`linf` hides what changes within each slot, and `l1` the sum of all changes. Default: `linf`, or `l1`
-    for bands and amounts.
-    """
+    for bands and amounts."""
     shares: dict[LengthText, Positive] | None = None
     """Each nested stream's share of the level, by window length. The shares add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings", "lost_energy"], ...] = ()
@@ -349,8 +334,7 @@ class Sink(Broker):
     """The topic of the agent's status: `online`, sent every minute, or `offline`, sent as the last will."""
     home_assistant: PlainTopic | None = None
     """The prefix of Home Assistant's discovery topics. If it is set, the private stream appears there as a
-    device.
-    """
+    device."""
     retain: bool = Field(False, strict=True)
     """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
     spread: Duration = 0
@@ -370,8 +354,7 @@ class Store(Section):
     """The largest size of the file. If undelivered records fill it, streams pause and nothing is lost."""
     flush: Duration = 0
     """How long readings are collected before they are written; a longer time saves flash if slots are
-    long.
-    """
+    long."""
 
 
 class Page(Section):

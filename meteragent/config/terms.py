@@ -20,8 +20,7 @@ _USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 
 LIVE_ROUNDING: Rounding = "dithered"
 """The agent's rounding. Archives round half up instead, because they store no accumulators that a copy could
-reveal.
-"""
+reveal."""
 
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
 _USUAL_MS = parse_time("1974-04-01T00:00:00Z")

@@ -140,8 +140,7 @@ class QuantityTable(_Table):
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
     """The path of the number, or a list of paths to add up; a minus sign before a path subtracts its number.
 
-    Of several lists, the first list with a value counts. Without this key, the payload is a bare number.
-    """
+    Of several lists, the first list with a value counts. Without this key, the payload is a bare number."""
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
     """If the value may be a list with one number per channel: the channel, from 0, or `all` for the sum."""
     text: bool = Field(default=False, strict=True)

@@ -29,8 +29,7 @@ _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
 )
 _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
 """Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection
-(MQTT 5, 1.5.4).
-"""
+(MQTT 5, 1.5.4)."""
 _WILDCARDS = "+#"
 
 

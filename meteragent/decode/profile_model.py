@@ -133,7 +133,7 @@ class QuantityTable(_Table):
 
     kind: Kind
     """`power`, `register` or `interval_energy`."""
-    unit: str | None = None
+    unit: Literal[*POWERS_W, *ENERGIES_WH] | None = None  # type: ignore[valid-type]  # pydantic knows it
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""

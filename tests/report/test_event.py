@@ -115,6 +115,13 @@ def test_a_long_event_lies_across_windows() -> None:
 # What it is ---------------------------------------------------------------------------------------
 
 
+def test_an_event_changes_a_peak_by_what_it_adds_to_a_part() -> None:
+    """A peak is the mean of a quarter hour, so an event that fills one changes it by its power."""
+    peak = settled(privacy="preset = 'peak'", window="length = '30d'")
+    way = max(distances(Event("evening", 100, 3 * HOUR_MS, "made up"), peak))
+    assert way == (100,)
+
+
 def test_the_public_examples() -> None:
     """The examples of law 8 are there, each with its energy, its source, and whether it repeats daily."""
     found = {event.name: (float(event.energy_wh), event.daily) for event in EVENTS}

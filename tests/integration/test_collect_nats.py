@@ -87,9 +87,9 @@ async def test_reading_pauses(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(source_module, "PULL", 10)
     await send(nats.mqtt_url, record_messages(TERMS, range(100)))
     async with connected(endpoint(nats)) as source:
-        await until(lambda: len(source._queue) >= 20)
+        await until(lambda: len(source._queue._messages) >= 20)
         await asyncio.sleep(0.3)
-        assert len(source._queue) < 20 + 10
+        assert len(source._queue._messages) < 20 + 10
         assert len({message.payload for message in await received(source, 100)}) == 100
 
 

@@ -13,6 +13,7 @@ import pytest
 from meteragent import config
 from meteragent.cli import main
 from meteragent.cli import tap as command
+from meteragent.tools.lines import WIDTH
 from meteragent.tools.tap import StreamView, View
 from meteragent.tools.tap import view as display
 from tests.support.configurations import TWO_STREAMS, written
@@ -42,7 +43,7 @@ class Terminal:
         for _ in range(seconds):
             self.now_ms += SECOND_MS
             self.view.tick()
-        assert all(len(text.strip("\r\n")) == display.WIDTH for text in self.written)
+        assert all(len(text.strip("\r\n")) == WIDTH for text in self.written)
         return " ".join(text.strip() for text in self.written)
 
 

@@ -98,7 +98,7 @@ async def copy_rows(url: str, rows: Sequence[Row]) -> None:
                 cursor.copy(plain_consumer.COPY) as copy,
             ):
                 for row in batch:
-                    await copy.write_row(row)
+                    await copy.write_row((*row[:-1], plain_consumer.ONLY_D))
 
 
 async def write_file(folder: str, rows: Sequence[Row]) -> None:

@@ -31,6 +31,8 @@ from paho.mqtt.properties import Properties
 SIZE = 5_000
 SLOT = timedelta(minutes=30)
 COPY = "COPY meteragent.record (stream, meter, t, until, quanta, d) FROM STDIN"
+ONLY_D = 1
+"""The number of the only descriptor in the table."""
 NAME = "plain"
 TIME = pa.timestamp("ms", "UTC")
 SCHEMA = pa.schema(
@@ -129,7 +131,7 @@ async def copy_rows(url: str, batches: Batches) -> None:
         async for payloads, acknowledge in batches:
             async with connection.transaction(), connection.cursor() as cursor, cursor.copy(COPY) as copy:
                 for payload in payloads:
-                    await copy.write_row(parsed(payload))
+                    await copy.write_row((*parsed(payload)[:-1], ONLY_D))
             await acknowledge()
 
 

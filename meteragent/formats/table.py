@@ -40,20 +40,11 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
     table.writerow(_NAMES)
     mark = "." if separator == "," else ","
     for entry in entries:
+        times = iso_time(entry.start_ms), iso_time(entry.end_ms)
+        value = f"{decimal(entry.value):f}".replace(".", mark)
         deviation = "" if entry.sd is None else repr(entry.sd).replace(".", mark)
-        table.writerow(
-            [
-                cell_of(entry.meter),
-                iso_time(entry.start_ms),
-                iso_time(entry.end_ms),
-                f"{decimal(entry.value):f}".replace(".", mark),
-                entry.unit,
-                entry.quality,
-                deviation,
-                cell_of(entry.band),
-                entry.d,
-            ]
-        )
+        row = [cell_of(entry.meter), *times, value, entry.unit, entry.quality, deviation]
+        table.writerow([*row, cell_of(entry.band), entry.d])
     return text.getvalue().encode()
 
 

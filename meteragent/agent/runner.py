@@ -132,7 +132,7 @@ class Runner:
         has_too_many = self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
         self.pipeline.withhold(self.outlets.refused if has_too_many else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
-        self.pipeline.clear(self.outlets.clear())
+        self.pipeline.clear(self.outlets.clear(), self.clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)
         self.outlets.ask(effects.listen)

@@ -42,7 +42,7 @@ class Claims:
         self._announced = dict(announced)
         self._key = key
         self._listens = listens
-        self._clear: set[Destination] = set()
+        self._clear: dict[Destination, int] = {}
         self._asked: set[Destination] = set()
         self._questions: list[Destination] = []
 
@@ -58,18 +58,19 @@ class Claims:
         destinations, self._questions = self._questions, []
         return destinations
 
-    def settle(self, destinations: Iterable[Destination]) -> None:
-        """Note that no other store has been found at these destinations."""
-        self._clear.update(destinations)
+    def settle(self, destinations: Iterable[Destination], now_ms: int) -> None:
+        """Note that no other store has been found there; until `now_ms`, one may have released unheard."""
+        self._clear.update(dict.fromkeys(destinations, now_ms))
 
-    def is_own(self, destination: Destination) -> bool:
-        """Return whether a destination is known to belong to this store."""
-        return not self._listens or destination in self._clear or destination in self._announced
+    def is_own(self, destination: Destination, start_ms: int = 2**62) -> bool:
+        """Return whether a destination is known to belong to this store from `start_ms` on."""
+        is_clear = self._clear.get(destination, 2**63) <= start_ms
+        return not self._listens or is_clear or destination in self._announced
 
-    def forget(self, destinations: Iterable[Destination]) -> None:
+    def forget(self, destinations: Collection[Destination]) -> None:
         """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
         self._asked.difference_update(destinations)
-        self._clear.difference_update(destinations)
+        self._clear = {place: ms for place, ms in self._clear.items() if place not in destinations}
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
         """Add a window's descriptor to the commit for each of its destinations that lacks it."""
@@ -137,7 +138,7 @@ class Openings:
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1
         valid = self._stream.having(destinations, start_ms, start_ms + terms.first_slot[1])
-        clear = tuple([destination for destination in valid if self.claims.is_own(destination)])
+        clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))
             if not clear:
@@ -162,5 +163,4 @@ class Openings:
         """
         stream, forget_ms = self._stream, self._stream.forget_ms
         limit_ms = max(forget_ms, _SESSION_EXPIRY_MS) if is_catching_up else forget_ms
-        is_wall = stream.terms.clock is Clock.WALL
-        return is_wall and timeline.idle_windows * stream.terms.length_ms >= limit_ms
+        return stream.terms.clock is Clock.WALL and timeline.idle_windows * stream.terms.length_ms >= limit_ms

@@ -139,9 +139,9 @@ class Pipeline:
                     timeline.observe = partial(span, meter) if span else None
         self._observer = current
 
-    def clear(self, destinations: Iterable[Destination]) -> None:
-        """Note that no other store has been found there; windows open for them from the next boundary."""
-        self._openings.claims.settle(destinations)
+    def clear(self, destinations: Iterable[Destination], now_ms: int) -> None:
+        """Note that no other store has been found there; windows from `now_ms` on open for them."""
+        self._openings.claims.settle(destinations, now_ms)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
         """Return the time of the next opening or (if `closing`) closing; None if none is scheduled."""

@@ -127,7 +127,7 @@ class Traffic:
         """
         with self.guard:
             for queue, topic in destinations:
-                model.topics.clear((queue, topic))
+                model.topics.clear((queue, topic), self._faults.newest_ms)
                 self._oracle.checker.end_foreign(topic, None)
 
     def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:

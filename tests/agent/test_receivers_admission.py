@@ -82,7 +82,7 @@ class Home:
             for time_ms, destinations in self.answers:
                 clear = [item for item in destinations if item.topic not in self.foreign]
                 if time_ms <= self.now_ms:
-                    self.core.clear(clear)
+                    self.core.clear(clear, self.now_ms)
                     self.answered_ms = dict.fromkeys(clear, self.now_ms) | self.answered_ms
             meters = [] if self.now_ms % MINUTE_MS else self.meters
             readings = [

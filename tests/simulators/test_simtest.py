@@ -305,6 +305,24 @@ at 6.078 s: crash down_ms=2500 then=0 where=commit-moved
 while the store was asked for room."""
 
 
+RELEASED_DURING_A_STOP = """
+seed=1 pace=fast end_ms=6000
+configuration 0: grid=10/10
+at 0.100 s: foreign topic=private/main/m1 lasts_ms=3100
+at 0.300 s: read meter=1 time_ms=300 value_u=1000000
+at 0.900 s: read meter=1 time_ms=900 value_u=1000000
+at 1.000 s: slow takes_ms=1200
+at 1.100 s: stop down_ms=3000 then=0
+"""
+"""A schedule that found a mistake: an agent that was catching up, on a slow disk, opened a window from before
+the topic was clear."""
+
+
+def test_a_window_from_before_the_topic_was_clear_is_not_the_receivers(where: Path) -> None:
+    """What another store released during a stop is not opened for the receiver afterwards."""
+    assert runs.run(read(RELEASED_DURING_A_STOP), where)["windows"] > 0
+
+
 WITHOUT_A_CLOCK = """
 seed=504121 pace=fast end_ms=1317
 configuration 0: stamped=1

@@ -47,16 +47,19 @@ class Topics:
     def __init__(self, announced: Iterable[Destination], clock_s: Callable[[], float] | None) -> None:
         self.announced = set(announced)
         self._clock_s = clock_s
-        self._clear = set[Destination]()
+        self._clear: dict[Destination, int] = {}
         self._questions: dict[Destination, Question] = {}
 
-    def clear_places(self, destinations: AbstractSet[Destination]) -> AbstractSet[Destination]:
-        """Return those destinations at which no other store can be, as far as the agent may know."""
-        return destinations if self._clock_s is None else destinations & (self._clear | self.announced)
+    def clear_places(
+        self, destinations: AbstractSet[Destination], start_ms: int = EVER_MS
+    ) -> AbstractSet[Destination]:
+        """Return those destinations at which no other store can be from `start_ms` on, as far as is known."""
+        clear = {place for place, since_ms in self._clear.items() if since_ms <= start_ms}
+        return destinations if self._clock_s is None else destinations & (clear | self.announced)
 
     def has(self, topic: str) -> bool:
         """Return whether a receiver may get windows on a topic."""
-        return any(topic == name for _, name in self._clear | self.announced)
+        return any(topic == name for _, name in self._clear.keys() | self.announced)
 
     def ask(self, destinations: AbstractSet[Destination]) -> None:
         """Ask about the destinations that are not known to be this store's."""
@@ -65,7 +68,8 @@ class Topics:
 
     def forget(self, destinations: Iterable[Destination]) -> None:
         """Forget the answers about a forgotten meter."""
-        self._clear.difference_update(destinations)
+        for destination in destinations:
+            self._clear.pop(destination, None)
 
     def answer(self, topic: str, *, is_foreign: bool | None) -> None:
         """Note what the agent hears: that it listens on a topic (None), or whose descriptor is there."""
@@ -75,8 +79,8 @@ class Topics:
             elif name == topic and question.is_foreign is None:
                 question.is_foreign = is_foreign
 
-    def clear(self, destination: Destination) -> None:
-        """Check that a destination may be taken for clear, and take it."""
+    def clear(self, destination: Destination, now_ms: int) -> None:
+        """Check that a destination may be taken for clear, and take it; only later windows open for it."""
         question = self._questions.pop(destination, None)
         if question is None or self._clock_s is None:
             check(holds=False, invariant="a topic is clear that nobody asked about", location=destination)
@@ -88,7 +92,7 @@ class Topics:
             "a topic is taken for clear too early",
             destination,
         )
-        self._clear.add(destination)
+        self._clear[destination] = now_ms
 
     def check_waiting(self) -> None:
         """Check, after a feed, that no receiver is held back for longer than the agent listens."""

@@ -211,7 +211,7 @@ class Model:
         meter.idle_windows += 1
         queues = self.stream.queues(start_ms, spec.ends_ms(start_ms))
         places = {item for item in self.stream.destinations_of(name) if item[0] in queues}
-        clear_places = self.topics.clear_places(places)
+        clear_places = self.topics.clear_places(places, start_ms)
         self.outcomes["held"] += len(places) - len(clear_places)
         if places and not clear_places:
             return

@@ -119,7 +119,7 @@ def test_an_event_changes_a_peak_by_what_it_adds_to_a_part() -> None:
     """A peak is the mean of a quarter hour, so an event that fills one changes it by its power."""
     peak = settled(privacy="preset = 'peak'", window="length = '30d'")
     way = max(distances(Event("evening", 100, 3 * HOUR_MS, "made up"), peak))
-    assert way == (100,)
+    assert way == (Fraction(100),)
 
 
 def test_the_public_examples() -> None:

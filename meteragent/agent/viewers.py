@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from meteragent.agent.clock import wait_at_most
-from meteragent.core.means import SlotMean, SlotMeans
+from meteragent.core.noiseless import SlotMean, SlotMeans
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule

@@ -226,7 +226,7 @@ def _sink(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     """Return the sink that a configuration names. Raises ImportError or ConfigError."""
     name, database, dataset = settings.source.client_id, settings.database, settings.dataset
     if dataset is not None:
-        from meteragent.collect.parquet import ParquetSink  # noqa: PLC0415  needs an extra of its own
+        from meteragent.collect.parquet_sink import ParquetSink  # noqa: PLC0415  needs an extra of its own
 
         return ParquetSink.connect(dataset.folder, name, dataset.partition, dataset.delay / 1000)
     if database is None:

@@ -24,7 +24,7 @@ from meteragent.collect import record_file
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
 from meteragent.collect.dataset import Staging
-from meteragent.collect.parquet import ParquetSink
+from meteragent.collect.parquet_sink import ParquetSink
 from meteragent.collect.record_file import Length
 from meteragent.collect.sink import Sink
 from meteragent.collect.topic import StreamTopic

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from meteragent.core.factory import timeline_of
-from meteragent.core.means import SlotMeans
+from meteragent.core.noiseless import SlotMeans
 from meteragent.core.pending import Pending, give_back
 from meteragent.core.phases import phases_of
 from meteragent.core.register import RegisterTimeline

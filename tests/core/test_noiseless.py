@@ -1,4 +1,4 @@
-"""What was used in each slot, as the page and `tap` get it (meteragent.core.means)."""
+"""What was used in each slot, as the page and `tap` get it (meteragent.core.noiseless)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.core.factory import timeline_of
-from meteragent.core.means import SlotMean, SlotMeans
+from meteragent.core.noiseless import SlotMean, SlotMeans
 from meteragent.core.pending import Pending
 from meteragent.core.timeline import Timeline, extend_standing
 from meteragent.core.window import Value, Window

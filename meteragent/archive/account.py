@@ -18,7 +18,7 @@ import pyarrow as pa
 from meteragent.archive.job import Job, read
 from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
-from meteragent.archive.layout import fit
+from meteragent.archive.layout import row_fits_and_lengths
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.number import Flags, milliseconds
 from meteragent.archive.policy import Integers, Policy
@@ -110,7 +110,7 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
     if is_repeated.any():
         index = int(np.argmax(is_repeated))
         name = next(name for name, number in names.items() if number == windows.meter[index])
-        raise duplicates(int(is_repeated.sum()), name, int(windows.start_ms[index]))
+        raise duplicate_error(int(is_repeated.sum()), name, int(windows.start_ms[index]))
     return windows
 
 
@@ -124,16 +124,16 @@ def check_rows(source: Source, progress: ProgressCallback) -> None:
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
     for batch in source.read(source.groups, [columns.time, columns.value], batch_rows):
         if source.layout == "wide":
-            fits, _ = fit(
+            fits, _ = row_fits_and_lengths(
                 milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
             )
             misfit_count += int((~fits).sum())
         progress(batch.num_rows)
     if misfit_count:
-        raise misfits(misfit_count, source)
+        raise misfit_error(misfit_count, source)
 
 
-def misfits(count: int, source: Source) -> ArchiveError:
+def misfit_error(count: int, source: Source) -> ArchiveError:
     """Return the error for rows of the wide layout that are not windows."""
     usual = source.policy.usual
     length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
@@ -144,7 +144,7 @@ def misfits(count: int, source: Source) -> ArchiveError:
     )
 
 
-def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
+def duplicate_error(count: int, meter: str, start_ms: int) -> ArchiveError:
     """Return the error for windows that appear more than once; it names one of them."""
     return ArchiveError(
         f"windows that appear twice: {count}, such as the window of {meter!r} at {iso_time(start_ms)}: remove"

@@ -120,7 +120,7 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
     names = policy.columns
     column = batch.column(names.value)
     starts = milliseconds(batch.column(names.time), names.time)
-    fits, lengths = fit(starts, column, policy)
+    fits, lengths = row_fits_and_lengths(starts, column, policy)
     if not fits.all():
         raise ArchiveError(
             "rows that do not start on the grid, or do not have the right number of values for their window:"
@@ -212,7 +212,7 @@ def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
     return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
 
 
-def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
+def row_fits_and_lengths(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
     """Return whether each row fits: a start on the grid, and a list that is null or a divisor; its length."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)

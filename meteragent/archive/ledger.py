@@ -30,7 +30,7 @@ from meteragent.archive.files import attempt, parquet, write
 from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
-from meteragent.archive.readings import Windows, ranked
+from meteragent.archive.readings import Windows, meter_sort_keys
 from meteragent.domain.errors import ArchiveError, ArchiveInUse
 from meteragent.store.generation import sync_folder
 
@@ -63,7 +63,7 @@ class Intervals:
             return np.zeros(windows.meter.size, np.bool_)
         origin_ms = min(int(self.start_ms.min()), int(windows.start_ms.min()))
         width = (max(int(self.end_ms.max()), int(ends_ms.max())) - origin_ms).bit_length()
-        intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
+        intervals, rows = meter_sort_keys(self.meter, width), meter_sort_keys(windows.meter, width)
         # Find the latest end among the intervals that begin before the end of each window. The intervals
         # should be disjoint; if they are not, the interval that begins last need not end last.
         index = np.searchsorted(intervals + (self.start_ms - origin_ms), rows + (ends_ms - origin_ms)) - 1
@@ -81,7 +81,7 @@ class Intervals:
             return np.zeros(windows.meter.size, np.bool_)
         origin_ms = min(int(self.start_ms.min()), int(windows.start_ms.min()))
         width = (max(int(self.start_ms.max()), int(windows.start_ms.max())) - origin_ms).bit_length()
-        intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
+        intervals, rows = meter_sort_keys(self.meter, width), meter_sort_keys(windows.meter, width)
         count = np.searchsorted(
             intervals + (self.start_ms - origin_ms), rows + (windows.start_ms - origin_ms), side="right"
         )

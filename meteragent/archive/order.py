@@ -8,9 +8,9 @@
    is computed from the run's rows in the ledger, which are on disk before any window is released, and a
    resumed run computes the same order.
 3. The input's values are read in the input's order, in chunks. The windows of each chunk get their noise, and
-   `store` writes them to a file in a folder beside the output, sorted by row group. Once all chunks are
+   `write_sorted` writes them to a file in a folder beside the output, by row group. Once all chunks are
    stored, `row_groups` collects the pieces of each row group from these files and sorts them.
-4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
+4. A file of `write_sorted` exists in full or not at all, and files are written in order. So a resumed run
    continues after the last file, and then writes the missing files of the output. A repeated chunk gets the
    same noise, since noise is a function of the key and of the window with its data and terms.
 
@@ -103,7 +103,7 @@ def _sum_equal(changes: Integers) -> Integers:
     return np.stack([keys, sums])
 
 
-def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
+def write_sorted(file: Any, batch: pa.RecordBatch, order: Order) -> None:
     """Write releases to an Arrow file, sorted by row group."""
     dictionaries = {name: batch.column(name).dictionary_encode() for name in _STRING_COLUMNS}
     group = order.group(milliseconds(batch.column("start")), dictionaries["meter"])
@@ -127,7 +127,7 @@ class _Piece(NamedTuple):
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield each nonempty row group, joined from files of `store`. Raises ArchiveError if it cannot."""
+    """Yield each nonempty row group, from files of `write_sorted`. Raises ArchiveError if it cannot."""
     pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
     for path in paths:
         group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called immediately

@@ -120,11 +120,11 @@ def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integer
     )
     last_ms = max((int(column.max()) for column in (readings.time_ms, time_ms) if column.size), default=0)
     width = (last_ms - origin_ms).bit_length()
-    keys = ranked(readings.meter, width) + (readings.time_ms - origin_ms)
-    return np.searchsorted(keys, ranked(meter, width) + (time_ms - origin_ms)).astype(np.int64)
+    keys = meter_sort_keys(readings.meter, width) + (readings.time_ms - origin_ms)
+    return np.searchsorted(keys, meter_sort_keys(meter, width) + (time_ms - origin_ms)).astype(np.int64)
 
 
-def ranked(meter: Integers, width: int) -> Integers:
+def meter_sort_keys(meter: Integers, width: int) -> Integers:
     """Shift meters' numbers left, so that sums with times sort. Raises ArchiveError beyond 64 bits."""
     if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
         raise ArchiveError("the times are too far apart for this many meters: release each year separately")

@@ -45,7 +45,7 @@ from meteragent.archive.layout import Counts, Layout, by_slots, read_wide, slot_
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Flags, micro, milliseconds
-from meteragent.archive.order import Order, row_groups, store
+from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, Windows, opened_windows, slots
 from meteragent.archive.source import Source
@@ -248,7 +248,7 @@ class _Release:
 
     def _store(self, releases: pa.RecordBatch, file: Any) -> None:
         """Write releases to a waiting file. Raises ArchiveError if the input has changed."""
-        store(file, releases, self._order)
+        write_sorted(file, releases, self._order)
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:

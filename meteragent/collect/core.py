@@ -143,7 +143,7 @@ class Batch:
 
     `descriptors` holds the new descriptors by their digests, and `links` the descriptors that meters have
     announced, as stream, meter and digest. `mixed` holds the streams and meters of rows whose slots could
-    overlap others. `released` holds the places of records that no longer wait. `refused` is
+    overlap others. `released` holds the places of records that no longer wait. `refusal_counts` is
     the number of refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each
     refused message.
     """
@@ -154,12 +154,12 @@ class Batch:
     mixed: set[Meter] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refusal_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     refusals: "list[Refusal]" = field(default_factory=list)
 
     def refuse(self, refusal: "Refusal") -> None:
         """Count a refusal, and keep its origin."""
-        self.refused[refusal.key] += 1
+        self.refusal_counts[refusal.key] += 1
         self.refusals.append(refusal)
 
     def add(self, batch: "Batch") -> None:
@@ -170,7 +170,7 @@ class Batch:
         self.mixed |= batch.mixed
         self.waiting += batch.waiting
         self.released += batch.released
-        self.refused += batch.refused
+        self.refusal_counts += batch.refusal_counts
         self.refusals += batch.refusals
 
 

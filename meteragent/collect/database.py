@@ -45,10 +45,10 @@ from meteragent.collect.sink import (
     Content,
     Outcome,
     UnstorableError,
-    announced,
-    expired,
-    read,
-    unread,
+    announced_terms,
+    cache_terms,
+    expiry_outcome,
+    unparsed_digests,
     without_overlaps,
 )
 from meteragent.consume.message import Descriptor
@@ -58,7 +58,7 @@ from meteragent.domain.grid import iso_time
 VERSION: Final = "1"
 """The version of the tables."""
 VERSION_MIN: Final = 15_00_00
-_LOCK: Final = 0x6D657465
+_LOCK_KEY: Final = 0x6D657465
 """The key of the advisory lock under which tables and partitions are created."""
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
@@ -204,7 +204,7 @@ class Database:
         """Create the tables unless they exist, and return whether they were created."""
         with self._answered():
             async with self._connection.transaction():
-                await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+                await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK_KEY)
                 is_new = await self._value("SELECT to_regclass('meteragent.setting') IS NULL")
                 if is_new:
                     await self._execute("CREATE SCHEMA IF NOT EXISTS meteragent")
@@ -230,9 +230,9 @@ class Database:
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
             digests = [digest for (digest,) in await self._rows("SELECT digest FROM descriptor")]
-        for unread_digests in unread(digests):
+        for unread_digests in unparsed_digests(digests):
             with self._answered():
-                read(
+                cache_terms(
                     await self._rows(
                         "SELECT digest, facts FROM descriptor WHERE digest = ANY(%s)", unread_digests
                     )
@@ -241,13 +241,13 @@ class Database:
             links = await self._rows("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
             waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         counts = {(stream, meter): count for stream, meter, count in waiting}
-        return Content(announced(digests), [Link(*link) for link in links], counts)
+        return Content(announced_terms(digests), [Link(*link) for link in links], counts)
 
     async def expire(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         with self._answered():
             async with self._connection.transaction():
-                outcome = expired(await self._rows(_EXPIRE, wait_ms / 1000))
+                outcome = expiry_outcome(await self._rows(_EXPIRE, wait_ms / 1000))
                 await self._count_refusals(outcome)
         return outcome
 
@@ -267,7 +267,8 @@ class Database:
                 await self._write_facts(batch)
                 outcome = await self._write_rows(batch.rows, batch.mixed)
                 refusals = [*outcome.refusals, *batch.refusals]
-                outcome = outcome._replace(refused=outcome.refused + batch.refused, refusals=refusals)
+                counts = outcome.refusal_counts + batch.refusal_counts
+                outcome = outcome._replace(refusal_counts=counts, refusals=refusals)
                 await self._count_refusals(outcome)
                 await self._execute(_COUNT, messages, outcome.written, outcome.repeated, self._name)
         return outcome
@@ -289,7 +290,7 @@ class Database:
 
     async def _count_refusals(self, outcome: Outcome) -> None:
         origins = latest(outcome.refusals)
-        counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refused.items())]
+        counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refusal_counts.items())]
         await self._execute_many(_REFUSE, counts)
 
     async def _write_facts(self, batch: Batch) -> None:
@@ -302,23 +303,24 @@ class Database:
 
     async def _write_rows(self, rows: Sequence[Row], mixed: set[Meter]) -> Outcome:
         """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
-        refused = Counter[tuple[str, str]]()
+        refusal_counts = Counter[tuple[str, str]]()
         if not rows:
-            return Outcome(0, 0, refused)
+            return Outcome(0, 0, refusal_counts)
         await self._copy(rows, mixed)
         refusals: list[Refusal] = []
         if mixed:
             refusals += await self._remove_overlapping(rows, mixed)
-            refused.update(refusal.key for refusal in refusals)
-        arrived_count = len(rows) - refused.total()
+            refusal_counts.update(refusal.key for refusal in refusals)
+        arrived_count = len(rows) - refusal_counts.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
         if written_count < arrived_count:
             for stream, count, meter in await self._rows(_DIFFERENT):
                 refusals.append(Refusal(stream, "twice", meter))
-                refused[stream, "twice"] += count
+                refusal_counts[stream, "twice"] += count
                 different_count += count
-        return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
+        repeated_count = arrived_count - written_count - different_count
+        return Outcome(written_count, repeated_count, refusal_counts, refusals)
 
     async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[Meter]) -> list[Refusal]:
         """Remove and refuse rows of `mixed` that overlap a slot in the table or an earlier remaining row."""
@@ -344,7 +346,7 @@ class Database:
         if not new:
             return
         async with self._connection.transaction():
-            await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+            await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK_KEY)
             for name, start, end in sorted(new):
                 await self._connection.execute(
                     sql.SQL(

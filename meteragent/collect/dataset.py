@@ -47,10 +47,10 @@ from meteragent.collect.sink import (
     SLICE,
     Content,
     Outcome,
-    announced,
-    expired,
-    read,
-    unread,
+    announced_terms,
+    cache_terms,
+    expiry_outcome,
+    unparsed_digests,
     without_overlaps,
 )
 from meteragent.domain.errors import DatabaseError
@@ -227,15 +227,15 @@ class Staging:
                 )
         [(self.staged,)] = self._rows("SELECT count(*) FROM staged")
         digests = [d for (d,) in self._rows("SELECT d FROM descriptor")]
-        for unread_digests in unread(digests):
-            read(
+        for unread_digests in unparsed_digests(digests):
+            cache_terms(
                 row
                 for d in unread_digests
                 for row in self._rows("SELECT d, facts FROM descriptor WHERE d = ?", d)
             )
         waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
-            announced(digests),
+            announced_terms(digests),
             [Link(*row) for row in self._rows("SELECT stream, meter, d FROM terms")],
             {(stream, meter): count for stream, meter, count in waiting},
         )
@@ -243,7 +243,7 @@ class Staging:
     def expire(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         with self._transaction():
-            outcome = expired(self._rows(_EXPIRED, wait_ms // 1000))
+            outcome = expiry_outcome(self._rows(_EXPIRED, wait_ms // 1000))
             self._database.execute(_EXPIRE, (wait_ms // 1000,))
             self._count(outcome, 0)
         return outcome
@@ -261,11 +261,12 @@ class Staging:
             self._database.executemany("INSERT OR IGNORE INTO mixed VALUES (?, ?)", sorted(batch.mixed))
             self._write_facts(batch)
             self._stage(batch.rows)
-            self._count(Outcome(0, 0, batch.refused, batch.refusals), messages)
+            self._count(Outcome(0, 0, batch.refusal_counts, batch.refusals), messages)
         self.staged += len(batch.rows)
         flushed, self._outcome = self._outcome, _empty_outcome()
         refusals = [*flushed.refusals, *batch.refusals]
-        return flushed._replace(refused=flushed.refused + batch.refused, refusals=refusals)
+        counts = flushed.refusal_counts + batch.refusal_counts
+        return flushed._replace(refusal_counts=counts, refusals=refusals)
 
     def flush(self) -> None:
         """Move all staged rows into files, in slices of at most MOVED_MAX rows."""
@@ -286,11 +287,11 @@ class Staging:
         """Move the staged rows that no file can hold to `quarantine`; return whether there were any."""
         staged = [(place, Row(*values), count) for place, *values, count in self._rows(_SLICE, last)]
         unfit = [item for item in staged if not _fits_file(item[1], terms, self._length)]
-        refused = Counter[tuple[str, str]]()
+        refusal_counts = Counter[tuple[str, str]]()
         for _, row, count in unfit:
-            refused[row.stream, "unstorable"] += count
+            refusal_counts[row.stream, "unstorable"] += count
         outcome = Outcome(
-            0, 0, refused, [Refusal(row.stream, "unstorable", row.meter) for _, row, _ in unfit]
+            0, 0, refusal_counts, [Refusal(row.stream, "unstorable", row.meter) for _, row, _ in unfit]
         )
         places = [(place,) for place, _, _ in unfit]
         with self._transaction():
@@ -311,12 +312,12 @@ class Staging:
         merged = record_file.merge(record_file.read(path), table, counts)
         if merged.new:
             record_file.write(path, self._folder, merged.table)
-        refused = Counter({(part.stream, "twice"): merged.different})
-        refused[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
+        refusal_counts = Counter({(part.stream, "twice"): merged.different})
+        refusal_counts[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
         refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
         if merged.different:
             refusals.append(Refusal(part.stream, "twice", merged.meter))
-        outcome = Outcome(merged.new, merged.repeated, +refused, refusals)
+        outcome = Outcome(merged.new, merged.repeated, +refusal_counts, refusals)
         with self._transaction():
             self._database.execute(_DELETE, limits)
             self._count(outcome, 0)
@@ -382,7 +383,7 @@ class Staging:
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest_ms.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
-        origins, refused = latest(outcome.refusals), sorted(outcome.refused.items())
+        origins, refused = latest(outcome.refusals), sorted(outcome.refusal_counts.items())
         counts = [(*key, count, self._latest, *origins[key][2:]) for key, count in refused]
         self._database.executemany(_REFUSE, counts)
         self._database.execute(
@@ -459,6 +460,6 @@ def _sum(outcome: Outcome, other: Outcome) -> Outcome:
     return Outcome(
         outcome.written + other.written,
         outcome.repeated + other.repeated,
-        outcome.refused + other.refused,
+        outcome.refusal_counts + other.refusal_counts,
         [*outcome.refusals, *other.refusals][-_REFUSALS_MAX:],
     )

@@ -21,7 +21,7 @@ class Partition(NamedTuple):
     end: datetime
 
 
-def of(time_ms: int, length: Length) -> Partition:
+def partition_of(time_ms: int, length: Length) -> Partition:
     """Return the partition that contains `time_ms`; `length` must be "month" or "day"."""
     time = _EPOCH + timedelta(milliseconds=time_ms)
     day = time.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -37,7 +37,7 @@ def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition
     if length == "none":
         return set()
     days = {time_ms // DAY_MS for time_ms in times_ms}
-    return {of(day * DAY_MS, length) for day in [*days, *_ahead(now_ms, length)]}
+    return {partition_of(day * DAY_MS, length) for day in [*days, *_ahead(now_ms, length)]}
 
 
 def _ahead(now_ms: int, length: Length) -> Iterator[int]:

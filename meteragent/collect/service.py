@@ -89,7 +89,7 @@ class Service:
         """Return a core built from the tables, and write waiting records whose descriptor is now known."""
         content = await tables.begin(is_first=is_first)
         outcome = await tables.expire(self._settings.accept.wait)
-        if outcome.refused:
+        if outcome.refusal_counts:
             self._report.add(outcome, 0)
             content = await tables.begin(is_first=False)
         core = Core(self._topics, self._limits, *content)
@@ -194,7 +194,7 @@ class _Report:
         for refusal in outcome.refusals:
             detail = f": {refusal.detail}" if refusal.detail else ""
             _log.debug("refused (%s): %s%s", refusal.reason, refusal.origin, detail)
-        for (stream, reason), count in outcome.refused.items():
+        for (stream, reason), count in outcome.refusal_counts.items():
             if not self._refused[stream, reason]:
                 place = f"stream {stream}: " if stream else ""
                 _log.warning("%sa message is refused (%s): %s", place, reason, REASONS[reason])

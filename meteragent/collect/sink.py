@@ -45,7 +45,7 @@ DATA_FAULTS: Final = (
 class Content(NamedTuple):
     """The content of a sink from which a core is built: see `Core`."""
 
-    announced: list[Announced]
+    announced_terms: list[Announced]
     links: list[Link]
     waiting: dict[Meter, int]
 
@@ -59,11 +59,11 @@ class Outcome(NamedTuple):
 
     written: int
     repeated: int
-    refused: Counter[tuple[str, str]]
+    refusal_counts: Counter[tuple[str, str]]
     refusals: Sequence[Refusal] = ()
 
 
-def expired(rows: Iterable[tuple[str, int, str]]) -> Outcome:
+def expiry_outcome(rows: Iterable[tuple[str, int, str]]) -> Outcome:
     """Return the outcome of refusing records that waited; a row is a stream, a number and one topic."""
     refusals = {Refusal(stream, "no_descriptor", topic[:ORIGIN_MAX]): count for stream, count, topic in rows}
     counts = Counter({refusal.key: count for refusal, count in refusals.items()})
@@ -74,14 +74,14 @@ _terms: dict[str, Announced | None] = {}
 """The terms of stored descriptors, by digest: each is parsed once in the life of a process."""
 
 
-def unread(digests: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the digests of descriptors that `read` has not parsed yet, in slices."""
+def unparsed_digests(digests: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the digests of descriptors that `cache_terms` has not parsed yet, in slices."""
     new_digests = [digest for digest in digests if digest not in _terms]
     for start in range(0, len(new_digests), SLICE):
         yield new_digests[start : start + SLICE]
 
 
-def read(texts: Iterable[tuple[str, str]]) -> None:
+def cache_terms(texts: Iterable[tuple[str, str]]) -> None:
     """Parse stored descriptors, each given by its digest and its facts."""
     for digest, text in texts:
         _terms[digest] = None
@@ -92,7 +92,7 @@ def read(texts: Iterable[tuple[str, str]]) -> None:
             _log.warning("a stored descriptor is left out: %s", reason)
 
 
-def announced(digests: Iterable[str]) -> list[Announced]:
+def announced_terms(digests: Iterable[str]) -> list[Announced]:
     """Return the terms of stored descriptors, without those that this version cannot parse."""
     return [terms for digest in digests if (terms := _terms.get(digest)) is not None]
 

@@ -23,8 +23,8 @@ from math import ceil
 from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, Kind
+from meteragent.privacy import loads as bounds
 from meteragent.privacy.in_all import A_LIMIT, kappa
-from meteragent.privacy.loads import counted, counted_in_all, reported_radius, sampled, sampled_in_all
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The changes in energy for which levels are reported, in Wh."""
@@ -47,7 +47,8 @@ def distance(terms: Terms, change_wh: Fraction) -> Fraction:
     """Return a bound, in the values' unit, on the distance that a change of the load within a slot causes."""
     if not change_wh or terms.readings.kind is not Kind.POWER:
         return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
-    energy_wh = sampled(change_wh, terms.readings.width_w, Fraction(terms.readings.longest_hold_ms, HOUR_MS))
+    hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
+    energy_wh = bounds.sampled_change_bound(change_wh, terms.readings.width_w, hold_h)
     reported = as_reported(terms, energy_wh / terms.hours / terms.wh_per_value)
     return min(reported, terms.readings.width_w / terms.wh_per_value * terms.reach_of_power)
 
@@ -61,8 +62,8 @@ def as_reported(terms: Terms, change: Fraction) -> Fraction:
     if not change or not step:
         return change
     if terms.readings.kind is Kind.POWER:
-        return reported_radius(change, step * terms.reach_of_power)
-    return counted(change, step, counts(terms))
+        return bounds.reported_radius(change, step * terms.reach_of_power)
+    return bounds.counted_change_bound(change, step, counts(terms))
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
@@ -80,7 +81,7 @@ def step_wh(terms: Terms) -> Fraction:
     """Return a bound, in Wh, on what a change leaves in a slot (in l1, in all): steps, or two dead bands."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
-        return reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
+        return bounds.reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
     return counts(terms) * step * wh_per_unit(terms)
 
 
@@ -100,8 +101,9 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
     count = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # of slots or, in l1, of windows
     if terms.readings.kind is Kind.POWER:
         hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
-        return sampled_in_all(change_wh, terms.readings.width_w, hold_h, rises) + count * step_wh(terms)
-    return counted_in_all(change_wh, step_wh(terms), count, rises)
+        energy_wh = bounds.sampled_change_bound_in_all(change_wh, terms.readings.width_w, hold_h, rises)
+        return energy_wh + count * step_wh(terms)
+    return bounds.counted_change_bound_in_all(change_wh, step_wh(terms), count, rises)
 
 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:

@@ -89,7 +89,7 @@ class Witness(NamedTuple):
     event: tuple[Point, ...]
 
 
-def odds_apart(first: Law, second: Law) -> Number | None:
+def largest_odds_ratio(first: Law, second: Law) -> Number | None:
     """Return e^d_P, the largest ratio, in either direction, of a point's two probabilities; None if infinite.
 
     On a finite set it suffices to compare single points (Chatzikokolakis 2013, section 2).
@@ -136,7 +136,7 @@ class Comparison(ABC):
         return Conclusions(_normalise(first), _normalise(second))
 
     def largest_odds(self, channel: Channel) -> Number | None:
-        """Return the exact supremum of `odds_apart` over all priors and events; None if infinite.
+        """Return the exact supremum of `largest_odds_ratio` over all priors and events; None if infinite.
 
         If finite, it is attained only if it is 1. Raises ValueError if a hiding function maps an input to
         another point, or is compared on more than 20 outputs, which have too many events.
@@ -169,7 +169,9 @@ class Comparison(ABC):
                 if bound.admits(p * s / (q * r) if q.sign * r.sign else None):
                     continue
                 share = Fraction(1, 2)
-                while bound.admits(odds_apart(*self.conclusions(channel, {x: share, y: 1 - share}, *event))):
+                while bound.admits(
+                    largest_odds_ratio(*self.conclusions(channel, {x: share, y: 1 - share}, *event))
+                ):
                     share /= 2
                 return Witness({x: share, y: 1 - share}, event)
         return None

@@ -63,7 +63,7 @@ class Check:
     finding: str
     figures: Mapping[str, Any]
 
-    def plain(self) -> dict[str, Any]:
+    def to_json_data(self) -> dict[str, Any]:
         """Convert to data for JSON; infinite figures become strings, because JSON has no infinity."""
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         figures = {**self.figures, **infinite}
@@ -100,7 +100,7 @@ class Audit:
     def figures(self) -> dict[str, Any]:
         """Convert to data for JSON, with `holds` and `MISS`; an infinite `detects` becomes None."""
         exact = {"epsilon": str(self.epsilon), "detects": self.detects if self.detects < math.inf else None}
-        checks = [check.plain() for check in self.checks]
+        checks = [check.to_json_data() for check in self.checks]
         return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
 
 

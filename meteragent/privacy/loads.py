@@ -21,7 +21,7 @@ from math import ceil
 from meteragent.privacy.exact import Exact, not_negative
 
 
-def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
+def sampled_change_bound(change: Exact, power: Exact, period: Exact) -> Fraction:
     """Return a bound on the effect of a change on the energy computed from sampled power: X + p T.
 
     Args:
@@ -39,7 +39,7 @@ def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
     return not_negative("radius", radius) + 2 * not_negative("dead_band", dead_band)
 
 
-def counted(change: Exact, step: Exact, counts: int = 1) -> Fraction:
+def counted_change_bound(change: Exact, step: Exact, counts: int = 1) -> Fraction:
     """Return a bound on the effect of a change on counted energy: s (ceil(X / s) + m - 1).
 
     The bound is X if X or s is 0.
@@ -59,16 +59,16 @@ def counted(change: Exact, step: Exact, counts: int = 1) -> Fraction:
     return size * (ceil(energy / size) + counts - 1)
 
 
-def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
+def sampled_change_bound_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
     """Return a bound on the effect in all of a change on the energy computed from sampled power: X + k p T.
 
-    `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
-    arguments are as in `sampled`. Raises ValueError if an argument is negative, or the change never rises.
+    `change` is X over all slots, and `rises` is k, the number of times that it rises and falls; see also
+    `sampled_change_bound`. Raises ValueError if an argument is negative, or the change never rises.
     """
-    return sampled(change, power, _times(rises) * not_negative("period", period))
+    return sampled_change_bound(change, power, _times(rises) * not_negative("period", period))
 
 
-def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
+def counted_change_bound_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
     """Return a bound on the effect in all of a change on counted energy: X + (m + k - 1) s, or 0 if X is 0.
 
     Args:

@@ -22,7 +22,7 @@ So the validity of `bound` does not depend on the solver: `dual_bound` computes 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
 its answers (`metric.Induced`), so the best H solves a program on the answers alone. If that metric is a line
-of equal steps q|i-j| (`Query.uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap
+of equal steps q|i-j| (`Query.is_uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap
 attains the least loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh,
 Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f. A user who knows
 which databases occur may be better served by a mechanism of another form. The answers of counts under d_h

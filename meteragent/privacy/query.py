@@ -118,7 +118,7 @@ class Query:
         return tuple(chain)
 
     @property
-    def uniformly_sensitive(self) -> bool:
+    def is_uniformly_sensitive(self) -> bool:
         """Whether any two answers are joined by a tight and expansive chain (Definition 5).
 
         Then a mechanism that is private after the query is as private on the answers (Theorem 6). Raises
@@ -163,9 +163,8 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
-    return Query(
-        lambda x: sum(map(row.function, x)), domain, absolute, _of_sum(domain, row.sensitivity, spread)
-    )
+    delta = _sensitivity_of_sum(domain, row.sensitivity, spread)
+    return Query(lambda x: sum(map(row.function, x)), domain, absolute, delta)
 
 
 def total(domain: Databases) -> Query:
@@ -178,7 +177,7 @@ def total(domain: Databases) -> Query:
     """
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
         raise ValueError("an absent row adds 0 to the sum: the values of the rows must include 0")
-    delta = _of_sum(domain, Fraction(1), domain.rows.diameter)
+    delta = _sensitivity_of_sum(domain, Fraction(1), domain.rows.diameter)
     return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta)
 
 
@@ -194,9 +193,9 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
-        delta = _of_row(domain)
+        delta = _sensitivity_of_row(domain)
     else:
-        delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
+        delta = _sensitivity_of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
     points = listed(domain)
@@ -222,7 +221,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
         values = sorted(_present(x))
         return values[max(1, math.ceil(len(values) * share / 100)) - 1]
 
-    return Query(row, domain, Scaled(absolute, _quantum(domain)), _of_row(domain))
+    return Query(row, domain, Scaled(absolute, _quantum(domain)), _sensitivity_of_row(domain))
 
 
 def most_common(domain: Databases, k: int) -> Query:
@@ -275,12 +274,12 @@ def _mean(x: Sequence[Any]) -> Fraction:
     return Fraction(sum(rows), len(rows))
 
 
-def _of_row(domain: Databases) -> Fraction:
+def _sensitivity_of_row(domain: Databases) -> Fraction:
     """Return the sensitivity of an answer that moves at most as far as the row that moves farthest."""
     return _finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
 
 
-def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
+def _sensitivity_of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
     """Return the sensitivity of a sum over rows, from the sensitivity and the width of a row's answers."""
     sensitivities = {
         "hamming": spread,

@@ -50,7 +50,7 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     row_layout = layout_of(readings, policy)
     columns = readings.select(*policy.columns)
     if row_layout == "wide":
-        return columns.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
+        return columns.mapInArrow(safely(worker.wide_reader(policy)), WINDOWS)
     return integrate_groups(assign_readings(columns, policy).groupBy("meter", "start"), policy)
 
 
@@ -58,14 +58,14 @@ def assign_readings(columns: DataFrame, policy: Policy) -> DataFrame:
     """Repeat each reading for every window that its span may touch: meter, start, end, time, value."""
     value = columns.schema[policy.columns.value].dataType.simpleString()
     schema = f"{INTERVALS}, time timestamp, value {value}"
-    return columns.mapInArrow(safely(worker.assign_readings(policy)), schema)
+    return columns.mapInArrow(safely(worker.reading_assigner(policy)), schema)
 
 
 def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
     """Integrate readings grouped by the window to which they are assigned: meter, start, quanta, end."""
     readings_by_window = groups.agg(F.collect_list(F.struct("time", "value")).alias("readings"))
     lists = readings_by_window.select("meter", "start", "readings")
-    return lists.mapInArrow(safely(worker.read_grouped(policy)), WINDOWS)
+    return lists.mapInArrow(safely(worker.group_reader(policy)), WINDOWS)
 
 
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
@@ -83,15 +83,15 @@ def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
     """Add noise to windows; every worker must have the key that the driver has now."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(
-        safely(worker.add_noise(policy, fingerprint)), _ddl(kernel.release_schema(policy))
+        safely(worker.noise_adder(policy, fingerprint)), _ddl(kernel.release_schema(policy))
     )
 
 
-def settle(windows: DataFrame, policy: Policy) -> DataFrame:
+def release_untaken(windows: DataFrame, policy: Policy) -> DataFrame:
     """Release windows that are not `taken`, others as name, start and end; `name` is the meter's own."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     schema = kernel.release_schema(policy).append(pa.field("name", pa.string()))
-    return windows.mapInArrow(safely(worker.settle(policy, fingerprint)), _ddl(schema))
+    return windows.mapInArrow(safely(worker.untaken_releaser(policy, fingerprint)), _ddl(schema))
 
 
 def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
@@ -106,7 +106,7 @@ def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
 def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
     """Split releases into a row for each slot, in the same order."""
     schema = layout.slot_schema(kernel.release_schema(policy), policy)
-    return releases.mapInArrow(safely(worker.by_slots(policy)), _ddl(schema))
+    return releases.mapInArrow(safely(worker.slot_splitter(policy)), _ddl(schema))
 
 
 def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
@@ -118,10 +118,10 @@ def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     names = policy.columns
     if layout_of(readings, policy) == "long":
         columns = readings.select(names.meter, names.time)
-        return columns.mapInArrow(safely(worker.opened_windows(policy)), INTERVALS).distinct()
+        return columns.mapInArrow(safely(worker.window_opener(policy)), INTERVALS).distinct()
     count = F.when(F.col(names.value).isNotNull(), F.size(names.value)).alias("numbers")
     columns = readings.select(names.meter, names.time, count)
-    return columns.mapInArrow(safely(worker.check_rows(policy)), f"{INTERVALS}, fits boolean")
+    return columns.mapInArrow(safely(worker.row_checker(policy)), f"{INTERVALS}, fits boolean")
 
 
 def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:

@@ -51,7 +51,7 @@ def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
     """Add the ids of the descriptor (`d`) and of the key (`key`) to windows (meter, start, end)."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(
-        safely(worker.add_ids(policy, fingerprint)), f"{INTERVALS}, d string, key string"
+        safely(worker.id_adder(policy, fingerprint)), f"{INTERVALS}, d string, key string"
     )
 
 

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive import manifest
 from meteragent.archive import run as archive
-from meteragent.archive.account import Account, ProgressReporter, duplicates, misfits
+from meteragent.archive.account import Account, ProgressReporter, duplicate_error, misfit_error
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
@@ -131,12 +131,12 @@ def _check_windows(windows: DataFrame, source: Source) -> int:
         return windows.count()
     misfit_count = windows.where(~F.col("fits")).count()
     if misfit_count:
-        raise misfits(misfit_count, source)
+        raise misfit_error(misfit_count, source)
     repeats = windows.groupBy("meter", "start").count().where("count > 1")
     example = repeats.orderBy("meter", "start").first()
     if example is not None:
         copies = repeats.agg(F.sum("count") - F.count("count")).collect()[0][0]
-        raise duplicates(copies, example["meter"], round(example["start"].timestamp() * 1000))
+        raise duplicate_error(copies, example["meter"], round(example["start"].timestamp() * 1000))
     return windows.count()
 
 

@@ -50,7 +50,7 @@ from meteragent.spark.frame import (
     integrate_groups,
     layout_of,
     mark_taken,
-    settle,
+    release_untaken,
     write,
 )
 from meteragent.spark.ledger import debit, taken_intervals
@@ -154,7 +154,7 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     )
     watermark_metadata = timely_readings.schema[time].metadata
     if kind == "wide":
-        windows = timely_readings.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
+        windows = timely_readings.mapInArrow(safely(worker.wide_reader(policy)), WINDOWS)
         closes = F.col("end").alias("closes", metadata=watermark_metadata)
         copies = windows.withColumn("closes", closes).groupBy("meter", "start", "end", "closes")
         smallest_copies = copies.agg(F.min("quanta").alias("quanta"))
@@ -180,7 +180,7 @@ class _Closing:
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
         if self.refused_intervals is None:
             self.refused_intervals = taken_intervals(spark, self.ledger, run).persist()
-        windows = settle(mark_taken(windows, self.refused_intervals), self.policy).persist()
+        windows = release_untaken(mark_taken(windows, self.refused_intervals), self.policy).persist()
         try:
             count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
             new_windows = windows.where(F.col("values").isNotNull())

@@ -90,12 +90,12 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     return key
 
 
-def read_wide(policy: Policy) -> Work:
+def wide_reader(policy: Policy) -> Work:
     """Return a function that converts rows of the wide layout to the columns meter, start, quanta, end."""
     return lambda batch: _with_end(layout.read_wide(batch, policy)[0], policy)
 
 
-def assign_readings(policy: Policy) -> Work:
+def reading_assigner(policy: Policy) -> Work:
     """Return a function that assigns rows of the long layout to windows.
 
     The result has the columns meter, start, end, time and value, and a row for each window that a reading's
@@ -132,12 +132,12 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
     return np.concatenate(row_arrays), np.concatenate(start_arrays)
 
 
-def read_grouped(policy: Policy) -> Work:
+def group_reader(policy: Policy) -> Work:
     """Return a function from meter, start, readings (pairs of time and value) to windows as quanta."""
     return lambda batch: _with_end(layout.read_grouped(batch, policy), policy)
 
 
-def opened_windows(policy: Policy) -> Work:
+def window_opener(policy: Policy) -> Work:
     """Return a function from readings to the windows that they open, each once per batch."""
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -150,7 +150,7 @@ def opened_windows(policy: Policy) -> Work:
     return work
 
 
-def check_rows(policy: Policy) -> Work:
+def row_checker(policy: Policy) -> Work:
     """Return a function from meter, time, `numbers` (a list's length or null) to the column `fits`."""
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -161,7 +161,7 @@ def check_rows(policy: Policy) -> Work:
         lists = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.nulls(int(offsets[-1])), mask=numbers.is_null()
         )
-        fits, _ = layout.fit(starts, lists, policy)
+        fits, _ = layout.row_fits_and_lengths(starts, lists, policy)
         intervals = _intervals(meters, starts, policy)
         return RecordBatch.from_pydict({**_columns(intervals), "fits": pa.array(fits)})
 
@@ -181,12 +181,12 @@ def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatc
     return RecordBatch.from_pydict({"meter": meters, "start": _times(starts), "end": _times(ends)})
 
 
-def add_noise(policy: Policy, fingerprint: KeyFingerprint) -> Work:
+def noise_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that releases windows, with noise under the driver's key."""
     return lambda batch: _for_spark(_columns(_add_noise(batch, policy, fingerprint)))
 
 
-def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
+def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that releases windows; a taken one keeps its own name, start and end alone."""
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -217,7 +217,7 @@ def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     return work
 
 
-def by_slots(policy: Policy) -> Work:
+def slot_splitter(policy: Policy) -> Work:
     """Return a function that splits releases into a row for each slot."""
     schema = kernel.release_schema(policy)
 
@@ -238,7 +238,7 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
     return kernel.release(windows, policy, key_of(policy.key_file, fingerprint))
 
 
-def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
+def id_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that adds ids `d` and `key`. It raises KeyForgotten, or as `key_of` does."""
 
     def work(batch: RecordBatch) -> RecordBatch:

@@ -41,7 +41,7 @@ def figure_1() -> Table:
         Line("H(y1)(z1)", answers.probability(["z1"], 0), "3/4", "0.75"),
         Line("H(y3)(z1)", answers.probability(["z1"], 2), "1/4", "0.25"),
         Line("sensitivity of f", query.sensitivity, "1", "1"),
-        Line("f is uniformly sensitive (1: yes)", query.uniformly_sensitive, "0", "0"),
+        Line("f is uniformly sensitive (1: yes)", query.is_uniformly_sensitive, "0", "0"),
         Line("ε of H after f", composed.smallest_epsilon(path), "ln 2", "0.6931"),
         Line(
             "odds of H between y1 and y3",

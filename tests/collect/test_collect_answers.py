@@ -38,7 +38,7 @@ async def fill(url: str, messages: list[Message]) -> None:
         await database.create()
         core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
         outcome = await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
-    assert not outcome.refused
+    assert not outcome.refusal_counts
 
 
 def homes(rng: random.Random, terms: tuple[Terms, ...], count: int = 12, slots: int = 6) -> list[Message]:

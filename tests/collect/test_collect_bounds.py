@@ -26,7 +26,7 @@ from tests.support.terms import terms_with
 
 def reasons(judge: Core, messages: Iterable[Message]) -> dict[str, int]:
     """Return why messages are refused."""
-    return {reason: count for (_, reason), count in judge.take(messages, NOW_MS).refused.items()}
+    return {reason: count for (_, reason), count in judge.take(messages, NOW_MS).refusal_counts.items()}
 
 
 def new_terms(number: int, meter: str = "m1", size: int = 1) -> Message:
@@ -72,7 +72,7 @@ def test_slots_of_a_day_cannot_be_more_than_its_terms_give() -> None:
     moved = [changed(payload, t=f"2026-11-20T12:{minute:02}:00Z") for minute in range(60)]
     batch = judge.take([Message(topic("m1"), record) for record in moved], NOW_MS)
     assert len(batch.rows) == 2
-    assert batch.refused == {("main", "grid"): 58}
+    assert batch.refusal_counts == {("main", "grid"): 58}
 
 
 def test_the_bytes_of_terms_are_bounded() -> None:
@@ -92,7 +92,7 @@ def test_what_one_sender_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = core()
     kept = judge.take((new_terms(number) for number in range(1_500)), NOW_MS)
     assert len(kept.descriptors) == 64
-    assert kept.refused == {("main", "descriptors"): 1_436}
+    assert kept.refusal_counts == {("main", "descriptors"): 1_436}
     monkeypatch.setattr(collect_core, "_descriptor", None)
     assert reasons(judge, [new_terms(2_000)]) == {"descriptors": 1}
 
@@ -120,7 +120,7 @@ def test_records_of_invented_meters_take_no_room_from_known_ones() -> None:
     assert set(reasons(judge, flood)) == {"no_descriptor"}
     batch = judge.take(record_messages(HOURLY, range(40), "m1"), NOW_MS)
     assert len(batch.waiting) == 40
-    assert not batch.refused
+    assert not batch.refusal_counts
 
 
 def test_a_meter_that_announces_its_terms_takes_its_records_along() -> None:
@@ -201,7 +201,7 @@ async def test_what_waits_in_memory_is_bounded_in_bytes() -> None:
     messages = await queue.take(5_000)
     assert sum(len(message.payload) for message in messages) < BYTES_MAX + 2**15
     assert queue.has_room
-    assert core().take(messages, NOW_MS).refused == {("", "topic"): count}
+    assert core().take(messages, NOW_MS).refusal_counts == {("", "topic"): count}
 
 
 async def test_a_large_message_is_cut_on_arrival() -> None:

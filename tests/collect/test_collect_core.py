@@ -39,7 +39,7 @@ def test_a_record_is_a_row_in_quanta() -> None:
     ]
     assert list(batch.descriptors) == [D]
     assert batch.links == {("main", "m1", D)}
-    assert not batch.refused
+    assert not batch.refusal_counts
     assert not batch.waiting
 
 
@@ -81,7 +81,7 @@ def test_too_many_waiting_records_of_a_meter_are_refused() -> None:
     judge = core()
     batch = judge.take(record_messages(TERMS, [0]) * (WAITING_MAX + 2), NOW_MS)
     assert len(batch.waiting) == WAITING_MAX
-    assert batch.refused == {("main", "no_descriptor"): 2}
+    assert batch.refusal_counts == {("main", "no_descriptor"): 2}
     assert len(judge.take(record_messages(TERMS, [0], "m2"), NOW_MS).waiting) == 1
 
 
@@ -97,7 +97,7 @@ def test_an_equal_descriptor_is_known() -> None:
 
 def test_a_removed_descriptor_is_no_refusal() -> None:
     """An empty payload on a descriptor's topic removes what the broker retained; nothing is counted."""
-    assert not core().take([Message(f"{topic('m1')}/privacy/{D}", b"")], NOW_MS).refused
+    assert not core().take([Message(f"{topic('m1')}/privacy/{D}", b"")], NOW_MS).refusal_counts
 
 
 def test_facts_survive_the_table() -> None:
@@ -110,10 +110,10 @@ def test_facts_survive_the_table() -> None:
 def refused(message: Message, limits: Limits | None = None, now_ms: int = NOW_MS) -> dict[str, int]:
     """Return the reasons for which a message is refused after the descriptor of TERMS."""
     judge = core(limits)
-    assert not judge.take([Message(f"{topic('m1')}/privacy", described(TERMS))], now_ms).refused
+    assert not judge.take([Message(f"{topic('m1')}/privacy", described(TERMS))], now_ms).refusal_counts
     batch = judge.take([message], now_ms)
-    assert not batch.rows or not batch.refused
-    return {reason: count for (_, reason), count in batch.refused.items()}
+    assert not batch.rows or not batch.refusal_counts
+    return {reason: count for (_, reason), count in batch.refusal_counts.items()}
 
 
 def on_topic(payload: bytes, meter: str = "m1") -> Message:
@@ -160,7 +160,7 @@ REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
             reason: count
             for (_, reason), count in core(Limits(meters=frozenset({"m2"})))
             .take([terms_message(TERMS), *record_messages(TERMS, [1])], NOW_MS)
-            .refused.items()
+            .refusal_counts.items()
         }
     ],
 }
@@ -205,9 +205,9 @@ def test_a_forged_id_stands_for_its_own_meter_only(monkeypatch: pytest.MonkeyPat
     batch = judge.take([forged, terms_message(TERMS), *record_messages(TERMS, [5]), *records], NOW_MS)
     assert len(batch.descriptors) == 2
     assert [row.quanta for row in batch.rows] == [5]
-    assert batch.refused == {("main", "terms"): 1}
+    assert batch.refusal_counts == {("main", "terms"): 1}
     again = judge.take([terms_message(TERMS, "m2")], NOW_MS)
-    assert again.refused == {("main", "descriptor"): 1}
+    assert again.refusal_counts == {("main", "descriptor"): 1}
     with pytest.raises(RecordError, match="same id"):
         collect([forged.payload, described(TERMS, "m2")])
     meters = collect([forged.payload, described(TERMS), recorded(TERMS, [5])[0]])
@@ -232,5 +232,5 @@ def test_too_many_descriptors_of_a_meter_are_refused() -> None:
     many = [replace(TERMS, level=Fraction(1, n)) for n in range(1, DESCRIPTORS_MAX + 3)]
     batch = judge.take([terms_message(terms) for terms in many], NOW_MS)
     assert len(batch.descriptors) == DESCRIPTORS_MAX
-    assert batch.refused == {("main", "descriptors"): 2}
-    assert not judge.take([terms_message(many[-1], "m2")], NOW_MS).refused
+    assert batch.refusal_counts == {("main", "descriptors"): 2}
+    assert not judge.take([terms_message(many[-1], "m2")], NOW_MS).refusal_counts

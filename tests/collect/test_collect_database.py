@@ -135,16 +135,16 @@ async def test_partitions_are_made_ahead(table_url: str) -> None:
 @pytest.mark.parametrize(("time_ms", "name"), [(0, "record_1970_01"), (31 * DAY_MS, "record_1970_02")])
 def test_months_meet(time_ms: int, name: str) -> None:
     """A month's partition ends where the next begins."""
-    month = partition.of(time_ms, "month")
+    month = partition.partition_of(time_ms, "month")
     assert month.name == name
-    next_month = partition.of(int(month.end.timestamp() * 1000), "month")
+    next_month = partition.partition_of(int(month.end.timestamp() * 1000), "month")
     assert next_month.start == month.end
 
 
 def test_days_meet() -> None:
     """A day's partition ends where the next begins."""
-    day = partition.of(NOON_MS, "day")
-    assert (day.name, day.end) == ("record_2026_11_20", partition.of(NOON_MS + DAY_MS, "day").start)
+    day = partition.partition_of(NOON_MS, "day")
+    assert (day.name, day.end) == ("record_2026_11_20", partition.partition_of(NOON_MS + DAY_MS, "day").start)
 
 
 async def test_tables_are_created_once(table_url: str) -> None:

@@ -93,7 +93,7 @@ async def test_only_what_is_acknowledged_is_committed(monkeypatch: pytest.Monkey
         cluster.write("private", b"{}", None)
         for acknowledged in (0, 2):
             again = await received(cluster, 2, acknowledged=acknowledged)
-            refused = core().take(again, NOW_MS).refused
+            refused = core().take(again, NOW_MS).refusal_counts
             assert refused == {("main", "too_large"): 1, ("", "topic"): 1}
         consumer = Consumer(settings([endpoint(cluster)], "group", "PLAIN"))
         places = [TopicPartition(name, part) for name in TOPICS for part in range(4)]

@@ -65,10 +65,10 @@ def test_a_poisoned_descriptor_is_refused_or_harmless(name: str) -> None:
     judge, begun_s = core(), time.process_time()
     batch = judge.take([poison(**DESCRIPTORS[name])], NOW_MS)
     assert time.process_time() - begun_s < LIMIT_S
-    assert batch.refused.total() + len(batch.descriptors) == 1
-    assert {reason for _, reason in batch.refused} <= {"descriptor", "unreadable", "too_large", "rate"}
+    assert batch.refusal_counts.total() + len(batch.descriptors) == 1
+    assert {reason for _, reason in batch.refusal_counts} <= {"descriptor", "unreadable", "too_large", "rate"}
     honest = judge.take([terms_message(TERMS, "h1"), *record_messages(TERMS, range(3), "h1")], NOW_MS)
-    assert (len(honest.rows), honest.refused.total()) == (3, 0)
+    assert (len(honest.rows), honest.refusal_counts.total()) == (3, 0)
 
 
 def test_checking_the_longest_window_that_is_accepted_takes_little_time() -> None:
@@ -109,11 +109,11 @@ def test_a_poisoned_record_is_refused(name: str) -> None:
     begun_s = time.process_time()
     batch = judge.take([Message(topic("m1"), payload.replace(old, new))], NOW_MS)
     assert time.process_time() - begun_s < LIMIT_S
-    assert (len(batch.rows), batch.refused.total()) == (0, 1)
+    assert (len(batch.rows), batch.refusal_counts.total()) == (0, 1)
 
 
 @pytest.mark.parametrize("payload", [b"[" * 30_000, b'{"a":' * 12_000, b'{"a":' * 3_000])
 @pytest.mark.parametrize("suffix", ["", "/privacy"])
 def test_what_is_nested_too_deeply_is_refused(payload: bytes, suffix: str) -> None:
     """Neither the parser nor the canonical form is exhausted."""
-    assert core().take([Message(topic("m1") + suffix, payload)], NOW_MS).refused.total() == 1
+    assert core().take([Message(topic("m1") + suffix, payload)], NOW_MS).refusal_counts.total() == 1

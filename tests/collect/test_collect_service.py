@@ -52,4 +52,4 @@ async def test_a_message_that_is_too_large_to_be_read_is_counted() -> None:
     source._count("oversized")
     source._count("lost")
     messages = await source.batch(10)
-    assert dict(core().take(messages, NOW_MS).refused) == {("", "too_large"): 1}
+    assert dict(core().take(messages, NOW_MS).refusal_counts) == {("", "too_large"): 1}

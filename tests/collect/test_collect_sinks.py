@@ -55,7 +55,7 @@ class Verdicts(NamedTuple):
     """The rows that are written, by meter, start and value, and the refusals by reason."""
 
     rows: list[tuple[str, int, int]]
-    refused: dict[str, int]
+    refusal_counts: dict[str, int]
 
 
 def judged(messages: Sequence[Message]) -> Verdicts:

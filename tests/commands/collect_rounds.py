@@ -106,7 +106,7 @@ async def part(kind: Kind, rounds: int, seed: int) -> Part:
     """Run rounds of one kind; return their counts."""
     result = await result_of(kind, rounds, seed)
     counts = Counter(result.table)
-    line: Part = {"records": len(result.expected), "lives": result.lives, "refused": result.refused}
+    line: Part = {"records": len(result.expected), "lives": result.lives, "refused": result.refusal_counts}
     line |= {
         "missing": len(set(result.expected) - set(counts)),
         "doubled": sum(counts.values()) - len(counts),

@@ -19,7 +19,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
-from meteragent.privacy.loads import counted, sampled
+from meteragent.privacy.loads import counted_change_bound, sampled_change_bound
 from meteragent.privacy.sampling import SeededBits
 from meteragent.report import guarantee, wording
 from meteragent.report.event import Event
@@ -152,7 +152,7 @@ def test_sampling_never_moves_more(gaps: list[int], first: int, rises: list[int]
     said = sum(
         gap * (shape[time] if 0 <= time < len(shape) else 0) for time, gap in zip(times, gaps, strict=True)
     )
-    assert said <= sampled(sum(shape), max(shape), longest)
+    assert said <= sampled_change_bound(sum(shape), max(shape), longest)
 
 
 # Counted energy -----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_counting_never_moves_more(parts: list[Fraction], step: Fraction, phases
     """Whatever the phases of the counts: parts of a move, counted each by itself, say at most the bound."""
     both = list(zip(parts, phases, strict=False))
     said = sum((step * ((part + phase) // step - phase // step) for part, phase in both), Fraction(0))
-    assert said <= counted(sum(parts, Fraction(0)), step, len(parts))
+    assert said <= counted_change_bound(sum(parts, Fraction(0)), step, len(parts))
 
 
 @given(st.integers(1, 1000), st.integers(1, 300), st.integers(1, 6))
@@ -252,17 +252,17 @@ def test_the_bound_for_counts_is_reached(moved_wh: int, step: int, counts: int) 
     little = Fraction(1, 10**6)
     parts = [little] * (counts - 1) + [moved_wh - little * (counts - 1)]
     said = sum(step * ceil(part / step) for part in parts)
-    assert said == counted(moved_wh, step, counts)
+    assert said == counted_change_bound(moved_wh, step, counts)
 
 
 def test_what_is_no_bound_is_refused() -> None:
     """Energies, powers and steps are exact and not negative, and a value has a count."""
     with pytest.raises(ValueError, match="not be negative"):
-        sampled(-1, 1, 1)
+        sampled_change_bound(-1, 1, 1)
     with pytest.raises(ValueError, match="at least one count"):
-        counted(1, 1, 0)
+        counted_change_bound(1, 1, 0)
     with pytest.raises(TypeError, match="exact"):
-        counted(0.5, 1)  # type: ignore[arg-type]
+        counted_change_bound(0.5, 1)  # type: ignore[arg-type]
 
 
 # What is said of it -------------------------------------------------------------------------------

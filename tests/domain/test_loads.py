@@ -12,7 +12,7 @@ from meteragent.domain import loads
 from meteragent.domain.terms import Terms
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.in_all import kappa
-from meteragent.privacy.loads import counted_in_all, sampled_in_all
+from meteragent.privacy.loads import counted_change_bound_in_all, sampled_change_bound_in_all
 from tests.support.configurations import energy, settled
 
 DAY, MONTH = 48, 1440
@@ -59,7 +59,7 @@ def test_counts_never_move_more_in_all(
     moved = sum(abs(b - a) for a, b in pairwise(apart))
     signs = [more > 0 for more in change if more]
     turns = sum(a != b for a, b in pairwise(signs))
-    assert moved <= counted_in_all(sum(map(abs, change)), step, len(times) - 1, turns + 1)
+    assert moved <= counted_change_bound_in_all(sum(map(abs, change)), step, len(times) - 1, turns + 1)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 7])
@@ -73,7 +73,7 @@ def test_the_bound_of_counts_is_attained_but_for_a_step(slots: int) -> None:
     ]
     apart = [b - a for a, b in zip(*shown, strict=True)]
     moved = sum(abs(b - a) for a, b in pairwise(apart))
-    assert moved == 20 + step * (slots - 1) > counted_in_all(change, step, slots) - step
+    assert moved == 20 + step * (slots - 1) > counted_change_bound_in_all(change, step, slots) - step
 
 
 def test_turns_add_a_step_each() -> None:
@@ -85,8 +85,8 @@ def test_turns_add_a_step_each() -> None:
     apart = [b - a for a, b in zip(*shown, strict=True)]
     moved = sum(abs(b - a) for a, b in pairwise(apart))
     energy_moved, turns = 9 + 2 * (slots - 1), slots - 2
-    assert counted_in_all(energy_moved, step, slots) < moved
-    assert moved <= counted_in_all(energy_moved, step, slots, turns + 1)
+    assert counted_change_bound_in_all(energy_moved, step, slots) < moved
+    assert moved <= counted_change_bound_in_all(energy_moved, step, slots, turns + 1)
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -110,18 +110,18 @@ def test_samples_never_move_more_in_all(
     holds = [after - before for before, after in pairwise([*times, times[-1] + max(gaps)])]
     moved = sum(hold * abs(change[time]) for time, hold in zip(times, holds, strict=True))
     height = max(map(abs, change))
-    assert moved <= sampled_in_all(sum(map(abs, change)), height, max(gaps), len(bumps))
+    assert moved <= sampled_change_bound_in_all(sum(map(abs, change)), height, max(gaps), len(bumps))
 
 
 def test_what_is_no_change_is_refused() -> None:
     """Energies are not negative, and a change rises; nothing moved moves nothing."""
     with pytest.raises(ValueError, match="rises at least once, not 0 times"):
-        sampled_in_all(1, 1, 1, 0)
+        sampled_change_bound_in_all(1, 1, 1, 0)
     with pytest.raises(ValueError, match="rises at least once, not 0 times"):
-        counted_in_all(1, 1, 1, 0)
+        counted_change_bound_in_all(1, 1, 1, 0)
     with pytest.raises(ValueError, match="slots must not be negative"):
-        counted_in_all(1, 1, -1)
-    assert counted_in_all(0, 5, 1440) == 0
+        counted_change_bound_in_all(1, 1, -1)
+    assert counted_change_bound_in_all(0, 5, 1440) == 0
     assert loads.level_in_all(register(10), Fraction(0), MONTH) == 0
 
 

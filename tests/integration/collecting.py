@@ -191,14 +191,14 @@ class Kept(NamedTuple):
 
     expected: list[TableRow]
     table: list[TableRow]
-    refused: dict[str, int]
+    refusal_counts: dict[str, int]
     lives: int
     """How many rounds had written something before the kill."""
 
     def assert_equal(self) -> None:
         """Fail unless the table has each interval that was sent once, and nothing else was counted."""
         assert self.table == sorted(self.expected)
-        assert self.refused == {}
+        assert self.refusal_counts == {}
 
 
 async def kill(

@@ -90,7 +90,7 @@ def test_theorems_11_to_13_hold_for_sums_percentiles_and_rounded_averages(name: 
     for kind, delta in expected.items():
         query = QUERIES[name](absent(k, n, kind, "1/4"))
         if (name, kind) != ("sum", "linf"):
-            assert (query.sensitivity, query.uniformly_sensitive) == (delta, True)
+            assert (query.sensitivity, query.is_uniformly_sensitive) == (delta, True)
 
 
 @pytest.mark.parametrize("kind", ["normalised l1", "l1", "linf"])
@@ -99,7 +99,7 @@ def test_an_unrounded_average_is_not_uniformly_sensitive(kind: Any, k: int, n: i
     """Theorems 11 to 13 fail for it on q [0..k]: 0 and q/2 are answers whose databases are q apart."""
     query = average(absent(k, n, kind))
     assert query.sensitivity == {"normalised l1": k, "l1": 1, "linf": 1}[kind]
-    assert not query.uniformly_sensitive
+    assert not query.is_uniformly_sensitive
     assert query.chain(0, Fraction(1, 2)) is None
     nearest = min(
         query.domain.metric(x, y)

@@ -20,7 +20,7 @@ from meteragent.privacy.adversary import (
     Neighbourhood,
     chain_metric,
     is_maximally_tight,
-    odds_apart,
+    largest_odds_ratio,
 )
 from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.families import replacements, whole_rows
@@ -89,7 +89,7 @@ def judge(family: Sequence[Comparison], channel: Channel, metric: Metric, epsilo
         if witness is not None:
             conclusions = member.conclusions(channel, witness.prior, *witness.event)
             allowed = exp(epsilon * Fraction(member.loss(channel.inputs, metric)))
-            apart = odds_apart(*conclusions)
+            apart = largest_odds_ratio(*conclusions)
             assert sum(witness.prior.values()) == 1
             assert apart is None or apart > allowed
     return not broken
@@ -145,9 +145,9 @@ def test_distance_of_conclusions() -> None:
     """The largest ratio in either direction; infinite if only one has a point; 0/0 counts as 1."""
     one = {"a": exp(0) / 4, "b": exp(0) * 3 / 4, "c": exp(0) - 1}
     other = {"a": exp(0) / 2, "b": exp(0) / 2, "c": exp(0) - 1}
-    assert odds_apart(one, other) == odds_apart(other, one) == 2
-    assert odds_apart(one, one) == 1
-    assert odds_apart(one, {"a": exp(0), "b": exp(0) - 1}) is None
+    assert largest_odds_ratio(one, other) == largest_odds_ratio(other, one) == 2
+    assert largest_odds_ratio(one, one) == 1
+    assert largest_odds_ratio(one, {"a": exp(0), "b": exp(0) - 1}) is None
 
 
 def test_there_is_no_conclusion_from_the_impossible() -> None:
@@ -190,7 +190,7 @@ def test_no_prior_goes_beyond_the_supremum(
     largest = comparison.largest_odds(channel)
     assert largest is not None
     prior = {x: Fraction(weight + 1, sum(weights) + 3) for x, weight in enumerate(weights)}
-    apart = odds_apart(*comparison.conclusions(channel, prior, output))
+    apart = largest_odds_ratio(*comparison.conclusions(channel, prior, output))
     assert apart is not None
     assert apart <= largest
     if largest > 1:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy.adversary import Hiding, is_maximally_tight, odds_apart
+from meteragent.privacy.adversary import Hiding, is_maximally_tight, largest_odds_ratio
 from meteragent.privacy.channel import Channel
 from meteragent.privacy.families import (
     database_maps,
@@ -31,10 +31,12 @@ def test_a_hiding_function_is_about_events_and_not_outputs_alone() -> None:
     channel = Channel("aAbB", (1, 2, 3), [[p, q, 1 - p - q] for p, q in rows])
     phi = Hiding(dict(zip("aAbB", "AABB", strict=True)).__getitem__)
     conclusions = phi.conclusions(channel, {"a": 1, "b": 99}, 1, 2)
-    apart = odds_apart(*conclusions)
+    apart = largest_odds_ratio(*conclusions)
     assert apart is not None
     assert float(apart) == pytest.approx(8.70, abs=0.01)
-    assert max(odds_apart(*phi.conclusions(channel, {"a": 1, "b": 1}, z)) or 0 for z in (1, 2, 3)) <= 3
+    assert (
+        max(largest_odds_ratio(*phi.conclusions(channel, {"a": 1, "b": 1}, z)) or 0 for z in (1, 2, 3)) <= 3
+    )
     largest = phi.largest_odds(channel)
     assert largest is not None
     assert float(largest) == pytest.approx(8.93, abs=0.01)

@@ -189,7 +189,7 @@ def answers_of(query: Query) -> list[Any]:
 def test_the_truncated_geometric_serves_every_user_best(name: str, epsilon: Fraction) -> None:
     """Of a uniformly sensitive query, TG and a remap attain the program's bound for random users."""
     query = QUERIES[name]()
-    assert query.uniformly_sensitive
+    assert query.is_uniformly_sensitive
     answers = answers_of(query)
     step = query.induced(answers[0], answers[1])
     level = levels_between(answers, query.induced, epsilon)
@@ -220,7 +220,7 @@ def test_an_unrounded_average_under_d_inf_is_no_line() -> None:
     """
     query = average(databases(3, 2, "linf"))
     answers = answers_of(query)
-    assert not query.uniformly_sensitive
+    assert not query.is_uniformly_sensitive
     level = levels_between(answers, query.induced, 1)
     assert level[0].tolist() == [0, 1, 1, 2, 2]
     channel = truncated_geometric(4, Fraction(1, 2))

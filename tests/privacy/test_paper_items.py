@@ -164,7 +164,7 @@ def test_figure_1_with_the_numbers_of_its_caption() -> None:
     answers = Channel(range(3), ("z1", "z2"), [["3/4", "1/4"], [HALF, HALF], ["1/4", "3/4"]])
     composed = answers.after(query.function, query.domain.points)  # type: ignore[attr-defined]
     assert query.sensitivity == 1
-    assert not query.uniformly_sensitive
+    assert not query.is_uniformly_sensitive
     assert composed.smallest_epsilon(path) == pytest.approx(math.log(2), rel=1e-12)
     assert answers.largest_odds(0, 2) == 3
     assert answers.smallest_epsilon(_answers) == pytest.approx(math.log(3), rel=1e-12)

@@ -124,7 +124,7 @@ def test_a_count_that_tells_no_rows_apart_says_nothing() -> None:
         query = count(Databases(Categories("abc"), 3), lambda _, verdict=verdict: verdict)  # type: ignore[misc]
         assert query.sensitivity == 0
         assert query.answers == (3 * verdict,)
-        assert query.uniformly_sensitive
+        assert query.is_uniformly_sensitive
 
 
 # Sensitivity in general ---------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_which_queries_are_uniformly_sensitive(name: str, uniform: set[str]) -> 
     """Those of Theorems 8 and 11 to 13, but for the average under d_inf: there rows are real numbers."""
     for kind in KINDS:
         query = QUERIES[name](Databases(Numbers(0, 2), 3, kind))  # type: ignore[arg-type]
-        assert query.uniformly_sensitive == (kind in uniform)
+        assert query.is_uniformly_sensitive == (kind in uniform)
 
 
 def test_the_average_under_d_inf_is_uniform_between_whole_quanta() -> None:
@@ -243,10 +243,10 @@ def test_uniform_sensitivity_is_a_chain_between_any_two_answers(query: Query) ->
     pairs = list(permutations(query.answers, 2))
     for y, z in pairs:
         assert linked(y, z) == (query.chain(y, z) is not None)
-    assert query.uniformly_sensitive == all(linked(y, z) for y, z in pairs)
+    assert query.is_uniformly_sensitive == all(linked(y, z) for y, z in pairs)
     induced = query.induced
     scaled = all(query.metric(y, z) == query.sensitivity * induced(y, z) for y, z in pairs)
-    assert query.uniformly_sensitive == scaled
+    assert query.is_uniformly_sensitive == scaled
 
 
 LAWS = st.lists(st.floats(0.1, 1), min_size=3, max_size=3).map(lambda p: tuple(v / sum(p) for v in p))
@@ -265,7 +265,7 @@ def test_privacy_after_a_query(query: Query, laws: list[Any]) -> None:
     composed = level(after(law, query, points), query.domain.metric)
     bound = level(law, query.metric) * float(query.sensitivity)
     assert composed <= bound + 1e-12
-    if query.uniformly_sensitive:
+    if query.is_uniformly_sensitive:
         assert composed == pytest.approx(bound, rel=1e-12)
     assert composed == pytest.approx(level(law, query.induced), rel=1e-12)
 
@@ -278,7 +278,7 @@ def test_without_uniform_sensitivity_the_answers_may_be_less_private() -> None:
     """
     query = Query({0: 0, 1: 1, 3: 2}.__getitem__, Finite([0, 1, 3], absolute))
     assert query.sensitivity == 1
-    assert not query.uniformly_sensitive
+    assert not query.is_uniformly_sensitive
     assert query.chain(0, 1) == (0, 1)
     assert query.chain(1, 2) is query.chain(0, 2) is None
     tops = {0: 0, 1: -1, 2: -3}  # ln P(yes), with P(yes | 0) = 1/2
@@ -298,7 +298,7 @@ def test_counting_is_a_path_of_neighbours() -> None:
 
 def test_a_larger_declared_sensitivity_is_not_uniform() -> None:
     """Uniformity is about the least sensitivity: declaring more leaves no expansive chain."""
-    assert Query(abs, Numbers(0, 3), sensitivity=1).uniformly_sensitive
-    assert not Query(abs, Numbers(0, 3), sensitivity=2).uniformly_sensitive
+    assert Query(abs, Numbers(0, 3), sensitivity=1).is_uniformly_sensitive
+    assert not Query(abs, Numbers(0, 3), sensitivity=2).is_uniformly_sensitive
     with pytest.raises(ValueError, match="too large to search"):
         Query(abs, Numbers(), sensitivity=1).answers  # noqa: B018

@@ -130,7 +130,7 @@ def anew(work: Work) -> Work:
 @contextmanager
 def control() -> Iterator[None]:
     """Meanwhile streams of a place called ``control`` draw new noise, whatever left before."""
-    keyed = worker.settle
+    keyed = worker.untaken_releaser
 
     def settled(policy: Policy, fingerprint: KeyFingerprint) -> Work:
         return anew(keyed(policy, fingerprint)) if _is_control(policy) else keyed(policy, fingerprint)
@@ -138,7 +138,7 @@ def control() -> Iterator[None]:
     def unchecked(found: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
         return 0 if _is_control(policy) and ledger.has(run) else debit(found, policy, ledger, run)
 
-    with patch.object(worker, "settle", settled), patch("meteragent.spark.stream.debit", unchecked):
+    with patch.object(worker, "untaken_releaser", settled), patch("meteragent.spark.stream.debit", unchecked):
         yield
 
 

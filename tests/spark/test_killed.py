@@ -106,7 +106,7 @@ def test_key_is_nowhere(killed: Path) -> None:
     """The key is in no checkpoint, event log, shuffle file, output or environment; in no closure either."""
     place = Place.of(killed / "keyed")
     closure = dumps(  # type: ignore[no-untyped-call]
-        safely(worker.add_noise(place.policy, KeyFingerprint.of(place.key)))
+        safely(worker.noise_adder(place.policy, KeyFingerprint.of(place.key)))
     )
     contents = [closure, *read(killed)]
     assert len(contents) > 100

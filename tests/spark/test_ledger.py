@@ -52,7 +52,7 @@ def settled(spark: SparkSession, place: Place) -> DataFrame:
     """Releases of two meters, of which one is taken."""
     rows = spark.createDataFrame(homes.wide(place.policy)).where("meter in ('m1', 'm2')")
     windows = frame.windows(rows, place.policy).withColumn("taken", F.col("meter") == "m2")
-    return frame.settle(windows, place.policy)
+    return frame.release_untaken(windows, place.policy)
 
 
 def test_debit(spark: SparkSession, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_touched(name: str, times: list[int]) -> None:
     policy = POLICIES[name]
     readings = [pa.array(["m"] * len(times)), pa.array(times, TIME), pa.array(range(len(times)))]
     batch = pa.record_batch(readings, names=["meter", "time", "value"])
-    actual = worker.assign_readings(policy)(batch)
+    actual = worker.reading_assigner(policy)(batch)
     got = list(zip(actual.column("value").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True))
     assert sorted(got) == sorted(
         (place, start, end) for place, time in enumerate(times) for start, end in sharing(time, policy)
@@ -112,8 +112,10 @@ def test_rows_fit() -> None:
     starts = [0, 0, 0, 0, 0, DAY_MS, 1]
     counts = [None if item is None else len(item) for item in values]
     columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
-    actual = worker.check_rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
-    expected, _ = layout.fit(np.array(starts), pa.array(values, pa.list_(pa.int64())), policy)
+    actual = worker.row_checker(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
+    expected, _ = layout.row_fits_and_lengths(
+        np.array(starts), pa.array(values, pa.list_(pa.int64())), policy
+    )
     assert (
         actual.column("fits").to_pylist()
         == expected.tolist()
@@ -126,6 +128,6 @@ def test_opened() -> None:
     policy = POLICIES["energies"]
     times = [1_800_000, 1_800_001, 3_600_000, 3_600_000]
     columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
-    actual = worker.opened_windows(policy)(pa.record_batch(columns, names=["meter", "time"]))
+    actual = worker.window_opener(policy)(pa.record_batch(columns, names=["meter", "time"]))
     rows = zip(actual.column("meter").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True)
     assert sorted(rows) == [("a", 0, 1_800_000), ("a", 1_800_000, 3_600_000), ("b", 1_800_000, 3_600_000)]

@@ -44,7 +44,7 @@ class Report(Columns):
 
     def figures(self) -> dict[str, Any]:
         """Return the report as plain data, with the verdict and the probability of a miss."""
-        checks = [check.plain() for check in self.checks]
+        checks = [check.to_json_data() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
     def columns(self) -> dict[str, list[Any]]:

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, rational, set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.mechanism.whole import whole_vectors
+from meteragent.privacy.mechanism.whole import require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _STEPS_LIMIT = 1 << 62
@@ -95,10 +95,10 @@ class DitheredLaplace:
         return lattice_loss + min(Fraction(0), Fraction(ln_bounds(ratio, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point), outputs in quanta, point in steps. Raises as `whole_vectors` does."""
-        floor, remainder = np.divmod(whole_vectors(point, self.n), self.steps)
+        """Return ln P(output | point), outputs in quanta, point in steps; see `require_int64_vectors`."""
+        floor, remainder = np.divmod(require_int64_vectors(point, self.n), self.steps)
         fraction = remainder / self.steps
-        moved = whole_vectors(outputs, self.n) - floor
+        moved = require_int64_vectors(outputs, self.n) - floor
         at_zero = float(self.noise.log_mass(np.zeros(self.n, np.int64), np.zeros(self.n, np.int64)))
         return at_zero + log_share(moved, fraction, float(self.noise.a))
 
@@ -106,9 +106,9 @@ class DitheredLaplace:
         """Release `windows`, integers in steps of shape (..., n), with fresh noise; return int64 in quanta.
 
         Each row is a window and is charged epsilon. `bits` is by default `SystemBits`. Noise and dither are
-        drawn independently of the values. Raises as `whole_vectors` does.
+        drawn independently of the values. Raises as `require_int64_vectors` does.
         """
-        values = whole_vectors(windows, self.n)
+        values = require_int64_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits
         noise = sampling.windows(self.n, self.noise.a, values.size // self.n, source).reshape(values.shape)
         dither = sampling.below_array(self.steps, values.size, source).reshape(values.shape)

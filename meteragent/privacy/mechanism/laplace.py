@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import differences, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _TERMS_LIMIT = 1 << 17
@@ -131,10 +131,9 @@ class LInfLaplace:
         """Release `windows`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
         Each row is a window and is charged epsilon. Releasing the same window twice charges it twice. `bits`
-        is by default `BulkBits`. The noise is drawn independently of the values. Raises as `whole_vectors`
-        does.
+        is by default `BulkBits`. The noise does not depend on the values. Raises as `require_int64_vectors`.
         """
-        values = whole_vectors(windows, self.n)
+        values = require_int64_vectors(windows, self.n)
         source = sampling.source_of(bits)
         noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)
         noise += values
@@ -148,7 +147,7 @@ class LInfLaplace:
         the shape is not (rows.count, n), or a value is beyond 2^62 quanta; OverflowError if n is above 2^24
         (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
         """
-        values = whole_vectors(windows, self.n)
+        values = require_int64_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):
             raise ValueError(f"{rows.count} windows have shape {rows.count, self.n}, not {values.shape}")
         noise = sampling.row_windows(self.n, self.a, rows)

@@ -24,7 +24,7 @@ from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.exact import Exact, set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.mechanism.whole import whole
+from meteragent.privacy.mechanism.whole import require_int64
 from meteragent.privacy.space import Numbers
 
 
@@ -71,13 +71,14 @@ class Laplace:
         TypeError if the values are not integers; ValueError if a value is beyond 2^62 quanta.
         """
         source = sampling.source_of(bits)
-        numbers = quanta(points, self.space)
+        numbers = require_quanta(points, self.space)
         noisy = numbers.ravel() + sampling.discrete_laplace(numbers.size, self.a, source)
         return noisy.reshape(numbers.shape)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """Return ln P(y | x) = ln tanh(a/2) - a|y-x| for each y of `outputs` and x = `point`, in quanta."""
-        a, distance = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
+        y, x = require_quanta(outputs, self.space), require_quanta(point, self.space)
+        a, distance = float(self.a), np.abs(y - x)
         # The distance of 2^62 from -2^62 is 2^63, which overflows int64 but fits into uint64.
         mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * distance.view(np.uint64)
         return mass
@@ -141,13 +142,13 @@ class TruncatedGeometric:
         The result is int64 in 0 .. k. Each number is charged. `bits` is by default `BulkBits`. Raises
         TypeError if the values are not integers. Raises ValueError if a value is not in 0 .. k.
         """
-        noisy = self.noise.release(quanta(points, self.space), bits=bits)
+        noisy = self.noise.release(require_quanta(points, self.space), bits=bits)
         return np.clip(noisy, 0, self.k, out=noisy)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta; -inf outside 0 .. k."""
-        y, a = quanta(outputs, self.noise.space), float(self.noise.a)
-        inner = self.noise.log_mass(y, int(quanta(point, self.space)))
+        y, a = require_quanta(outputs, self.noise.space), float(self.noise.a)
+        inner = self.noise.log_mass(y, int(require_quanta(point, self.space)))
         # An end gets the mass beyond it, too: its factor is (e^a/(e^a+1)) / tanh(a/2) = 1/(1 - e^-a).
         end_excess = -math.log(-math.expm1(-a))
         return np.select(
@@ -155,9 +156,9 @@ class TruncatedGeometric:
         )
 
 
-def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
+def require_quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
     """Return points of `space`, whole quanta, as int64. Raises TypeError or ValueError if they are not."""
-    values = whole(points)
+    values = require_int64(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):
         raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")
     return values

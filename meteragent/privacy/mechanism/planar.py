@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.vector import VectorLaplace
-from meteragent.privacy.mechanism.whole import differences, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
@@ -119,10 +119,10 @@ class PlanarLaplace:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points`, integers in quanta of shape (..., 2), with fresh noise; return int64 in quanta.
 
-        Each point is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
+        Each point is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
         """
         source = sampling.source_of(bits)
-        vectors = whole_vectors(points, 2)
+        vectors = require_int64_vectors(points, 2)
         return vectors + sampling.planar_laplace(vectors.size // 2, self.a, source).reshape(vectors.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
@@ -130,7 +130,7 @@ class PlanarLaplace:
 
             -a |y-x|_2 - ln C(a)
 
-        Raises as `whole_vectors` does.
+        Raises as `require_int64_vectors` does.
         """
         x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))

@@ -48,9 +48,8 @@ class Sanitised:
     released: Any
 
     def __init__(self, mechanism: Mechanism, point: Any, *, bits: Bits | None = None) -> None:
-        set_fields(
-            self, mechanism=mechanism, released=plain(mechanism.release(label_array([point]), bits=bits)[0])
-        )
+        released = mechanism.release(label_array([point]), bits=bits)[0]
+        set_fields(self, mechanism=mechanism, released=to_tuples(released))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
         """Return the answer for the released point, at no charge; of a `Query`, only the function counts."""
@@ -116,7 +115,7 @@ class _Answered:
         mechanism's default. Raises ValueError if a point is not in the query's space.  Also the errors of the
         mechanism.
         """
-        answers = [self.query(plain(point)) for point in points]
+        answers = [self.query(to_tuples(point)) for point in points]
         return self.mechanism.release(np.array(answers), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
@@ -179,7 +178,7 @@ class OutputPerturbation(_Answered):
         return self.mechanism.guarantee
 
 
-def plain(point: Any) -> Any:
+def to_tuples(point: Any) -> Any:
     """Convert a list or an array to nested tuples or a single value; return other objects unchanged."""
     value = point.tolist() if isinstance(point, np.ndarray | np.generic) else point
-    return tuple(map(plain, value)) if isinstance(value, list) else value
+    return tuple(map(to_tuples, value)) if isinstance(value, list) else value

@@ -30,7 +30,7 @@ from meteragent.privacy import sampling
 from meteragent.privacy.channel import Number, exp
 from meteragent.privacy.exact import Exact, ln_bounds, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, pair
-from meteragent.privacy.mechanism.number import Laplace, quanta
+from meteragent.privacy.mechanism.number import Laplace, require_quanta
 from meteragent.privacy.space import Numbers
 
 Calibration = Literal["holohan", "any set", "lattice"]
@@ -90,11 +90,11 @@ class LaplaceSanitisation:
         Each number is charged. `bits` is by default `BulkBits`. Raises TypeError if the values are not
         integers; ValueError if a value is not in the set.
         """
-        return self.noise.release(quanta(points, self.space), bits=bits)
+        return self.noise.release(require_quanta(points, self.space), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta: the noise's log mass."""
-        return self.noise.log_mass(outputs, int(quanta(point, self.space)))
+        return self.noise.log_mass(outputs, int(require_quanta(point, self.space)))
 
 
 def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:

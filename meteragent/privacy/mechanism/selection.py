@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import whole_vectors
+from meteragent.privacy.mechanism.whole import require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
@@ -85,7 +85,7 @@ class _Selection:
 
         See Pauwels 2016, Example 6.
         """
-        u = whole_vectors(utilities, self.n)
+        u = require_int64_vectors(utilities, self.n)
         few = float(np.count_nonzero(u <= level))
         return min(1.0, few * math.exp(-float(self.a) * (int(u.max()) - level)))
 
@@ -106,10 +106,10 @@ class NoisyMax(_Selection):
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Report an index (0 .. n-1) for each row of `points`, integers in quanta of shape (..., n).
 
-        Each row is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
+        Each row is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
         """
         source = sampling.source_of(bits)
-        rows = whole_vectors(points, self.n)
+        rows = require_int64_vectors(points, self.n)
         noisy = rows + sampling.geometric(rows.size, self.a, source).reshape(rows.shape)
         return np.asarray(np.argmax(noisy, axis=-1), np.int64)
 
@@ -120,7 +120,7 @@ class NoisyMax(_Selection):
         u_i + g_i = v, the sums u_j + g_j before i are below v, and those after i are at most v. About 45 n/a
         terms are computed.
         """
-        u = whole_vectors(point, self.n)
+        u = require_int64_vectors(point, self.n)
         a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # up to 2^63
         end, step = math.ceil(_TAIL / a) + 1, max(1, _TERMS // self.n)
         total = np.zeros(self.n)
@@ -156,10 +156,10 @@ class Exponential(_Selection):
         """Choose an index (0 .. n-1) for each row of `points`, utilities in quanta of shape (..., n).
 
         Each row is charged. `bits` is by default `BulkBits`. The distribution is computed once for equal
-        rows. Raises as `whole_vectors` does.
+        rows. Raises as `require_int64_vectors` does.
         """
         source = sampling.source_of(bits)
-        rows = whole_vectors(points, self.n)
+        rows = require_int64_vectors(points, self.n)
         distinct, group, counts = np.unique(
             rows.reshape(-1, self.n), axis=0, return_inverse=True, return_counts=True
         )
@@ -186,6 +186,6 @@ class Exponential(_Selection):
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(index | u) for each index of `outputs` and the utilities u = `point`, in quanta."""
-        u = whole_vectors(point, self.n)
+        u = require_int64_vectors(point, self.n)
         log_weight = float(self.a) * (u - u.max())
         return np.asarray((log_weight - math.log(np.exp(log_weight).sum()))[np.asarray(outputs)])

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import differences, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 
@@ -80,10 +80,10 @@ class VectorLaplace:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
+        Each row is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
         """
         source = sampling.source_of(bits)
-        rows = whole_vectors(points, self.n)
+        rows = require_int64_vectors(points, self.n)
         return rows + sampling.discrete_laplace(rows.size, self.a, source).reshape(rows.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
@@ -91,7 +91,7 @@ class VectorLaplace:
 
             n ln tanh(a/2) - a |y-x|_1
 
-        Raises as `whole_vectors` does.
+        Raises as `require_int64_vectors` does.
         """
         a = float(self.a)
         distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)

@@ -11,7 +11,7 @@ _LATTICE_LIMIT = 1 << 62
 _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min() by 3 us per window
 
 
-def whole(values: ArrayLike) -> NDArray[np.int64]:
+def require_int64(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values`, whole quanta, as int64; an int64 array is not copied.
 
     Raises TypeError if they are not integers of at most 64 bits (an empty list counts as floats); ValueError
@@ -28,15 +28,16 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return vectors of n whole quanta, (..., n). Raises as `whole`, or ValueError for another axis."""
-    vectors = whole(values)
+def require_int64_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return vectors of n whole quanta, (..., n). Raises also ValueError for another axis."""
+    vectors = require_int64(values)
     if vectors.ndim == 0 or vectors.shape[-1] != n:
         raise ValueError(f"points have shape (..., {n}), not {vectors.shape}")
     return vectors
 
 
 def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """Return |y_i - x_i| as uint64, as 2^63 does not fit int64. Raises the errors of `whole_vectors`."""
-    difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
+    """Return |y_i - x_i| as uint64, as 2^63 does not fit int64. Raises as `require_int64_vectors`."""
+    y, x = require_int64_vectors(outputs, n), require_int64_vectors(point, n)
+    difference: NDArray[np.int64] = np.abs(y - x)
     return difference.view(np.uint64)

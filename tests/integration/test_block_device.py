@@ -81,7 +81,7 @@ async def run(broker: Broker, devices: dict[str, Device]) -> dict[str, Searched]
                 agents[name] = stack.enter_context(made)
                 agents[name].start()
             await subscribed(broker, len(agents))
-            sent = await send(line, agents["killed in a burst"])
+            sent = await send(line, agents["killed in a burst"], agents["only truncated"])
             await settle(agents.values())
             # The kills come first: a stop takes its time, and the next slot closes soon.
             for name in KILLED:
@@ -92,8 +92,11 @@ async def run(broker: Broker, devices: dict[str, Device]) -> dict[str, Searched]
             return {name: search(devices[name], agents[name].store, sent) for name in agents}
 
 
-async def send(line: Meters, victim: Service) -> list[tuple[int, int]]:
-    """Send readings, each another power; kill one agent in their midst. Return times and values in mW."""
+async def send(line: Meters, victim: Service, other: Service) -> list[tuple[int, int]]:
+    """Send readings, each another power; kill one agent in their midst. Return times and values in mW.
+
+    Each waits until another agent has committed the one before, so that its log has both also if it is slow.
+    """
     await line.raw("meters/house/power", f'{{"power": 1, "t": {now_ms()}}}')
     await until_ms((now_ms() // LENGTH_MS + 1) * LENGTH_MS + EVERY_MS)
     sent = []
@@ -105,16 +108,19 @@ async def send(line: Meters, victim: Service) -> list[tuple[int, int]]:
             await victim.kill()
             victim.start()
         await until_ms(time_ms + EVERY_MS)
+        await settle([other], 3)
     return sent
 
 
-async def settle(agents: Iterable[Service]) -> None:
+async def settle(agents: Iterable[Service], looks: int = LOOKS) -> None:
     """Wait until every agent has done what the readings and the slots so far asked of it."""
     tasks = [Path("/proc", str(agent.pid), "task") for agent in agents]
-    looks = 0
-    while looks < LOOKS:
+    quiet_looks = 0
+    while quiet_looks < looks:
         stats = [stat.read_text() for task in tasks for stat in task.glob("*/stat")]
-        looks = looks + 1 if all(stat.rpartition(")")[2].split()[0] == "S" for stat in stats) else 0
+        quiet_looks = (
+            quiet_looks + 1 if all(stat.rpartition(")")[2].split()[0] == "S" for stat in stats) else 0
+        )
         await asyncio.sleep(0.01)
 
 

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from meteragent.agent.page.guard import GUESS_S
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
@@ -392,5 +393,6 @@ async def test_who_has_the_token_gets_in(site: Site) -> None:
             await page.keyboard.press("Enter")
             if token == "wrong":
                 await expect(page.locator(".wrong")).to_have_text("That is not the token.")
+                await asyncio.sleep(GUESS_S)
         await expect(page.locator("#line")).to_have_attribute("data-state", "open")
         assert await page.evaluate("document.cookie") == ""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from meteragent.agent.link.other_agent import LISTEN_S
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     SUBSCRIBED,
@@ -126,7 +127,9 @@ async def test_a_new_store_in_the_place_of_a_damaged_one_is_not_another_agent(
                 assert await problems(successor) == []
                 await successor.stop()
                 assert successor.totals["store_set_aside"] == 1
-                assert successor.totals["held"] == 0
+                # It hears its claim at once, in a window or two on a busy machine; without it, it would
+                # listen for ten seconds, of which each is a window.
+                assert successor.totals["held"] < LISTEN_S / 2
             task.cancel()
         assert max(times(inbox).values()) == 1
         assert len({c.facts["store"] for c in inbox.messages if c.topic == "private/main/m1/privacy"}) == 1

@@ -154,7 +154,7 @@ def holds_every_receiver_back(patch: pytest.MonkeyPatch) -> None:
 
 RECEIVER_MUTANTS = (
     (keeps_what_waits_for_a_revoked_receiver, "does not hold the commits", 27),
-    (withdraws_no_descriptor, "a row that was due has not been delivered", 12),
+    (withdraws_no_descriptor, "does not hold the commits", 12),
     (forgets_what_a_former_grant_left, "does not hold the commits", 506),
     (ignores_the_start, "not for the receivers that got it", 2),
     (ignores_the_end, "not for the receivers that got it", 100),

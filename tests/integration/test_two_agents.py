@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from meteragent.agent.link.other_agent import LISTEN_S
+from meteragent.agent.environment import LISTEN_S
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     SUBSCRIBED,

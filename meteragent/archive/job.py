@@ -142,22 +142,22 @@ class Rows(NamedTuple):
     value: pa.Array | None
 
 
-def read(source: Source, job: Job, names: dict[str, int], *, values: bool = False) -> Iterator[Rows]:
+def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
     """Yield the rows that may count in a job's windows, and number meters in `names` as they appear.
 
-    The rows have values only if `values` is true. Raises ArchiveError if a row's meter or time is missing or
+    The rows have values only if `needs_values`. Raises ArchiveError if a row's meter or time is missing or
     invalid, or if a file cannot be read.
     """
     columns = source.policy.columns
-    column_names = list(columns) if values else [columns.meter, columns.time]
+    column_names = list(columns) if needs_values else [columns.meter, columns.time]
     offsets = np.cumsum([0, *(group.rows for group in source.groups)])
     for index in job.groups:
         row = int(offsets[index])
-        for batch in source.read([source.groups[index]], column_names, _BATCH_ROWS, dictionary=True):
+        for batch in source.read([source.groups[index]], column_names, _BATCH_ROWS, needs_dictionary=True):
             meter = _meter_numbers(batch.column(columns.meter), names, job, source.policy)
             time_ms = milliseconds(batch.column(columns.time), columns.time)
             indices = np.flatnonzero((meter >= 0) & _may_belong(time_ms, source, job))
-            value = batch.column(columns.value).take(pa.array(indices)) if values else None
+            value = batch.column(columns.value).take(pa.array(indices)) if needs_values else None
             yield Rows(row + indices, meter[indices], time_ms[indices], value)
             row += batch.num_rows
 

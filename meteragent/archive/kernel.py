@@ -57,7 +57,7 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     pair_index, id_pairs = np.empty(len(meters), np.int64), list[tuple[str, str]]()
     for rows, index, epoch_key in _groups(terms_index, key.epochs(starts), key):
         window_terms, id_ = terms[index], policy.descriptor(terms[index]).id
-        windows = _Block(first_slots, rows, window_terms.n, rectangular=len(terms) == 1)
+        windows = _Block(first_slots, rows, window_terms.n, is_rectangular=len(terms) == 1)
         values = windows.take(quanta)
         bits = keyed_rows(epoch_key, Shape.of(window_terms), meters[rows].tolist(), starts[rows], values)
         windows.put(noisy_quanta, window_terms.mechanism.release_rows(values, bits))
@@ -99,11 +99,11 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """Indices of windows of n slots: of whole rows, which is faster, if the batch is `rectangular`."""
+    """Indices of windows of n slots: of whole rows, which is faster, if the batch `is_rectangular`."""
 
-    def __init__(self, first_slots: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
-        self.shape = (-1, n) if rectangular else (-1,)
-        self.index = rows if rectangular else first_slots[rows][:, np.newaxis] + np.arange(n)
+    def __init__(self, first_slots: Integers, rows: Integers, n: int, *, is_rectangular: bool) -> None:
+        self.shape = (-1, n) if is_rectangular else (-1,)
+        self.index = rows if is_rectangular else first_slots[rows][:, np.newaxis] + np.arange(n)
 
     def take(self, numbers: Integers) -> Integers:
         """Return the numbers of these windows' slots, shape (rows, n)."""

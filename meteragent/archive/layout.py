@@ -221,7 +221,7 @@ def row_fits_and_lengths(starts_ms: Integers, column: pa.Array, policy: Policy) 
     is_allowed = np.zeros(starts_ms.size, np.bool_)
     for index, window_terms in enumerate(terms):
         for length in _distinct_lengths(lengths[terms_index == index]):
-            if _divide_evenly(length, window_terms):
+            if _divides_evenly(length, window_terms):
                 is_allowed |= (terms_index == index) & (lengths == length)
     return is_on_grid & (is_allowed | is_null), lengths
 
@@ -233,7 +233,7 @@ def _distinct_lengths(lengths: Integers) -> list[int]:
     return distinct
 
 
-def _divide_evenly(count: int, terms: Terms) -> bool:
+def _divides_evenly(count: int, terms: Terms) -> bool:
     """Return whether `count` equal parts divide a window: intervals of energy, else parts of each slot."""
     if not count or terms.length_ms % count:
         return False

@@ -58,7 +58,7 @@ def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None
     integers: Whole = column.to_numpy()
-    if not _all_in_range(integers, *_range(policy.scale.numerator, usual)):
+    if not _are_in_range(integers, *_range(policy.scale.numerator, usual)):
         return None
     quanta: Integers = integers.astype(np.int64)
     return quanta if ratio == 1 else quanta * ratio.numerator
@@ -111,7 +111,7 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """Compute floor(x * `policy.scale` / 10^digits + 1/2) for integers x, and clamp it to the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
     numerator, denominator = factor.numerator, factor.denominator
-    if denominator == 1 and integers.size and _all_in_range(integers, *_range(numerator, usual)):
+    if denominator == 1 and integers.size and _are_in_range(integers, *_range(numerator, usual)):
         return Micro(_zero_missing(integers.astype(np.int64) * numerator, valid), valid, 0)
     # Numbers outside these bounds are also outside the range in millionths.
     lowest = -((1 - usual.readings.low_u) * denominator // numerator + 2)
@@ -133,7 +133,7 @@ def _range(step_u: int, usual: Terms) -> tuple[int, int]:
     return -(-usual.readings.low_u // step_u), usual.readings.high_u // step_u
 
 
-def _all_in_range(integers: Whole, lowest: int, highest: int) -> bool:
+def _are_in_range(integers: Whole, lowest: int, highest: int) -> bool:
     """Return whether all numbers lie between `lowest` and `highest`."""
     return lowest <= int(integers.min()) and int(integers.max()) <= highest
 

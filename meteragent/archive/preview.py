@@ -26,7 +26,7 @@ class Preview:
 
     `counts` covers the whole input, including refused windows. `small_count` is the count of numbers whose
     absolute value, after clamping, is less than a thousandth of the largest absolute value in the range.
-    `is_debited` is true if the ledger already contains the run, and `complete` is true if the output is
+    `is_debited` is true if the ledger already contains the run, and `is_complete` is true if the output is
     complete.
     """
 
@@ -38,7 +38,7 @@ class Preview:
     counts: Counts
     small_count: int
     is_debited: bool
-    complete: bool
+    is_complete: bool
 
 
 def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Preview:

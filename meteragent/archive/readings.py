@@ -76,7 +76,7 @@ def _sort(readings: Readings) -> Readings:
     """Return readings with a value by meter and time; of several at one time, the smallest counts."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
-    if not _in_order(readings.meter, readings.time_ms):
+    if not _are_in_order(readings.meter, readings.time_ms):
         readings = readings.rows(np.lexsort((readings.time_ms, readings.meter)))
     meter, time_ms, value_u, valid = readings
     is_repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
@@ -88,7 +88,7 @@ def _sort(readings: Readings) -> Readings:
     )
 
 
-def _in_order(meter: Integers, time_ms: Integers) -> bool:
+def _are_in_order(meter: Integers, time_ms: Integers) -> bool:
     """Return whether readings are sorted by meter and then by time."""
     step = np.diff(meter)
     return not ((step < 0) | ((step == 0) & (np.diff(time_ms) < 0))).any()

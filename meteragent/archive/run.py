@@ -156,7 +156,7 @@ class Local:
     """The engine that works in this process alone."""
 
     def __init__(self) -> None:
-        self._every_row = False  # whether every row was debited in this process
+        self._has_every_row = False  # whether every row was debited in this process
 
     @property
     def cut(self) -> list[Any]:
@@ -170,14 +170,14 @@ class Local:
         with show("account", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
             yield from account.tables(source, _jobs(source), ledger, key, progress)
-        self._every_row = not account.refused_windows
+        self._has_every_row = not account.refused_windows
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
         """Write the missing parts, one by one."""
         second_pass = _Release(source, key, ledger, account, out)
-        return second_pass.parts(show, every_row=self._every_row)
+        return second_pass.parts(show, has_every_row=self._has_every_row)
 
 
 def _jobs(source: Source) -> list[Job]:
@@ -194,14 +194,14 @@ class _Release:
         self._folder = _waiting_folder(out, account.run)
         self._jobs = _jobs(source)
 
-    def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
-        """Write the missing parts. `every_row` means that no row of a wide input has been refused."""
+    def parts(self, show: ProgressReporter, *, has_every_row: bool) -> Parts:
+        """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
         paths = [manifest.part_path(self.out, self.account.run, index) for index in range(len(work))]
         missing_count = sum(not path.exists() for path in paths)
         is_wide = self.source.layout == "wide"
         if is_wide and missing_count:
-            self._read_wide(show, every_row=every_row)
+            self._read_wide(show, has_every_row=has_every_row)
         with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as progress:
             for path, (rows, make_batches) in zip(paths, work, strict=True):
                 if path.exists():
@@ -231,9 +231,9 @@ class _Release:
         rows = self.ledger.rows(self.account.run)
         return Order.of(rows, self.policy, max(1, VALUES // self.policy.usual.n))
 
-    def _read_wide(self, show: ProgressReporter, *, every_row: bool) -> None:
+    def _read_wide(self, show: ProgressReporter, *, has_every_row: bool) -> None:
         """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
-        source, flags = self.source, None if every_row else self._allowed_rows()
+        source, flags = self.source, None if has_every_row else self._allowed_rows()
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
         _create(self._folder)
         file_count = len(list(self._folder.glob("*.arrow")))  # files are written in order
@@ -317,7 +317,7 @@ class _Release:
         """Read and count the readings of a job, and number meters in the order in which they are written."""
         empty = np.empty(0, np.int64)
         parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
-        for rows in read(self.source, job, names, values=True):
+        for rows in read(self.source, job, names, needs_values=True):
             values = micro(rows.value, self.policy)
             parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
             self.counts.add(Counts(rows.row.size, int((~values.valid).sum()), values.clamped_count))

@@ -63,7 +63,7 @@ def integrate(
         policy: the policy, which gives the terms of each window.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
-    if not _in_order(window, times_ms, values_u):
+    if not _are_in_order(window, times_ms, values_u):
         order = np.lexsort((values_u, times_ms, window))
         times_ms, values_u = times_ms[order], values_u[order]
     first = np.ones(window.size, np.bool_)
@@ -74,7 +74,7 @@ def integrate(
     return fill_slots(starts_ms, _spans(window, offset_ms, values_u, policy.usual), policy)
 
 
-def _in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
+def _are_in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
     """Return whether readings are sorted by window, then by time and then by value."""
     same_window = window[1:] == window[:-1]
     step = np.diff(times_ms)

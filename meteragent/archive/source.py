@@ -98,14 +98,14 @@ class Source:
         return digests
 
     def read(
-        self, groups: Iterable[Group], columns: list[str], batch_rows: int, *, dictionary: bool = False
+        self, groups: Iterable[Group], columns: list[str], batch_rows: int, *, needs_dictionary: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        With `dictionary`, a column of meters that holds strings is dictionary-encoded. Raises ArchiveError if
-        a file cannot be read.
+        With `needs_dictionary`, a column of meters that holds strings is dictionary-encoded. Raises
+        ArchiveError if a file cannot be read.
         """
-        meter = self.policy.columns.meter if dictionary else None
+        meter = self.policy.columns.meter if needs_dictionary else None
         for group in groups:
             with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
                 batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)

@@ -127,7 +127,7 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
     texts += [*_clamp_texts(preview), *_unit_texts(preview)]
     facts = _facts(preview, preview.counts, _row(preview, windows), texts) | {
         "dry_run": True,
-        "complete": preview.complete,
+        "complete": preview.is_complete,
         "in_ledger": preview.is_debited,
         "consequence": _consequence(preview, clamp=clamp),
     }
@@ -157,7 +157,7 @@ def _facts(result: Any, counts: Any, row: dict[str, float] | None, texts: list[s
 
 def _consequence(preview: Any, *, clamp: bool) -> str:
     """Return a description of what the same command would do without `--dry-run`."""
-    if preview.complete:
+    if preview.is_complete:
         return "this run is already complete"
     if preview.is_debited:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"

@@ -171,10 +171,10 @@ class Descriptor:
             names = " or ".join(f"'{space}'" for space in spaces)
             raise ValueError(f"only windows with the space {names} have {noun}")
 
-    def require_load(self, *, or_amount: bool = False) -> None:
-        """Raise ValueError unless values are energies or means of the load or, `or_amount`, its cost."""
+    def require_load(self, *, may_be_amount: bool = False) -> None:
+        """Raise ValueError unless values are energies or means of the load or, if allowed, its cost."""
         shape = self.shape
-        if not (shape.is_additive or (or_amount and shape.is_priced)):
+        if not (shape.is_additive or (may_be_amount and shape.is_priced)):
             raise ValueError(
                 f"values with the space '{shape.space}' are neither energies nor means of the load:"
                 " use weighted_total, highest_mean or energy_above"

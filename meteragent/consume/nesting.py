@@ -129,7 +129,7 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
         below_slice = slice(
             int(np.searchsorted(ends_ms, start_ms, "right")), int(np.searchsorted(starts_ms, end_ms))
         )
-        fills = _fill(starts_ms[below_slice], ends_ms[below_slice], start_ms, end_ms)
+        fills = _fills(starts_ms[below_slice], ends_ms[below_slice], start_ms, end_ms)
         is_below[below_slice] = True
         is_child[below_slice] |= fills
         pieces_above.append(_tree(series, index, pieces[below_slice] if fills else (), (place, index)))
@@ -139,7 +139,7 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
     return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished_trees
 
 
-def _fill(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
+def _fills(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
     """Return whether slots, in time order, fill the time from `start_ms` to `end_ms` exactly."""
     if not starts_ms.size or (starts_ms[0], ends_ms[-1]) != (start_ms, end_ms):
         return False

@@ -73,7 +73,7 @@ class Series(Columns):
         sorted_records = tuple(records_by_slot[slot] for slot in sorted(records_by_slot))
         if len({(record.meter, record.unit) for record in sorted_records}) != 1:
             raise RecordError("a series needs records of exactly one meter, in one unit")
-        if any(_overlap(record, next_record) for record, next_record in pairwise(sorted_records)):
+        if any(_overlaps(record, next_record) for record, next_record in pairwise(sorted_records)):
             raise RecordError("records whose slots overlap")
         ids = sorted({record.descriptor for record in sorted_records})
         series = cls(sorted_records[0].meter, sorted_records, {id_: descriptors[id_] for id_ in ids})
@@ -301,7 +301,7 @@ def _weighted_sum(
 ) -> Estimate:
     """Estimate the sum of weighted values. Raises ValueError if they or the coverage are wrong."""
     for terms in (terms for series in meters for terms in series.descriptors.values()):
-        terms.require_load(or_amount=True)
+        terms.require_load(may_be_amount=True)
     pairs = list(zip(meters, weights, strict=True))
     value = sum(float(weight @ series.values) for series, weight in pairs)
     parts = [part for series, weight in pairs for part in parts_of(series, weight)]
@@ -341,7 +341,7 @@ def _has_complete_bands(series: Series) -> bool:
     )
 
 
-def _overlap(record: Record, next_record: Record) -> bool:
+def _overlaps(record: Record, next_record: Record) -> bool:
     """Return whether two consecutive records overlap. Bands of the same window do not overlap."""
     are_bands = record.band is not None and next_record.band is not None
     is_same_window = (record.time_ms, record.step_ms) == (next_record.time_ms, next_record.step_ms)

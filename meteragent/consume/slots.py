@@ -48,7 +48,7 @@ class Slots:
         for descriptor in self.descriptors:
             if descriptor.shape.names:
                 raise ValueError("the bands of mean days have no total: they do not belong to one time")
-            descriptor.require_load(or_amount=True)
+            descriptor.require_load(may_be_amount=True)
         order = np.lexsort((self.start_ms, self.meter))
         meter, start, end = (column[order] for column in (self.meter, self.start_ms, self.end_ms))
         overlap = (meter[1:] == meter[:-1]) & (start[1:] < end[:-1])

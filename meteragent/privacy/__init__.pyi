@@ -1,7 +1,7 @@
 from .accuracy import half_width, sd
 from .adversary import Hiding, Neighbourhood, is_maximally_tight
 from .bits import Bits, FreshRows, RowBits, SeededBits, SystemBits
-from .channel import Channel, algebra, all_events, exp, same_noise
+from .channel import Channel, algebra, all_events, exp, has_same_noise
 from .composition import BudgetExceeded, Odometer
 from .curve import Projection, reconstruct
 from .divergence import (
@@ -156,6 +156,7 @@ __all__ = [
     "half_width",
     "half_width_of_total",
     "half_width_of_window",
+    "has_same_noise",
     "is_maximally_tight",
     "is_metric",
     "kappa",
@@ -171,7 +172,6 @@ __all__ = [
     "reconstruct",
     "reported_radius",
     "row_windows",
-    "same_noise",
     "sd",
     "sd_of_total",
     "steps",

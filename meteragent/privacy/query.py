@@ -78,7 +78,7 @@ class Query:
         sensitivity: Exact | None = None,
     ) -> None:
         set_fields(self, function=function, domain=domain, metric=metric)
-        smallest = self._least_sensitivity(declared=sensitivity is not None)
+        smallest = self._least_sensitivity(is_declared=sensitivity is not None)
         delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
             raise ValueError(f"a sensitivity of {delta} does not hold: two points show {smallest}")
@@ -135,10 +135,10 @@ class Query:
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
-    def _least_sensitivity(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity on all points, or on the test pairs if `declared` on a large space."""
+    def _least_sensitivity(self, *, is_declared: bool) -> Distance:
+        """Return the least sensitivity on all points, or on test pairs if `is_declared` on a large space."""
         points = listed(self.domain)
-        if declared and (points is None or len(points) > SEARCH_LIMIT):
+        if is_declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
         return self._least_stretch(self._search_points())
 
@@ -242,7 +242,7 @@ def most_common(domain: Databases, k: int) -> Query:
     return Query(commonest, domain, symmetric_difference)
 
 
-def in_family_c(query: Query) -> bool:
+def is_in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
     Let d_V be the metric of the rows and d_V(V) the rows' width. The query is in the family if its answers

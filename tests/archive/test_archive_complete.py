@@ -302,11 +302,11 @@ def test_the_same_run_repairs_its_output(place: Place, damage: str) -> None:
     out, source = place.folder / "out", place.folder / "out.in.parquet"
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     DAMAGES[damage][0](out)
-    assert not preview(place.policy(), source, out, silent).complete
+    assert not preview(place.policy(), source, out, silent).is_complete
     result = place.sanitise(source, "out")
     assert (result.new_parts, result.existing_parts) == (1, len(parts(out)) - 1)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert preview(place.policy(), source, out, silent).complete
+    assert preview(place.policy(), source, out, silent).is_complete
 
 
 def test_an_output_of_the_first_version_is_not_mixed_with_new_parts(

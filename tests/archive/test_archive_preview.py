@@ -84,7 +84,7 @@ def test_it_finds_what_the_run_then_does(
     assert actual.account.released_windows == (12 if form == "wide" else len(place.released()))
     assert actual.counts.gap > 0 < actual.counts.clamped
     assert not actual.is_debited
-    assert not actual.complete
+    assert not actual.is_complete
 
 
 def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
@@ -92,14 +92,14 @@ def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
     result = place.sanitise(path)
     second = looked(place, path)
-    assert (second.account, second.counts, second.is_debited, second.complete) == (
+    assert (second.account, second.counts, second.is_debited, second.is_complete) == (
         result.account,
         result.counts,
         True,
         True,
     )
     other = looked(place, path, "other.parquet")
-    assert (other.is_debited, other.complete) == (True, False)
+    assert (other.is_debited, other.is_complete) == (True, False)
     level = looked(place, path, "other.parquet", privacy="level = 0.5")
     assert (level.account.released_windows, level.account.refused_windows, level.is_debited) == (0, 6, False)
     more = save(place.folder / "more.parquet", wide_rows(2, 5, seed=1))
@@ -115,7 +115,7 @@ def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:
     (result.ledger / ".run=1").mkdir()
     make_incomplete(result.out)
     actual = looked(place, path)
-    assert (actual.is_debited, actual.complete) == (True, False)
+    assert (actual.is_debited, actual.is_complete) == (True, False)
 
 
 def test_a_run_that_holds_the_ledger_is_not_disturbed(place: Place) -> None:
@@ -127,7 +127,7 @@ def test_a_run_that_holds_the_ledger_is_not_disturbed(place: Place) -> None:
         with pytest.raises(ArchiveInUse, match="another run"):
             looked(place, path)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        assert looked(place, path).complete
+        assert looked(place, path).is_complete
         with pytest.raises(ArchiveInUse):
             place.sanitise(path)
 

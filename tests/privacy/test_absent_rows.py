@@ -10,7 +10,7 @@ import pytest
 from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.mechanism.universal import NotUniform, universal_mechanism
 from meteragent.privacy.metric import absolute, hamming, is_metric
-from meteragent.privacy.query import Query, average, in_family_c, most_common, percentile, total
+from meteragent.privacy.query import Query, average, is_in_family_c, most_common, percentile, total
 from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, listed
 
 SIZES = [(2, 2), (3, 2), (2, 3)]
@@ -116,20 +116,20 @@ def test_propositions_4_and_5(name: str, k: int, n: int) -> None:
     ask = QUERIES.get(name, average)
     for kind in ("hamming", "normalised l1"):
         query = ask(absent(k, n, kind))
-        assert in_family_c(query)
+        assert is_in_family_c(query)
         assert query.sensitivity == k
 
 
 def test_who_is_not_in_family_c() -> None:
     """An average without absent rows moves by w/n at most; some counts move by more than the row."""
-    assert not in_family_c(average(Databases(Numbers(0, 3), 2)))
-    assert in_family_c(total(Databases(Numbers(0, 3), 2)))
+    assert not is_in_family_c(average(Databases(Numbers(0, 3), 2)))
+    assert is_in_family_c(total(Databases(Numbers(0, 3), 2)))
     above = Query(lambda x: 3 * sum(v > 0 for v in x), Databases(Numbers(0, 3), 2), absolute)
-    assert not in_family_c(above)
+    assert not is_in_family_c(above)
     stretched = Query(lambda x: Fraction(9 * max(x), 8), Databases(Numbers(0, 3), 2), absolute)
-    assert not in_family_c(stretched)
+    assert not is_in_family_c(stretched)
     with pytest.raises(ValueError, match="can be listed"):
-        in_family_c(Query(abs, Numbers(), sensitivity=1))
+        is_in_family_c(Query(abs, Numbers(), sensitivity=1))
 
 
 def test_a_sum_of_rows_that_may_be_absent_needs_zero_among_them() -> None:

@@ -1,4 +1,4 @@
-"""Family C: which queries are protected in a stronger sense by the noise they have (channel.same_noise).
+"""Family C: which queries are protected in a stronger sense by the noise they have (channel.has_same_noise).
 
 Queries are searched exhaustively on small databases. The mechanism is the truncated geometric one on the
 answers' lattice, with the noise that epsilon-differential privacy asks for; its exact matrix says whether
@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from meteragent.privacy.channel import Channel, exp, same_noise
+from meteragent.privacy.channel import Channel, exp, has_same_noise
 from meteragent.privacy.metric import Metric, absolute, chebyshev, discrete, domination, hamming, manhattan
 from meteragent.privacy.query import Query, average, count, percentile, total
 from meteragent.privacy.space import Databases, Numbers
@@ -74,7 +74,7 @@ def test_the_same_noise_keeps_the_stronger_promise_in_the_family_and_only_there(
     points, query, metric = databases(values, n), QUERIES[name], normalised(stronger, values)
     channel = with_usual_noise(query, points)
     assert channel.is_private(EPSILON, hamming)
-    assert same_noise(query, points, hamming, metric) == channel.is_private(EPSILON, metric)
+    assert has_same_noise(query, points, hamming, metric) == channel.is_private(EPSILON, metric)
 
 
 @pytest.mark.parametrize("stronger", OF_THE_FAMILY)
@@ -82,17 +82,17 @@ def test_the_same_noise_keeps_the_stronger_promise_in_the_family_and_only_there(
 def test_who_is_in_the_family(name: str, stronger: str) -> None:
     """Sum and average are for d_1, order statistics also for d_inf; a count of several values is not."""
     values, n = range(4), 3
-    member = same_noise(QUERIES[name], databases(values, n), hamming, normalised(stronger, values))
+    member = has_same_noise(QUERIES[name], databases(values, n), hamming, normalised(stronger, values))
     assert member == (name in OF_THE_FAMILY[stronger])
 
 
 def test_a_count_is_in_the_family_where_its_rows_are_far_apart() -> None:
     """Of two values a count is a sum; null values at the full width would do as well."""
     query = QUERIES["count above 0"]
-    assert same_noise(query, databases((0, 1), 3), hamming, normalised("normalised d_1", (0, 1)))
+    assert has_same_noise(query, databases((0, 1), 3), hamming, normalised("normalised d_1", (0, 1)))
     far = [x for x in databases((0, 4, 5), 2) if 5 not in x]
-    assert not same_noise(query, far, hamming, normalised("normalised d_1", (0, 4, 5)))
-    assert same_noise(query, far, hamming, normalised("normalised d_1", (0, 4)))
+    assert not has_same_noise(query, far, hamming, normalised("normalised d_1", (0, 4, 5)))
+    assert has_same_noise(query, far, hamming, normalised("normalised d_1", (0, 4)))
 
 
 @pytest.mark.parametrize("ask", [total, average, lambda d: percentile(d, 50), lambda d: count(d, bool)])
@@ -101,12 +101,12 @@ def test_the_declared_sensitivities_say_the_same(ask: Callable[[Databases], Quer
     usual, stronger = (ask(Databases(Numbers(0, 3), 2, kind)) for kind in ("hamming", "normalised l1"))
     points = databases(range(4), 2)
     declared = usual.sensitivity == stronger.sensitivity
-    assert same_noise(usual, points, hamming, normalised("normalised d_1", range(4))) == declared
+    assert has_same_noise(usual, points, hamming, normalised("normalised d_1", range(4))) == declared
 
 
 def test_a_weaker_notion_is_no_stronger_one() -> None:
     """The metrics are told apart: a distance that is somewhere above the other is refused."""
     with pytest.raises(ValueError, match="nowhere exceed"):
-        same_noise(sum, databases((0, 2), 2), hamming, manhattan)
+        has_same_noise(sum, databases((0, 2), 2), hamming, manhattan)
     with pytest.raises(ValueError, match="nowhere exceed"):
-        same_noise(abs, [0, 2], discrete, absolute)
+        has_same_noise(abs, [0, 2], discrete, absolute)

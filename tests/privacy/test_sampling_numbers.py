@@ -112,10 +112,10 @@ def test_groups_are_enclosed(a: Fraction) -> None:
     with mpmath.workprec(400):
         for group in groups:
             q = mpmath.exp(-mpmath.mpf(group.x.numerator) / group.x.denominator)
-            whole = 1 - (0 if group.last else q ** (1 << group.digits))
+            whole = 1 - (0 if group.is_last else q ** (1 << group.digits))
             for k in (16, 48, 200):
                 bounds = group.cumulative(k)
-                assert len(bounds) == (1 << group.digits) - (not group.last)
+                assert len(bounds) == (1 << group.digits) - (not group.is_last)
                 for r, (lo, hi) in enumerate(bounds):
                     assert lo <= mpmath.ldexp((1 - q ** (r + 1)) / whole, k) <= hi
                     assert hi - lo <= 3
@@ -123,7 +123,7 @@ def test_groups_are_enclosed(a: Fraction) -> None:
     for group in [*lower, last]:
         assert (group.x, group.digits) == (worth, 8)
         worth *= 256
-    assert [group.last for group in groups] == [False] * len(lower) + [True, False]
+    assert [group.is_last for group in groups] == [False] * len(lower) + [True, False]
     assert worth >= 45
     assert (sign.x, sign.digits) == (a, 1)
 

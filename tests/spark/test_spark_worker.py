@@ -20,6 +20,7 @@ from tests.support import archives
 from tests.support.archives import BANDS, DAY_MS, ENERGY, KEY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME
 
 OTHER = Key("test", "month", 0, bytes(32))
+DAY_0_MS = 20_000 * DAY_MS
 POLICIES = {
     "half hours, held for three": archives.policy(source="hold = '3h'", window="length = '30min'"),
     "local days": archives.policy(source="hold = '15min'", window=LOCAL_DAY),
@@ -109,7 +110,7 @@ def test_rows_fit() -> None:
     """Whether a row fits is told by how many numbers it has, as by the numbers themselves."""
     policy = archives.policy(window=QUARTERS)
     values = [[1] * 96, [1] * 48, [1] * 192, [], None, [None] * 96, [1] * 96]
-    starts = [0, 0, 0, 0, 0, DAY_MS, 1]
+    starts = [DAY_0_MS + offset_ms for offset_ms in (0, 0, 0, 0, 0, DAY_MS, 1)]
     counts = [None if item is None else len(item) for item in values]
     columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
     actual = worker.row_checker(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
@@ -126,8 +127,13 @@ def test_rows_fit() -> None:
 def test_opened() -> None:
     """The windows that readings open are there once in a batch, with or without a value."""
     policy = POLICIES["energies"]
-    times = [1_800_000, 1_800_001, 3_600_000, 3_600_000]
+    times = [DAY_0_MS + offset_ms for offset_ms in (1_800_000, 1_800_001, 3_600_000, 3_600_000)]
     columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
     actual = worker.window_opener(policy)(pa.record_batch(columns, names=["meter", "time"]))
     rows = zip(actual.column("meter").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True)
-    assert sorted(rows) == [("a", 0, 1_800_000), ("a", 1_800_000, 3_600_000), ("b", 1_800_000, 3_600_000)]
+    offsets_ms = [(meter, start_ms - DAY_0_MS, end_ms - DAY_0_MS) for meter, start_ms, end_ms in rows]
+    assert sorted(offsets_ms) == [
+        ("a", 0, 1_800_000),
+        ("a", 1_800_000, 3_600_000),
+        ("b", 1_800_000, 3_600_000),
+    ]

@@ -1,7 +1,7 @@
 """Finite mechanisms as exact stochastic matrices, and the exact numbers that are their entries."""
 
 from meteragent.privacy.channel.exponential import Number, exp, number
-from meteragent.privacy.channel.family import same_noise
+from meteragent.privacy.channel.family import has_same_noise
 from meteragent.privacy.channel.finite import Channel
 from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_channel, laplace_densities
 from meteragent.privacy.channel.matrix import Distribution
@@ -17,8 +17,8 @@ __all__ = [
     "disjoint_first",
     "disjoint_second",
     "exp",
+    "has_same_noise",
     "laplace_channel",
     "laplace_densities",
     "number",
-    "same_noise",
 ]

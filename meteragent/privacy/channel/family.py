@@ -21,7 +21,7 @@ from typing import Any
 from meteragent.privacy.metric import Metric, absolute, domination
 
 
-def same_noise(
+def has_same_noise(
     query: Callable[[Any], Any], points: Sequence[Hashable], metric: Metric, stronger: Metric
 ) -> bool:
     """Return whether a query with numeric answers is in C: whether its sensitivity is the same for both.

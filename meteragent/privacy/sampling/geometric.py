@@ -35,7 +35,7 @@ class _Group:
 
     x: Fraction
     digits: int
-    last: bool = False
+    is_last: bool = False
 
     def cumulative(self, k: int) -> list[tuple[int, int]]:
         """Return bounds on 2^k P(value <= r), one pair for each r except the largest.
@@ -51,7 +51,7 @@ class _Group:
         for _ in range((1 << self.digits) - 1):
             lo, hi = lo * q_lo >> w, (hi * q_hi >> w) + 1
             bounds.append((unit - hi, unit - lo))
-        if self.last:
+        if self.is_last:
             return [(lo >> w - k, (hi >> w - k) + 1) for lo, hi in bounds]
         all_lo, all_hi = bounds.pop()
         return [((lo << k) // all_hi, (hi << k) // all_lo + 1) for lo, hi in bounds]
@@ -84,7 +84,7 @@ def _digits(a: Exact) -> _Digits:
     while (x := worth[-1] * (1 << _DIGITS)) < _TAIL:
         worth.append(x)
     groups = [_Group(x, _DIGITS) for x in worth[:-1]]
-    groups += [_Group(worth[-1], _DIGITS, last=True), _Group(worth[0], 1)]
+    groups += [_Group(worth[-1], _DIGITS, is_last=True), _Group(worth[0], 1)]
     return _Digits(tuple(groups), np.concatenate([_prefix_table(group) for group in groups]))
 
 

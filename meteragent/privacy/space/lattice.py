@@ -47,7 +47,7 @@ class Numbers:
         return math.inf if self.low is None or self.high is None else self.metric(self.low, self.high)
 
     def __contains__(self, x: object) -> bool:
-        return _whole(x) and _between(self.low, x, self.high)
+        return _is_whole(x) and _is_between(self.low, x, self.high)
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class Windows:
         return (
             row is not None
             and len(row) == self.n
-            and all(_whole(value) and _between(self.low, value, self.high) for value in row)
+            and all(_is_whole(value) and _is_between(self.low, value, self.high) for value in row)
         )
 
     @property
@@ -157,11 +157,11 @@ def directions(n: int) -> list[tuple[int, ...]]:
     return list(vectors)
 
 
-def _whole(x: object) -> bool:
+def _is_whole(x: object) -> bool:
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
-def _between(low: int | None, x: Any, high: int | None) -> bool:
+def _is_between(low: int | None, x: Any, high: int | None) -> bool:
     return (low is None or low <= x) and (high is None or x <= high)
 
 

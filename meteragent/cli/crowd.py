@@ -45,7 +45,7 @@ def _operate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ledger(options: argparse.Namespace) -> int:
+def _print_ledger(options: argparse.Namespace) -> int:
     """Print a line for each finished slot."""
     from meteragent.operators import store  # noqa: PLC0415 -- it needs the extra
 
@@ -59,7 +59,7 @@ def _ledger(options: argparse.Namespace) -> int:
     return 0
 
 
-def _key(options: argparse.Namespace) -> int:
+def _print_key(options: argparse.Namespace) -> int:
     """Create or load an identity, and print its public key; return 0, or 1 if it cannot be written."""
     from meteragent.operators import identity  # noqa: PLC0415 -- it needs the extra
 
@@ -78,4 +78,4 @@ def _settings(options: argparse.Namespace) -> "Settings":
     return configuration.parse(text_of_file(options.config))
 
 
-_ACTIONS = {"leader": _operate, "helper": _operate, "ledger": _ledger, "key": _key}
+_ACTIONS = {"leader": _operate, "helper": _operate, "ledger": _print_ledger, "key": _print_key}

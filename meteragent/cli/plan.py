@@ -118,9 +118,9 @@ def _plot(text: str) -> Path:
     return path
 
 
-parse_hide, parse_homes = common.argument(ask.hide), common.argument(ask.homes)
-parse_share = common.argument(lambda text: amount.parse_share(text) or ask.shares(text))
-parse_error = common.argument(lambda text: amount.parse_money(text) or ask.goals(text))
+parse_hide, parse_homes = common.argument(ask.parse_hide), common.argument(ask.parse_homes)
+parse_share = common.argument(lambda text: amount.parse_share(text) or ask.parse_shares(text))
+parse_error = common.argument(lambda text: amount.parse_money(text) or ask.parse_goals(text))
 parse_price = common.argument(amount.parse_price)
 parse_level, parse_timezone = common.argument(_level), common.argument(_zone)
 parse_plot = common.argument(_plot)

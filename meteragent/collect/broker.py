@@ -13,7 +13,7 @@ from pydantic import Field
 
 from meteragent.collect import subject
 from meteragent.config import endpoint, read_password, read_secret
-from meteragent.config.files import wrong_address
+from meteragent.config.files import address_refusals
 from meteragent.config.model import Broker
 from meteragent.domain.errors import ConfigError
 from meteragent.mqtt import Endpoint
@@ -81,7 +81,7 @@ def refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     """Yield refusals of the URL, and of keys and topics that contradict others or do not suit the broker."""
     yield from _other_brokers_keys(source)
     if source.kind == "MQTT":
-        for error in wrong_address("source", source.url, source):
+        for error in address_refusals("source", source.url, source):
             expected = _ADDRESS if error.key == "source.url" else error.expected
             yield ConfigError(error.key, error.found, expected)
         return

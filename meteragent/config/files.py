@@ -167,12 +167,12 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
     """Return a section's broker without reading its files. Raises ConfigError if a key is wrong."""
-    for problem in wrong_address(section, url, broker):
+    for problem in address_refusals(section, url, broker):
         raise problem
     return _endpoint(url, broker, password)
 
 
-def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
+def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
     """Yield refusals of keys that form no broker's address, which may hold a password and is not repeated."""
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"

@@ -109,8 +109,8 @@ def profile(source: Source) -> Profile | None:
 
 def quantity(source: Source) -> Quantity | None:
     """Return the quantity to read from a device; None if there is no profile that has such a quantity."""
-    device = profile(source)
-    return None if device is None else device.quantity(source.kind, source.value)
+    device_profile = profile(source)
+    return None if device_profile is None else device_profile.quantity(source.kind, source.value)
 
 
 def decoder(source: Source) -> Decoder:
@@ -125,12 +125,12 @@ def decoders(source: Source) -> dict[str | None, Decoder]:
 
 
 def _decoder(source: Source) -> Decoder:
-    device, scale = quantity(source), source.scale or Fraction(1)
-    if device is not None:
-        factor = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
-        read = device.read
-        if source.timezone is not None and device.in_zone is not None:
-            read = device.in_zone(source.timezone)
+    device_quantity, scale = quantity(source), source.scale or Fraction(1)
+    if device_quantity is not None:
+        factor = UNIT_FACTOR[source.unit] if device_quantity.scale is None else device_quantity.scale
+        read = device_quantity.read
+        if source.timezone is not None and device_quantity.in_zone is not None:
+            read = device_quantity.in_zone(source.timezone)
         return decoder_of(read, factor * scale, source.unit, source.id)
     if source.profile == "number":
         return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
@@ -143,8 +143,9 @@ def has_times(source: Source) -> bool:
 
 
 def _has_times(source: Source) -> bool:
-    device = quantity(source)
-    return source.time is not None if device is None else device.timed and source.timezone != ARRIVAL
+    if (device_quantity := quantity(source)) is None:
+        return source.time is not None
+    return device_quantity.timed and source.timezone != ARRIVAL
 
 
 def has_local_times(source: Source) -> bool:
@@ -153,14 +154,14 @@ def has_local_times(source: Source) -> bool:
 
 
 def _has_local_times(source: Source) -> bool:
-    device = quantity(source)
-    return device is not None and device.in_zone is not None and source.timezone != ARRIVAL
+    device_quantity = quantity(source)
+    return device_quantity is not None and device_quantity.in_zone is not None and source.timezone != ARRIVAL
 
 
 def hold_ms(source: Source) -> int:
     """Return the longest time for which a power reading counts: as set, or the longest of its profiles."""
-    devices = map(profile, part_sources(source))
-    return source.hold or max(_HOLD_MS if device is None else device.hold_ms for device in devices)
+    profiles = map(profile, part_sources(source))
+    return source.hold or max(_HOLD_MS if part is None else part.hold_ms for part in profiles)
 
 
 def interval_ms(source: Source) -> int:
@@ -169,8 +170,8 @@ def interval_ms(source: Source) -> int:
         return 0
     if source.kind is Kind.REGISTER:
         return HOUR_MS
-    device = quantity(source)
-    return source.interval or (device.interval_ms if device else None) or 0
+    device_quantity = quantity(source)
+    return source.interval or (device_quantity.interval_ms if device_quantity else None) or 0
 
 
 def every_ms(source: Source) -> int:
@@ -180,8 +181,8 @@ def every_ms(source: Source) -> int:
 
 
 def _usual_ms(source: Source) -> int:
-    device = profile(source)
-    return 0 if device is None else device.usual_ms(quantity(source))
+    device_profile = profile(source)
+    return 0 if device_profile is None else device_profile.usual_ms(quantity(source))
 
 
 def period_ms(source: Source) -> int | None:
@@ -194,8 +195,8 @@ def period_ms(source: Source) -> int | None:
         return source.every
     if source.kind is not Kind.POWER:
         return None
-    devices = map(profile, part_sources(source))
-    periods = [None if device is None else device.period_ms for device in devices]
+    profiles = map(profile, part_sources(source))
+    periods = [None if part is None else part.period_ms for part in profiles]
     stated = [period for period in periods if period is not None]
     return 0 if source.dead_band else None if len(stated) < len(periods) else min(stated) and max(stated)
 
@@ -226,12 +227,12 @@ def lateness_ms(source: Source, window: Window) -> int:
 
 def reports_on_change(source: Source) -> bool:
     """Return whether the device, or that of a part, may be silent while nothing changes."""
-    devices = map(profile, part_sources(source))
+    profiles = map(profile, part_sources(source))
     if source.every is not None:
         return source.every == 0
     if source.kind is Kind.POWER and source.dead_band:
         return True
-    return any(d is not None and (d.dead_band_w > 0 or not d.dead_band_known) for d in devices)
+    return any(part is not None and (part.dead_band_w > 0 or not part.dead_band_known) for part in profiles)
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
@@ -264,28 +265,27 @@ def dead_band(source: Source) -> Fraction | None:
 def _dead_band(source: Source) -> Fraction | None:
     if source.kind is not Kind.POWER:
         return _step(source)
-    device = profile(source)
-    if device is None or not device.dead_band_known:
+    if (device_profile := profile(source)) is None or not device_profile.dead_band_known:
         return None
-    phase_w = device.dead_band_w * (source.scale or 1)
+    phase_w = device_profile.dead_band_w * (source.scale or 1)
     return phase_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
 
 
 def _step(source: Source) -> Fraction | None:
     """Return the step, in the unit, in which a device counts energy; None if unknown."""
-    device = quantity(source)
-    if device is None or not (device.is_count or device.step_wh):
+    device_quantity = quantity(source)
+    if device_quantity is None or not (device_quantity.is_count or device_quantity.step_wh):
         return None
-    step = Fraction(1) if device.step_wh is None else device.step_wh / UNIT_FACTOR[source.unit]
-    return step * (source.scale or 1)
+    step_wh = device_quantity.step_wh
+    return (1 if step_wh is None else step_wh / UNIT_FACTOR[source.unit]) * Fraction(source.scale or 1)
 
 
 def counters(source: Source) -> int:
     """Return how many counters, each with its own step, are summed in one energy; 1 for power."""
     if source.kind is Kind.POWER:
         return 1
-    devices = map(quantity, part_sources(source))
-    return len(source.phases or "1") * sum(device.counters if device else 1 for device in devices)
+    quantities = map(quantity, part_sources(source))
+    return len(source.phases or "1") * sum(part.counters if part else 1 for part in quantities)
 
 
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
@@ -294,8 +294,8 @@ def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | No
     A prefix of a profile's name is a closer match than a name that differs by a character: `shelly-gen2`
     means the second-generation devices, not `shelly-gen1`. `more_names` come first.
     """
-    devices = [*more_names, *PROFILES]
-    names = [*FORMATS, *devices]
-    matches = [profile for profile in names if profile.startswith(name)] if len(name) >= _PREFIX_MIN else []
+    profiles = [*more_names, *PROFILES]
+    names = [*FORMATS, *profiles]
+    matches = [entry for entry in names if entry.startswith(name)] if len(name) >= _PREFIX_MIN else []
     matches = matches or difflib.get_close_matches(name, names, n=1)
-    return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(devices)
+    return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(profiles)

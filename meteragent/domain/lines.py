@@ -39,7 +39,7 @@ def lines(text: str) -> dict[Path, int]:
     """Return the line numbers of all keys, tables and elements of a TOML document, unless it is too deep."""
     scanner = _Scanner(text.replace("\r\n", "\n"))
     try:
-        scanner.document()
+        scanner.read_document()
     except RecursionError:
         return {}
     return scanner.lines
@@ -64,34 +64,34 @@ class _Scanner:
         self._line, self._counted_position = 1, 0
         self._elements: dict[Path, int] = {}
 
-    def document(self) -> None:
+    def read_document(self) -> None:
         """Read all statements."""
         table: Path = ()
         self._skip_blank()
         while self._position < len(self._text):
             if self._text.startswith("[", self._position):
-                table = self._header()
+                table = self._read_header()
             else:
-                self._assignment(table)
+                self._read_assignment(table)
             self._skip_blank()
 
-    def _header(self) -> Path:
+    def _read_header(self) -> Path:
         """Read `[a.b]` or `[[a.b]]`; return the table to which the following statements belong."""
         line, is_array = self._line_here(), self._text.startswith("[[", self._position)
         self._position += 1 + is_array
         self._skip_blank()
-        *parents, name = self._key()
+        *parents, name = self._read_key()
         self._skip_blank()
         self._position += 1 + is_array
         table: Path = ()
         for parent in parents:
-            table = self._newest((*table, parent), line)
+            table = self._record_table((*table, parent), line)
         table = (*table, name)
         if is_array:
             self._elements[table] = self._elements.get(table, -1) + 1
-        return self._newest(table, line)
+        return self._record_table(table, line)
 
-    def _newest(self, table: Path, line: int) -> Path:
+    def _record_table(self, table: Path, line: int) -> Path:
         """Record the line of a table in a header; return the table or an array's newest element."""
         self.lines.setdefault(table, line)
         if table in self._elements:
@@ -99,45 +99,45 @@ class _Scanner:
             self.lines.setdefault(table, line)
         return table
 
-    def _assignment(self, table: Path) -> None:
+    def _read_assignment(self, table: Path) -> None:
         """Read `a.b = value` below a table."""
         line = self._line_here()
         path = table
-        for name in self._key():
+        for name in self._read_key():
             path = (*path, name)
             self.lines.setdefault(path, line)
         self._skip_blank()
         self._position += 1  # the equals sign
         self._skip_blank()
-        self._value(path)
+        self._read_value(path)
 
-    def _value(self, path: Path) -> None:
+    def _read_value(self, path: Path) -> None:
         """Read the value of a path."""
         opening = self._text[self._position]
         if opening == "[":
-            self._array(path)
+            self._read_array(path)
         elif opening == "{":
-            self._inline_table(path)
+            self._read_inline_table(path)
         else:
             self._match(_STRING if opening in "\"'" else _BARE)
 
-    def _array(self, path: Path) -> None:
+    def _read_array(self, path: Path) -> None:
         """Read an array and its elements."""
         index = 0
         self._position += 1
-        while not self._closes("]"):
+        while not self._skip_to_next("]"):
             element = (*path, index)
             self.lines[element] = self._line_here()
-            self._value(element)
+            self._read_value(element)
             index += 1
 
-    def _inline_table(self, path: Path) -> None:
+    def _read_inline_table(self, path: Path) -> None:
         """Read `{ a = 1, b = 2 }`."""
         self._position += 1
-        while not self._closes("}"):
-            self._assignment(path)
+        while not self._skip_to_next("}"):
+            self._read_assignment(path)
 
-    def _closes(self, bracket: str) -> bool:
+    def _skip_to_next(self, bracket: str) -> bool:
         """Skip to the next element or past the closing bracket; return whether the list has ended."""
         self._skip_blank()
         if self._text.startswith(",", self._position):
@@ -147,7 +147,7 @@ class _Scanner:
         self._position += ends
         return ends
 
-    def _key(self) -> list[str]:
+    def _read_key(self) -> list[str]:
         """Read a key, dotted or not; return its parts."""
         table: Any = tomllib.loads(f"{self._match(_KEY)} = 0")
         parts = []

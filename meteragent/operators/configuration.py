@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.config import endpoint
-from meteragent.config.files import wrong_address
+from meteragent.config.files import address_refusals
 from meteragent.config.model import Broker
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
@@ -169,7 +169,7 @@ def _address(document: dict[str, Any]) -> Endpoint | None:
         broker = CrowdBroker.model_validate(table)
     except ValidationError:
         return None
-    raise_all(wrong_address("broker", broker.url, broker))
+    raise_all(address_refusals("broker", broker.url, broker))
     return endpoint("broker", broker.url, broker)
 
 

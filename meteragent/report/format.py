@@ -76,11 +76,11 @@ def rounded_up(level: Fraction) -> Fraction:
     """Round a level up to four figures."""
     if not level:
         return level
-    place = _place(level, _LIMIT_FIGURES)
+    place = _place_value(level, _LIMIT_FIGURES)
     return math.ceil(level / place) * place
 
 
-def _place(level: Fraction, count: int) -> Fraction:
+def _place_value(level: Fraction, count: int) -> Fraction:
     """Return the place value of the last of the first `count` figures of a level."""
     return Fraction(10) ** (math.floor(math.log10(level)) + 1 - count)
 
@@ -107,7 +107,7 @@ def odds(level: Fraction) -> str:
     """
     if (level * _RATE_PLACES).denominator == 1:
         return f"e^{rate(level)} = {odds_figures(level)}"
-    place = min(_place(level, _ODDS_FIGURES), Fraction(1))
+    place = min(_place_value(level, _ODDS_FIGURES), Fraction(1))
     exponent = math.ceil(level / place) * place
     while exponent <= _FLOAT_LEVEL_MAX and float(_factor(exponent).replace(",", "")) < math.exp(level):
         exponent += place

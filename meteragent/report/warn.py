@@ -64,7 +64,7 @@ def of_stream(
         and terms.readings.modulus_u < terms.readings.high_u,
         say("warning.phases", count=phases): terms.readings.kind is Kind.POWER and phases > 1,
         say("warning.parts", count=parts + 1): parts > 0,
-        _in_order(stream, terms): stream.source.acknowledge == "in order" and not archived,
+        _order_warning(stream, terms): stream.source.acknowledge == "in order" and not archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         say("warning.quantum", quantum=quantum): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
@@ -72,7 +72,7 @@ def of_stream(
     }
     warnings = [*_load_warnings(stream, terms), *(text for text, is_true in applies.items() if is_true)]
     warnings += _loss_warnings(stream, terms) if waits else ()
-    return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
+    return [*warnings, _slots_warning(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
 
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
         yield say("warning.glitch", period=period, lateness=duration(2 * period_ms))
 
 
-def _many_slots(terms: Terms) -> str:
+def _slots_warning(terms: Terms) -> str:
     """Return the warning about many slots, with the error of a single slot that hides the same energy."""
     energy = terms.hides_wh / UNIT_FACTOR[terms.readings.unit]
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.readings.kind is Kind.POWER else energy
@@ -96,7 +96,7 @@ def _many_slots(terms: Terms) -> str:
     return say("warning.slots", count=whole(terms.n), length=length, error=error)
 
 
-def _in_order(stream: config.Stream, terms: Terms) -> str:
+def _order_warning(stream: config.Stream, terms: Terms) -> str:
     """Return the warning about acknowledgements in order, with how long one reading holds up others."""
     slot_ms = terms.step_ms + terms.lateness_ms
     hold_ms = terms.readings.hold_ms if terms.readings.kind is Kind.POWER else slot_ms

@@ -77,7 +77,7 @@ def slot(terms: Terms) -> str:
     return say(row_of(terms.shape).slot, duration=duration(terms.step_ms))
 
 
-def where(terms: Terms, slot_text: str | None = None) -> str:
+def place_phrase(terms: Terms, slot_text: str | None = None) -> str:
     """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
     if terms.metric is Metric.L1:
         return say(row_of(terms.shape).in_all)
@@ -120,7 +120,7 @@ def hidden(guarantee: Guarantee) -> str:
     if terms.readings.kind is Kind.REGISTER:
         slot_text = say("promise.register_slot", slot=slot_text)
     key = "promise.hidden" if guarantee.follows_loads else "promise.hidden_in_readings"
-    return say(key, energy=energy(terms.hides_wh), where=where(terms, slot_text))
+    return say(key, energy=energy(terms.hides_wh), where=place_phrase(terms, slot_text))
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
@@ -284,7 +284,7 @@ def summary(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
     names, terms = (name for name in _HOME_LABELS if name in guarantee.errors), guarantee.terms
     sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
-    place = where(terms).rstrip(",")
+    place = place_phrase(terms).rstrip(",")
     return say("cost.summary", energy=energy(terms.hides_wh), where=place, sizes=sizes)
 
 

@@ -40,7 +40,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 )
 def test_errors_are_said_as_people_read_what_is_shared(watts: float, share: ask.Share, text: str) -> None:
     """Days and months are energies, all else is power; three figures, never as powers of ten."""
-    assert render.error(watts, share) == text
+    assert render.error_text(watts, share) == text
 
 
 # The command ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["possible"] is True
     assert told["setting"]["error_w"] == pytest.approx(132.1)
     assert told["setting"]["hides_wh"] == "467"
-    planned = plan.solve(plan.Question(ask.hide("away 8h"), ask.share("half-hour"))).setting
+    planned = plan.solve(plan.Question(ask.parse_hide("away 8h"), ask.parse_share("half-hour"))).setting
     assert planned is not None
     assert told["check"] == facts_of(planned.stream)
     assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)

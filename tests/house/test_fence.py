@@ -30,7 +30,7 @@ FENCE = {
     ".receivers": 6,
 }
 """The number of tests of each sort outside the homes."""
-LINES_MAX = 61_878
+LINES_MAX = 61_877
 """The lines of the package: whoever adds removes."""
 AGENT_LINES_MAX = 15_237
 """The lines of code that `run` loads with the page, without the mathematics."""

@@ -69,7 +69,7 @@ def test_names_in_english_are_those_of_commands_and_json() -> None:
     assert [event.title for event in EVENTS] == [event.name for event in EVENTS]
     shares = (*SHARES, *MORE_SHARES)
     assert all(share.title in (share.name, *share.words) for share in shares)
-    assert all(ask.share(share.title) is share for share in shares)
+    assert all(ask.parse_share(share.title) is share for share in shares)
 
 
 def test_a_problem_is_said_in_english_as_in_the_log() -> None:

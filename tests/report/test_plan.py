@@ -35,7 +35,12 @@ def hide(event: Event) -> ask.Hide:
 
 def asking(**given: Any) -> plan.Question:
     """Return a question as text."""
-    read: dict[str, Any] = {"hide": ask.hide, "share": ask.share, "homes": ask.homes, "goal": ask.goal}
+    read: dict[str, Any] = {
+        "hide": ask.parse_hide,
+        "share": ask.parse_share,
+        "homes": ask.parse_homes,
+        "goal": ask.parse_goal,
+    }
     found: dict[str, Any] = {name: read.get(name, lambda own: own)(text) for name, text in given.items()}
     return plan.Question(**found)
 
@@ -78,7 +83,7 @@ def facts(one: Setting) -> dict[str, Any]:
 )
 def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
     """Some of an event's words suffice, whatever their case, articles or spaces."""
-    asked = ask.hide(text)
+    asked = ask.parse_hide(text)
     assert asked.name == name
     assert asked.event in EVENTS
 
@@ -86,9 +91,9 @@ def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
 def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
     """An energy has no shape; watts for a time are an event of one's own."""
     for text, energy_wh in (("110Wh", 110), (" 0.3 kWh", 300)):
-        assert ask.hide(text).energy_wh == energy_wh
-        assert ask.hide(text).event is None
-    own = ask.hide("2000W 30min")
+        assert ask.parse_hide(text).energy_wh == energy_wh
+        assert ask.parse_hide(text).event is None
+    own = ask.parse_hide("2000W 30min")
     assert own.energy_wh == 1000
     assert own.event == parse("2000W 30min")
 
@@ -96,17 +101,17 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("read", "text", "expected"),
     [
-        (ask.hide, "away", "'8 h away', 'a day away', 'a week away'"),
-        (ask.hide, "kettel", "'a kettle', or one of"),
-        (ask.hide, "", "one of 'which programme was on"),
-        (ask.hide, "0Wh", "a positive energy of at most 10000kWh"),
-        (ask.hide, "10001kWh", "a positive energy of at most 10000kWh"),
-        (ask.hide, "2W 32d", "an event of at most 31 days"),
-        (ask.share, "fortnight", "half-hour, day, month or typical-day"),
-        (ask.goal, "5", "a percentage of a home's 330 W such as 5%, a power such as 20W"),
-        (ask.goal, "0W", "a percentage of a home"),
-        (ask.homes, "0", "a whole number of at least 1"),
-        (ask.homes, "ten", "a whole number of at least 1"),
+        (ask.parse_hide, "away", "'8 h away', 'a day away', 'a week away'"),
+        (ask.parse_hide, "kettel", "'a kettle', or one of"),
+        (ask.parse_hide, "", "one of 'which programme was on"),
+        (ask.parse_hide, "0Wh", "a positive energy of at most 10000kWh"),
+        (ask.parse_hide, "10001kWh", "a positive energy of at most 10000kWh"),
+        (ask.parse_hide, "2W 32d", "an event of at most 31 days"),
+        (ask.parse_share, "fortnight", "half-hour, day, month or typical-day"),
+        (ask.parse_goal, "5", "a percentage of a home's 330 W such as 5%, a power such as 20W"),
+        (ask.parse_goal, "0W", "a percentage of a home"),
+        (ask.parse_homes, "0", "a whole number of at least 1"),
+        (ask.parse_homes, "ten", "a whole number of at least 1"),
     ],
 )
 def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) -> None:
@@ -131,18 +136,18 @@ def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) 
 )
 def test_what_to_share_has_several_names(text: str, name: str) -> None:
     """Shares have the names that people use, singular or plural."""
-    assert ask.share(text).name == name
+    assert ask.parse_share(text).name == name
 
 
 def test_a_goal_is_a_power_over_a_numbers_time() -> None:
     """Percentages are of an average home's use, energies are spread over the number's time."""
-    assert ask.goal("5%").watts(ask.DAY) == 0.05 * MEAN_W
-    assert ask.goal("0.02kW").watts(ask.DAY) == 20
-    assert ask.goal("0.48kWh").watts(ask.DAY) == 20
-    assert ask.goal("10Wh").watts(ask.HALF_HOUR) == 20
+    assert ask.parse_goal("5%").watts(ask.DAY) == 0.05 * MEAN_W
+    assert ask.parse_goal("0.02kW").watts(ask.DAY) == 20
+    assert ask.parse_goal("0.48kWh").watts(ask.DAY) == 20
+    assert ask.parse_goal("10Wh").watts(ask.HALF_HOUR) == 20
     for share in (ask.TYPICAL_DAY, ask.CURVE):
         with pytest.raises(ValueError, match="a percentage such as 5%, or watts such as 20W"):
-            ask.goal("1kWh").watts(share)
+            ask.parse_goal("1kWh").watts(share)
 
 
 @pytest.mark.parametrize("given", [{}, {"hide": "kettle"}, {"share": "day"}, {"goal": "5%"}, {"homes": "9"}])
@@ -229,7 +234,9 @@ def test_the_number_of_slots_is_the_best_there_is() -> None:
 def test_one_slot_is_best_for_what_fits_into_it() -> None:
     """Energy of any shape, and an event that fits into a slot, have windows of one slot."""
     for text in ("kettle", "5kWh"):
-        assert [one.slots for one in setting.candidates(ask.hide(text), ask.HALF_HOUR, ONE, "UTC")] == [1]
+        assert [one.slots for one in setting.candidates(ask.parse_hide(text), ask.HALF_HOUR, ONE, "UTC")] == [
+            1
+        ]
 
 
 def test_the_odds_of_a_whole_event_add() -> None:
@@ -282,7 +289,7 @@ def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: 
     assert answer.setting is not None
     assert answer.setting.share.name == share
     for one in answer.considered:
-        good = one.error_w(int(homes)) <= ask.goal(goal).watts(one.share)
+        good = one.error_w(int(homes)) <= ask.parse_goal(goal).watts(one.share)
         assert good or one.share != answer.setting.share
         if one.share == answer.setting.share:
             break
@@ -323,15 +330,15 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
     assert not answer.is_possible
     assert len(answer.nearest) >= 2
     for near in answer.nearest:
-        goal_w = ask.goal(given["goal"]).watts(near.setting.share)
+        goal_w = ask.parse_goal(given["goal"]).watts(near.setting.share)
         assert near.setting.error_w(near.homes) <= goal_w * (1 + 1e-9)
         terms = config.terms(near.setting.stream)
         assert terms == replace(near.setting.terms, preset=near.setting.preset)
         if "hide" in given and near.kind != "less":
-            assert near.setting == plan.Question().least(ask.hide(given["hide"]), near.setting.share)
+            assert near.setting == plan.Question().least(ask.parse_hide(given["hide"]), near.setting.share)
     more = [near for near in answer.nearest if near.kind in {"homes", "event"}]
     for near in more:
-        goal_w = ask.goal(given["goal"]).watts(near.setting.share)
+        goal_w = ask.parse_goal(given["goal"]).watts(near.setting.share)
         assert near.setting.error_w(near.homes - 1) > goal_w
 
 

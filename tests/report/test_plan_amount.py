@@ -20,7 +20,7 @@ def answered(hide: str = "", error: str = "", bound: str = "0.45EUR", homes: int
     return amount.solve(
         AmountQuestion(
             share,
-            ask.hide(hide) if hide else None,
+            ask.parse_hide(hide) if hide else None,
             amount.parse_money(error) if error else None,
             amount.parse_price(bound),
             homes=homes,

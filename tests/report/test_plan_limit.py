@@ -16,7 +16,11 @@ SENTENCES = {
 
 def of_power(share: str, goal: str, hide: str = "") -> plan.Answer:
     """Return the answer to a question about powers or energies."""
-    return plan.solve(plan.Question(ask.hide(hide) if hide else None, ask.share(share), None, ask.goal(goal)))
+    return plan.solve(
+        plan.Question(
+            ask.parse_hide(hide) if hide else None, ask.parse_share(share), None, ask.parse_goal(goal)
+        )
+    )
 
 
 def of_amount(error: str, hide: str = "") -> amount.AmountAnswer:
@@ -24,7 +28,7 @@ def of_amount(error: str, hide: str = "") -> amount.AmountAnswer:
     share = amount.parse_share("month-cost")
     assert share is not None
     question = amount.AmountQuestion(
-        share, ask.hide(hide) if hide else None, amount.parse_money(error), amount.parse_price("0.5EUR")
+        share, ask.parse_hide(hide) if hide else None, amount.parse_money(error), amount.parse_price("0.5EUR")
     )
     return amount.solve(question)
 

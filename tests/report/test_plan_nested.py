@@ -17,10 +17,10 @@ ALL = (ask.HALF_HOUR, ask.DAY, ask.MONTH)
 
 def answered(hide: str, share: str, error: str = "", timezone: str = "UTC") -> NestedAnswer:
     """Return the answer to a question as text."""
-    lengths, goals = ask.shares(share), ask.goals(error) if error else []
+    lengths, goals = ask.parse_shares(share), ask.parse_goals(error) if error else []
     assert isinstance(lengths, list)
     assert isinstance(goals, list)
-    return nested.solve(NestedQuestion(ask.hide(hide), tuple(lengths), tuple(goals), timezone=timezone))
+    return nested.solve(NestedQuestion(ask.parse_hide(hide), tuple(lengths), tuple(goals), timezone=timezone))
 
 
 def test_shares_are_proposed_where_they_beat_one_stream() -> None:
@@ -113,7 +113,7 @@ def test_questions_without_an_answer_are_refused(
 
 def test_lists_are_read() -> None:
     """One word is one share or error, as before; several make lists."""
-    assert ask.shares("day") == ask.DAY
-    assert ask.shares("half-hour, day") == [ask.HALF_HOUR, ask.DAY]
-    assert ask.goals("5%") == ask.goal("5%")
-    assert ask.goals("any,1kWh") == [None, ask.goal("1kWh")]
+    assert ask.parse_shares("day") == ask.DAY
+    assert ask.parse_shares("half-hour, day") == [ask.HALF_HOUR, ask.DAY]
+    assert ask.parse_goals("5%") == ask.parse_goal("5%")
+    assert ask.parse_goals("any,1kWh") == [None, ask.parse_goal("1kWh")]

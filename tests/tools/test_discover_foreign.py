@@ -33,7 +33,7 @@ def test_a_foreign_form_is_named_with_what_to_send_instead(form: str) -> None:
     result = findings(listener)
     assert [(entry.topic, entry.reason) for entry in result.unplaced] == [(topic, REFUSALS[form])]
     assert not result.proposals
-    assert not result.quiet
+    assert not result.quiet_topics
 
 
 @pytest.mark.parametrize(

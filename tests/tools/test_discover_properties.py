@@ -94,7 +94,7 @@ def test_no_topic_is_lost(scene: Scene) -> None:
     """Every topic is part of a proposal or a description, or is listed with a reason or as quiet."""
     listener = heard(scene)
     result = findings(listener)
-    listed = {entry.topic for entry in result.unplaced} | {*result.quiet}
+    listed = {entry.topic for entry in result.unplaced} | {*result.quiet_topics}
     listed |= {
         log.topic
         for proposal in result.proposals

@@ -1,6 +1,6 @@
 """Refusals for a source and settings that must fit it: names, brokers, kinds, devices and formats."""
 
-from meteragent.config.files import sink_broker, wrong_address
+from meteragent.config.files import address_refusals, sink_broker
 from meteragent.config.model import Broker, Source, Stream
 from meteragent.config.refuse.check import Problems, reads, repeated
 from meteragent.config.refuse.window import unknown_zone
@@ -35,13 +35,13 @@ _NOT_WITH_PARTS = {
 @reads(*(f"source.{key}" for key in _BROKER))
 def _source_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the source's broker."""
-    yield from wrong_address("source", stream.source.url, stream.source)
+    yield from address_refusals("source", stream.source.url, stream.source)
 
 
 @reads(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
 def _sink_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the sink's broker."""
-    yield from wrong_address("sink", sink_url(stream), sink_broker(stream))
+    yield from address_refusals("sink", sink_url(stream), sink_broker(stream))
     is_same = stream.source.client_id == stream.sink.client_id and sink_url(stream) == stream.source.url
     if stream.sink.client_id is not None and is_same:
         expected = (

@@ -27,7 +27,7 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 # P1 telegrams -------------------------------------------------------------------------------------
 
 
-def _telegram(find: Callable[[Telegram], Decimal], zone: str | None = None) -> Read:
+def _telegram_reader(find: Callable[[Telegram], Decimal], zone: str | None = None) -> Read:
     """Make a reader of the number that `find` returns for a telegram, with times in `zone`."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -40,14 +40,14 @@ def _telegram(find: Callable[[Telegram], Decimal], zone: str | None = None) -> R
 
 def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
     """Make the quantity for a power in a telegram."""
-    return Quantity(Kind.POWER, _KILO, _telegram(find), in_zone=partial(_telegram, find))
+    return Quantity(Kind.POWER, _KILO, _telegram_reader(find), in_zone=partial(_telegram_reader, find))
 
 
 def _energy(direction: int) -> Quantity:
     """Make the quantity for one direction's register."""
     find = _register(direction)
-    in_zone = partial(_telegram, find)
-    return Quantity(Kind.REGISTER, _KILO, _telegram(find), step_wh=_WH, counters=2, in_zone=in_zone)
+    in_zone = partial(_telegram_reader, find)
+    return Quantity(Kind.REGISTER, _KILO, _telegram_reader(find), step_wh=_WH, counters=2, in_zone=in_zone)
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:

@@ -50,7 +50,7 @@ _TARIFF_DRIVERS = ("amiplus",)
 which are 0."""
 
 
-def _telegram(find: Callable[[Any, str | None], Decimal]) -> Read:
+def _telegram_reader(find: Callable[[Any, str | None], Decimal]) -> Read:
     """Make a reader of the number that `find` returns for a document and its driver.
 
     Telegrams of other media are not read, because heat meters have fields with the same names.
@@ -76,7 +76,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Read:
 
 def _field(name: str) -> Read:
     """Make a reader of the quantity `name`, in the field that the telegram's driver uses for it."""
-    return _telegram(
+    return _telegram_reader(
         lambda document, driver: number_of(
             value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL_FIELDS[name]))
         )
@@ -95,7 +95,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Read:
             raise PayloadError("refused_columns")
         return total(number_of(value_at(document, name)) for name in names[:-1])
 
-    return _telegram(find)
+    return _telegram_reader(find)
 
 
 def _tariff_names(direction: str, count: int) -> list[str]:

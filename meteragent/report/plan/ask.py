@@ -138,7 +138,7 @@ class Goal:
         return float(base / share.hours)
 
 
-def hide(text: str) -> Hide:
+def parse_hide(text: str) -> Hide:
     """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh`` or ``2000W 30min``.
 
     Raises ValueError, as all parsers here do, with what is expected.
@@ -179,7 +179,7 @@ def _words(text: str) -> set[str]:
     return {_ALIASES.get(word, word) for word in words} - _ARTICLES
 
 
-def share(text: str) -> Share:
+def parse_share(text: str) -> Share:
     """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``."""
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
@@ -188,18 +188,18 @@ def share(text: str) -> Share:
     raise ValueError("half-hour, day, month or typical-day; also 15min, hour, curve or month-cost")
 
 
-def shares(text: str) -> Share | list[Share]:
+def parse_shares(text: str) -> Share | list[Share]:
     """Parse one share or, for nested streams, several, such as ``half-hour,day,month``."""
     words = text.split(",")
-    return share(text) if len(words) == 1 else list(map(share, words))
+    return parse_share(text) if len(words) == 1 else list(map(parse_share, words))
 
 
-def goals(text: str) -> Goal | list[Goal | None]:
+def parse_goals(text: str) -> Goal | list[Goal | None]:
     """Parse the error to reach, or one error per share: in ``any,0.7kWh,1.5kWh``, ``any`` means no goal."""
     words = text.split(",")
     if len(words) == 1:
-        return goal(text)
-    return [None if word.strip() == "any" else goal(word) for word in words]
+        return parse_goal(text)
+    return [None if word.strip() == "any" else parse_goal(word) for word in words]
 
 
 def forms(word: str) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def forms(word: str) -> tuple[str, ...]:
     return plain, f"{plain}s"
 
 
-def goal(text: str) -> Goal:
+def parse_goal(text: str) -> Goal:
     """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``."""
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):
@@ -216,7 +216,7 @@ def goal(text: str) -> Goal:
     return Goal(Fraction(match[1]), match[2])
 
 
-def homes(text: str) -> int:
+def parse_homes(text: str) -> int:
     """Parse a number of homes. Raises ValueError if the text is not a whole number of at least 1."""
     plain = text.replace(",", "").replace("_", "")
     if not re.fullmatch(r"\d{1,9}", plain, re.ASCII) or not int(plain):

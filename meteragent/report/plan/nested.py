@@ -25,7 +25,7 @@ from meteragent.privacy.nested import Kind
 from meteragent.report.catalogue import say
 from meteragent.report.format import energy, filled, full, localised
 from meteragent.report.plan.ask import Goal, Hide, Share
-from meteragent.report.plan.render import error, paste_lines
+from meteragent.report.plan.render import error_text, paste_lines
 from meteragent.report.plan.setting import configuration, level_text
 from meteragent.wire.number import figure
 
@@ -199,7 +199,7 @@ def as_text(answer: NestedAnswer) -> str:
         question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
     )
     for length, share, error_w, single_w, goal in rows:
-        cells = localised(exact(share)), error(error_w, length), error(single_w, length)
+        cells = localised(exact(share)), error_text(error_w, length), error_text(single_w, length)
         lines.append(_row(length.title, *cells, goal.text if goal else "-"))
     hides = say("plan.nested_hides", energy=energy(question.hide.energy_wh), level=full(question.level))
     return "\n".join([*lines, "", hides, "", *paste_lines(answer.text)])

@@ -13,7 +13,7 @@ from meteragent.report.event import EVENTS
 from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
-from meteragent.report.plan.render import error
+from meteragent.report.plan.render import error_text
 from meteragent.report.plan.setting import Setting, minimal
 from meteragent.report.plan.solve import Answer, around
 
@@ -36,9 +36,9 @@ def draw(answer: Answer, path: Path) -> None:
     figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
     axes = figure.subplots()
     axes.loglog()
-    _lines(axes, setting, homes)
-    _examples(axes, setting)
-    _goal(axes, answer, setting)
+    _draw_lines(axes, setting, homes)
+    _draw_examples(axes, setting)
+    _draw_goal(axes, answer, setting)
     axes.set_title(say("picture.title", share=setting.share.title), loc="left", fontweight="bold", pad=64)
     axes.set_xlabel(say("picture.energy"))
     unit = "kWh" if setting.share.in_kwh else "W"
@@ -49,15 +49,15 @@ def draw(answer: Answer, path: Path) -> None:
     figure.savefig(path)
 
 
-def _unit(setting: Setting) -> float:
+def _units_per_watt(setting: Setting) -> float:
     """Return an error of 1 W in the plot's unit."""
     return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
 
 
-def _lines(axes: Axes, setting: Setting, homes: int) -> None:
+def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
     """Draw the lines for one home and for many, each with its lower bound and the setting's point."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
-    settings, unit = around(setting, factors), _unit(setting)
+    settings, unit = around(setting, factors), _units_per_watt(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
     for count, color, name in ((1, ONE, mean_of(1)), (homes, MANY, mean_of(homes))):
         errors = [point.error_w(count) * unit for point in settings]
@@ -66,14 +66,12 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
         label = say("picture.floor") if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
         setting_error = setting.error_w(count) * unit
-        one_home = error(setting.error_w(), setting.share)
-        setting_label = say("picture.setting", error=one_home) if count == 1 else None
-        axes.plot(
-            [float(setting.hide_wh)], [setting_error], "o", color=color, markersize=10, label=setting_label
-        )
+        one_home = error_text(setting.error_w(), setting.share)
+        mark_text = say("picture.setting", error=one_home) if count == 1 else None
+        axes.plot([float(setting.hide_wh)], [setting_error], "o", color=color, markersize=10, label=mark_text)
 
 
-def _examples(axes: Axes, setting: Setting) -> None:
+def _draw_examples(axes: Axes, setting: Setting) -> None:
     """Mark the smallest energy at which each public example is hidden."""
     hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
     starts = [(minimal(hide, setting).hide_wh, hide.title) for hide in hides]
@@ -91,8 +89,8 @@ def _examples(axes: Axes, setting: Setting) -> None:
         axes.text(label_wh, 1.01, text, transform=transform, rotation=25, fontsize=8, ha="left", va="bottom")
 
 
-def _goal(axes: Axes, answer: Answer, setting: Setting) -> None:
+def _draw_goal(axes: Axes, answer: Answer, setting: Setting) -> None:
     """Draw the line of the error to reach, if the question has a goal."""
     if answer.question.goal is not None:
-        goal = answer.question.goal.watts(setting.share) * _unit(setting)
+        goal = answer.question.goal.watts(setting.share) * _units_per_watt(setting)
         axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))

@@ -34,7 +34,7 @@ _PERCENT_BELOW = 10
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
-def error(watts: float, share: Share) -> str:
+def error_text(watts: float, share: Share) -> str:
     """Return an error with its unit: an energy if people read the share as energies, otherwise a power."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
@@ -99,7 +99,7 @@ def _considered(answer: Answer) -> list[str]:
         watts = setting.error_w(answer.homes)
         is_enough = goal is not None and homes_needed(setting, goal.watts(setting.share)) <= answer.homes
         mark = say("plan.yes" if is_enough else "plan.no")
-        cells = f"{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
+        cells = f"{error_text(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
         lines.append(f"  {setting.share.title:<28}{cells}")
     return [*lines, ""]
 
@@ -109,14 +109,15 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     lines, of_home = [say("plan.costs", share=share.title)], say("plan.of_home", watts=MEAN_W)
     for homes in sorted({1, answer.homes, *CROWDS}):
         watts = setting.error_w(homes)
-        lines.append(f"  {mean_of(homes):<28}{error(watts, share):>11}{share_of_home(watts):>12} {of_home}")
-    within = say("cost.within", half_width=error(setting.terms.half_width(0.95), share))
+        cells = f"{error_text(watts, share):>11}{share_of_home(watts):>12}"
+        lines.append(f"  {mean_of(homes):<28}{cells} {of_home}")
+    within = say("cost.within", half_width=error_text(setting.terms.half_width(0.95), share))
     lines.append(f"  {say('plan.one_home', within=within)}")
     homes_by_goal = {goal: whole(homes_needed(setting, float(goal * MEAN_W))) for goal in GOALS}
     counts = "; ".join(f"{percent(str(100 * goal))}: {homes}" for goal, homes in homes_by_goal.items())
     lines.append(f"  {say('plan.homes_needed', counts=counts)}")
     lines += _slack(answer, setting)
-    floor = say("plan.floor", floor=error(setting.floor_w, share), error=error(one_w, share))
+    floor = say("plan.floor", floor=error_text(setting.floor_w, share), error=error_text(one_w, share))
     lines.append(filled(floor, "  "))
     return [*lines, "", *_hidden(answer, setting)]
 
@@ -192,7 +193,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
         listed.update(new_events)
         mark = " *" if row == setting else "  "
         errors_w = row.error_w(), row.error_w(homes), row.floor_w
-        one_home, mean, floor = (error(error_w, row.share) for error_w in errors_w)
+        one_home, mean, floor = (error_text(error_w, row.share) for error_w in errors_w)
         cells = f"{energy(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
         lines.append(f"{mark}{cells}   {titles(new_events) or '-'}")
     return lines
@@ -206,7 +207,7 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     options = candidates(question.hide, setting.share, question.level, question.timezone)
     if len(options) == 1:
         return []
-    errors = "; ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in options)
+    errors = "; ".join(f"{option.slots}: {error_text(option.error_w(), option.share)}" for option in options)
     return [filled(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
@@ -223,9 +224,9 @@ def _sliding(offer: Sliding) -> list[str]:
         windows=windows,
         length=duration(share.step_ms * setting.slots),
         level=full(setting.level),
-        error=error(setting.error_w(), share),
+        error=error_text(setting.error_w(), share),
         energy=energy(simple.hide_wh),
-        simple=error(simple.error_w(), share),
+        simple=error_text(simple.error_w(), share),
     )
     return [filled(text), "", *setting.text.splitlines()]
 
@@ -240,7 +241,7 @@ def _nearest(answer: Answer) -> list[str]:
         share = "" if near.kind == "share" else f"{setting.share.title}, "
         energy_text = say("plan.near_hidden", energy=energy(setting.hide_wh))
         numbers = f"{share}{mean_of(homes)}, {energy_text}"
-        size = error(setting.error_w(homes), setting.share)
+        size = error_text(setting.error_w(homes), setting.share)
         lines.append(filled(f"{near.change}: {numbers}: {size}", "  ", "    "))
         if near.kind == "less" or answer.question.hide is None:
             lines.append(f"    {say('plan.near_hides', events=_names(covered(setting)))}")

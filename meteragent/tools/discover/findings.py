@@ -100,7 +100,7 @@ class Findings:
 
     proposals: tuple[Proposal, ...]
     unplaced: tuple[Unplaced, ...]
-    quiet: tuple[str, ...]
+    quiet_topics: tuple[str, ...]
 
 
 def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:

@@ -49,7 +49,7 @@ def _bare(log: TopicLog) -> Outcome:
     if not numbers:
         return [], _foreign(log)
     segments = log.topic.split("/")
-    leaf = _leaf(segments)
+    leaf = _leaf_index(segments)
     stated, topic_meaning = meaning(segments[leaf]), meaning(log.topic)
     device = [segment for segment in segments[:leaf] if _names_a_device(segment)]
     outer_names = [segment for segment in segments[:leaf] if segment not in device] + segments[leaf + 1 :]
@@ -73,7 +73,7 @@ def _bare(log: TopicLog) -> Outcome:
     return _judge(point, stated.kind is not None)
 
 
-def _leaf(segments: Sequence[str]) -> int:
+def _leaf_index(segments: Sequence[str]) -> int:
     """Return the index of the last segment with a non-generic word; without one, that of the last segment."""
     places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
     return places[-1] if places else len(segments) - 1
@@ -130,7 +130,7 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
     names = [str(step) for step in leaf.path]
     if len(names) == 1 and names[0].lower() in _GENERIC:
         segments = log.topic.split("/")
-        names = [*segments[max(0, _leaf(segments) - 1) : _leaf(segments) + 1], *names]
+        names = [*segments[max(0, _leaf_index(segments) - 1) : _leaf_index(segments) + 1], *names]
     stated = meaning(names[-1])
     if stated.kind is None and names[-1].lower() in _GENERIC | {"total"} and len(names) > 1:
         is_register = stated.is_register or "total" in names[-1]

@@ -18,39 +18,39 @@ def redact(text: str, replacements: Replacements) -> str | None:
 
     The baud digit of a header stays. A checksum without leading zeros gets four digits.
     """
-    recorded, redacted = list[str](), list[str]()
+    recorded_parts, redacted_parts = list[str](), list[str]()
     start = None
     for line in _LINE_END.split(text):
         if header := _HEADER.fullmatch(line):
-            start = len(recorded)
-            line_redacted = f"/{replacements.word(header[1])}{header[2]}{replacements.word(header[3])}"
+            start = len(recorded_parts)
+            redacted_line = f"/{replacements.word(header[1])}{header[2]}{replacements.word(header[3])}"
         elif not line.strip():
-            line_redacted = line
+            redacted_line = line
         elif start is None:
             return None
         elif item := _OBJECT.fullmatch(line):
             values = _VALUE.sub(lambda value: replacements.value(value[0]), item[2])
-            line_redacted = f"{item[1] or ''}{values}"
+            redacted_line = f"{item[1] or ''}{values}"
         elif end := _END.fullmatch(line):
-            recorded_lines, redacted_lines = "".join(recorded[start:]), "".join(redacted[start:])
-            line_redacted = f"!{_checksum(end[1], f'{recorded_lines}!', f'{redacted_lines}!')}"
+            recorded_text, redacted_text = "".join(recorded_parts[start:]), "".join(redacted_parts[start:])
+            redacted_line = f"!{_checksum(end[1], f'{recorded_text}!', f'{redacted_text}!')}"
             start = None
         else:
             return None
-        recorded.append(line)
-        redacted.append(line_redacted)
-    return "".join(redacted)
+        recorded_parts.append(line)
+        redacted_parts.append(redacted_line)
+    return "".join(redacted_parts)
 
 
-def _checksum(stated: str, recorded: str, redacted: str) -> str:
+def _checksum(stated_digits: str, recorded_text: str, redacted_text: str) -> str:
     """Return the checksum of a redacted telegram, which is as right or wrong as the one that was stated.
 
     A checksum may cover the lines as recorded, or with CR LF where a program has written LF.
     """
-    if not stated:
+    if not stated_digits:
         return ""
-    with_cr = tuple(_LINE_END.sub("\r\n", text) for text in (recorded, redacted))
-    for covered, new in ((recorded, redacted), with_cr):
-        if checksum(covered.encode()) == int(stated, 16):
+    with_cr = tuple(_LINE_END.sub("\r\n", text) for text in (recorded_text, redacted_text))
+    for covered, new in ((recorded_text, redacted_text), with_cr):
+        if checksum(covered.encode()) == int(stated_digits, 16):
             return f"{checksum(new.encode()):04X}"
-    return f"{checksum(redacted.encode()) ^ 0xFFFF:04X}"
+    return f"{checksum(redacted_text.encode()) ^ 0xFFFF:04X}"

@@ -231,13 +231,13 @@ class View:
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:
-            self._refuse(stream, topic, error.reason)
+            self._write_refusal(stream, topic, error.reason)
             return
         if is_shown:
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
-    def _refuse(self, stream: StreamView, topic: str, reason: str) -> None:
+    def _write_refusal(self, stream: StreamView, topic: str, reason: str) -> None:
         """Write why messages are not readings: for each reason, after 1, 10, 100 messages and so on."""
         self._refused[stream.name, reason] += 1
         count = self._refused[stream.name, reason]

@@ -116,7 +116,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
             await until(lambda: depth(agent)[1] > 0)
             sink.stop()
             time_ms = await fill(agent, line, 2**20)
-            await until(lambda: agent.log.count("the store is full") == 2)
+            await until(lambda: agent.log.count("no room in the store") == 2)
             standing = []
             for watts in (300, 500):
                 await asyncio.sleep(0.7)
@@ -126,7 +126,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
                 time_ms += JUMP_MS
             await agent.kill()
             agent.start()
-            await until(lambda: agent.log.count("the store is full") == 4)
+            await until(lambda: agent.log.count("no room in the store") == 4)
             sink.start()
             back_ms = now_ms()
             await until(lambda: any(r.start_ms > back_ms for r in inbox.records(meter="house")))

@@ -209,9 +209,9 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-        times = _ends(columns.get(policy.columns.time), datetime)
+        times = _extremes(columns.get(policy.columns.time), datetime)
         times_ms = None if times is None else (_floor_ms(times[0]), _floor_ms(times[1]))
-        names = _ends(columns.get(policy.columns.meter), str)
+        names = _extremes(columns.get(policy.columns.meter), str)
         value_columns = (c for name, c in columns.items() if name.split(".")[0] == policy.columns.value)
         values = next((column.num_values for column in value_columns), 0)
         yield Group(path, index, group.num_rows, times_ms, names, values)
@@ -223,7 +223,7 @@ def _floor_ms(time: datetime) -> int:
     return (time - _EPOCH) // _MILLISECOND
 
 
-def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
+def _extremes(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """Return a column's smallest and largest value; None if its statistics lack them or are not of `kind`."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None

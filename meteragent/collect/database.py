@@ -176,7 +176,7 @@ class Database:
         cls, url: str, password: str | None, name: str, length: partition.Length
     ) -> AsyncIterator[Self]:
         """Connect, check the server, and disconnect at the end. Raises LinkError or DatabaseError."""
-        with _faults():
+        with _translate_errors():
             application = f"meteragent collect {name}"
             chosen = conninfo_to_dict(url)
             options: dict[str, Any] = {key: n for key, n in _KEEPALIVES.items() if key not in chosen}
@@ -278,7 +278,7 @@ class Database:
         """Translate psycopg's errors, and drop the connection if the server does not answer in time."""
         timer = asyncio.get_running_loop().call_later(ANSWER_S, _shut_down, self._connection.fileno())
         try:
-            with _faults():
+            with _translate_errors():
                 yield
         except LinkError:
             if timer.when() > asyncio.get_running_loop().time():
@@ -385,7 +385,7 @@ def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Translate psycopg's errors into LinkError and DatabaseError."""
     try:
         yield

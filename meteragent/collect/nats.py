@@ -103,7 +103,7 @@ class NatsSource:
         reason = LinkError("the connection has ended")
         try:
             async with asyncio.TaskGroup() as tasks:
-                with _faults():
+                with _translate_errors():
                     await self._connect(client, end)
                     consumers = [
                         consumer
@@ -119,7 +119,7 @@ class NatsSource:
                 await end.wait()
                 raise reason
         except* LinkError as group:
-            reason = _first(group)
+            reason = _first_error(group)
         finally:
             self._client, self.is_up = None, False
             await _close(client)
@@ -189,12 +189,12 @@ class NatsSource:
             if message.subject == inbox:
                 answers.put_nowait(_status(message))
                 return
-            self._keep(message)
+            self._enqueue(message)
             remaining_count -= 1
             if not remaining_count:
                 answers.put_nowait("")
 
-        with _faults():
+        with _translate_errors():
             await client.subscribe(inbox, cb=on_message)
             while True:
                 await self._room.wait()
@@ -204,7 +204,7 @@ class NatsSource:
                 if status:
                     raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
 
-    def _keep(self, message: Msg) -> None:
+    def _enqueue(self, message: Msg) -> None:
         self._queue.put(Message(topic(message.subject), message.data, message.reply))
         if self._queue.is_full:
             self._room.clear()
@@ -237,13 +237,13 @@ def _status(message: Msg) -> str:
     return "" if status in _END_STATUSES else f"{status} {headers.get('Description', '')}".strip()
 
 
-def _first(group: BaseExceptionGroup[LinkError]) -> LinkError:
+def _first_error(group: BaseExceptionGroup[LinkError]) -> LinkError:
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Translate the library's errors into LinkError, or LoginRefused if the server refuses the login."""
     try:
         yield

@@ -37,9 +37,9 @@ def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition
     if length == "none":
         return set()
     days = {time_ms // DAY_MS for time_ms in times_ms}
-    return {partition_of(day * DAY_MS, length) for day in [*days, *_ahead(now_ms, length)]}
+    return {partition_of(day * DAY_MS, length) for day in [*days, *_days_ahead(now_ms, length)]}
 
 
-def _ahead(now_ms: int, length: Length) -> Iterator[int]:
+def _days_ahead(now_ms: int, length: Length) -> Iterator[int]:
     """Yield the days, counted from the epoch, whose partitions are created before their records arrive."""
     yield from range(now_ms // DAY_MS, (now_ms + _AHEAD_MS[length]) // DAY_MS + 1)

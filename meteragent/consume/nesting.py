@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor
-from meteragent.consume.series import Floats, Integers, Series, frozen
+from meteragent.consume.series import Floats, Integers, Series, freeze
 from meteragent.privacy import nested as error
 from meteragent.privacy.nested import Kind, Path, Tree
 from meteragent.privacy.table import Columns
@@ -185,11 +185,11 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change the rest
-        sd=frozen(sd),
-        low=frozen(values - half),
-        high=frozen(values + half),
-        combined=frozen(is_combined),
+        values=freeze(np.where(is_combined, values, series.values)),  # rounding must not change the rest
+        sd=freeze(sd),
+        low=freeze(values - half),
+        high=freeze(values + half),
+        combined=freeze(is_combined),
         coverage=coverage,
         unit=series.unit,
     )

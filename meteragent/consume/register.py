@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meteragent.consume.series import Floats, Integers, Series, frozen, parts_of
+from meteragent.consume.series import Floats, Integers, Series, freeze, parts_of
 from meteragent.privacy.totals import half_width_of_total
 
 _STEP = 1.02
@@ -58,10 +58,10 @@ def total(
         stop = min(start, stop - 1)
     return Register(
         start_ms,
-        time_ms=frozen(series_part.end_ms[last_rows]),
-        kwh=frozen(kwh),
-        sd=frozen(sd),
-        low=frozen(kwh - half),
-        high=frozen(kwh + half),
+        time_ms=freeze(series_part.end_ms[last_rows]),
+        kwh=freeze(kwh),
+        sd=freeze(sd),
+        low=freeze(kwh - half),
+        high=freeze(kwh + half),
         coverage=coverage,
     )

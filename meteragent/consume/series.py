@@ -96,34 +96,34 @@ class Series(Columns):
     @cached_property
     def time_ms(self) -> Integers:
         """The starts of the slots, in milliseconds since the Unix epoch."""
-        return frozen(np.array([record.time_ms for record in self.records], np.int64))
+        return freeze(np.array([record.time_ms for record in self.records], np.int64))
 
     @cached_property
     def end_ms(self) -> Integers:
         """The ends of the slots, in milliseconds since the Unix epoch."""
-        return frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
+        return freeze(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
 
     @cached_property
     def values(self) -> Floats:
         """The private values, in `unit`; at low consumption they are often negative."""
-        return frozen(np.array([float(record.value) for record in self.records]))
+        return freeze(np.array([float(record.value) for record in self.records]))
 
     @cached_property
     def window_ms(self) -> Integers:
         """The start of each slot's window, in milliseconds since the Unix epoch."""
         starts = [self.terms(record).window_of_slot_ms(record.time_ms) for record in self.records]
-        return frozen(np.array(starts, np.int64))
+        return freeze(np.array(starts, np.int64))
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
         """The energy in kWh per unit of each slot's value. Raises ValueError as `require_energy` does."""
         self.require_energy()
-        return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
+        return freeze(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
     @cached_property
     def sds(self) -> Floats:
         """The standard deviation of the noise of each value, in `unit`."""
-        return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
+        return freeze(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
         """Compute a number for each slot from its descriptor and band; equal pairs share one computation."""
@@ -355,7 +355,7 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms.check.require(record)
 
 
-def frozen(array: T) -> T:
+def freeze(array: T) -> T:
     """Make an array read-only and return it."""
     array.setflags(write=False)
     return array

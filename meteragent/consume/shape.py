@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meteragent.consume.message import Descriptor
-from meteragent.consume.series import Estimate, Floats, Integers, Series, frozen
+from meteragent.consume.series import Estimate, Floats, Integers, Series, freeze
 from meteragent.domain.shapes import Metric, Space
 from meteragent.domain.units import KILO, UNIT_FACTOR
 from meteragent.privacy.accuracy import half_width, sd
@@ -74,7 +74,7 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     window, terms = _window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     half = _half_width(terms, coverage)
-    return Curve(frozen(edges_ms), window.values, half, coverage, window.unit)
+    return Curve(freeze(edges_ms), window.values, half, coverage, window.unit)
 
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
@@ -85,7 +85,7 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
     """
     window, terms = _window(series, time_ms, "a mean day", Space.PROFILE)
     bands = tuple(record.band or "" for record in window.records)
-    duration_ms = frozen(np.array([terms.slot_ms(band) for band in bands], np.int64))
+    duration_ms = freeze(np.array([terms.slot_ms(band) for band in bands], np.int64))
     half = _half_width(terms, coverage)
     return MeanDay(time_ms, bands, duration_ms, window.values, half, coverage, window.unit)
 

@@ -145,14 +145,14 @@ class Slots:
             return cls(
                 names, row_descriptors, meter, terms, window_ms, start_ms, end_ms, _micro(table["value"], pa)
             )
-        row, slot_start_ms, slot_end_ms = _cut(table["values"], start_ms, end_ms)
+        row, slot_start_ms, slot_end_ms = _slot_intervals(table["values"], start_ms, end_ms)
         value_u = _micro(table["values"].combine_chunks().flatten(), pa)
         return cls(
             names, row_descriptors, meter[row], terms[row], start_ms[row], slot_start_ms, slot_end_ms, value_u
         )
 
 
-def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
+def _slot_intervals(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
     """Return each slot's row, start and end, where rows are windows. Raises ValueError if one is empty."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meteragent.consume.series import Floats, Integers, Series, frozen
+from meteragent.consume.series import Floats, Integers, Series, freeze
 from meteragent.domain.units import DAY_MS
 
 
@@ -46,7 +46,7 @@ def nonnegative(series: Series) -> View:
         values[is_in_day] = without_deficit(series.values[is_in_day], weights)
         if weights @ series.values[is_in_day] < 0:
             raised_ms.append(day_ms)
-    return View(frozen(values), frozen(np.array(raised_ms, np.int64)))
+    return View(freeze(values), freeze(np.array(raised_ms, np.int64)))
 
 
 def _day_ms(series: Series, index: int) -> int:

@@ -37,6 +37,6 @@ Names are loaded on first use, because a gateway needs few of them. `__init__.py
 each name is imported.
 """
 
-from meteragent.privacy.demand import on_demand
+from meteragent.privacy.demand import lazy_names
 
-__getattr__, __dir__, __all__ = on_demand(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

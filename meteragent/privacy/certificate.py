@@ -53,7 +53,7 @@ class Library:
     prior: Floats
 
     def __init__(self, signatures: ArrayLike, prior: Sequence[float] | None = None) -> None:
-        windows = _whole("signatures", np.asarray(signatures))
+        windows = _require_integers("signatures", np.asarray(signatures))
         if windows.ndim != 2 or 0 in windows.shape:
             raise ValueError(f"signatures must have shape (N, n), not {windows.shape}")
         chances = np.full(len(windows), 1 / len(windows)) if prior is None else np.asarray(prior, float)
@@ -99,7 +99,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     solution.
     """
     _check_slots(mechanism, library)
-    points = _with(library, through)
+    points = _append_windows(library, through)
     shapes = len(library.prior)
     cost = np.zeros((len(points), shapes))
     cost[:shapes] = -np.diag(library.prior)
@@ -126,7 +126,7 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """
     _check_slots(mechanism, library)
     low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)
-    points = np.vstack([_with(library, through), [(low + high) // 2]])
+    points = np.vstack([_append_windows(library, through), [(low + high) // 2]])
     factors = np.exp(-float(mechanism.a) * _distances(library.signatures, points))
     solution = linprog(np.ones(len(points)), -factors, -library.prior, method="highs")
     weights = np.maximum(solution.x, 0)
@@ -134,17 +134,17 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     return Mixture(min(1.0, float(weights.sum())), points, weights)
 
 
-def _with(library: Library, through: ArrayLike) -> Integers:
+def _append_windows(library: Library, through: ArrayLike) -> Integers:
     """Return the library's windows, followed by `through`, which may be empty."""
     extra_windows, slots = np.asarray(through), library.signatures.shape[1]
     if not extra_windows.size:
         return library.signatures
     if extra_windows.ndim != 2 or extra_windows.shape[1] != slots:
         raise ValueError(f"`through` must have shape (m, {slots}), not {extra_windows.shape}")
-    return np.vstack([library.signatures, _whole("`through`", extra_windows)])
+    return np.vstack([library.signatures, _require_integers("`through`", extra_windows)])
 
 
-def _whole(name: str, windows: NDArray[Any]) -> Integers:
+def _require_integers(name: str, windows: NDArray[Any]) -> Integers:
     """Return windows as int64. Raises TypeError if their values are not integers."""
     if windows.dtype.kind not in "iu":
         raise TypeError(f"{name} must be whole quanta, an array of integers, not of {windows.dtype}")

@@ -56,7 +56,7 @@ def expected_error(
     total, truth = number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
         if mass != 0:
-            total += mass * _finite(metric(truth, output))
+            total += mass * _require_finite(metric(truth, output))
     return total
 
 
@@ -110,7 +110,7 @@ def _certainty(delta: Exact) -> Fraction:
     return 1 - exact
 
 
-def _finite(distance: Distance) -> Fraction:
+def _require_finite(distance: Distance) -> Fraction:
     if not math.isfinite(distance):
         raise ValueError("the expected error is infinite: an output is infinitely far from the answer")
     return Fraction(distance)

@@ -74,7 +74,7 @@ class Rowwise:
 
     def __call__(self, x: Any, y: Any) -> Distance:
         """Return the distance between two databases."""
-        rows = (self.row(u, v) for u, v in _matched(x, y))
+        rows = (self.row(u, v) for u, v in _pair_rows(x, y))
         return sum(rows, Fraction(0)) if self.norm == "l1" else max(rows, default=Fraction(0))
 
 
@@ -104,10 +104,10 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 
 def euclidean(x: Any, y: Any) -> Distance:
     """Return d_2, a float only if irrational. Raises ValueError if the points differ in dimension."""
-    return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y))))
+    return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _pair_rows(x, y))))
 
 
-def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+def _pair_rows(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     """Pair the rows of two points by index. Raises ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both the same number")

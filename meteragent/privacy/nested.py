@@ -80,19 +80,19 @@ class Tree:
 
     def estimates(self) -> Iterator[tuple["Tree", float, Path]]:
         """Yield each node with its best linear unbiased estimate and its path, parents before children."""
-        return _down(self, self.z, (self.kind,))
+        return _descend(self, self.z, (self.kind,))
 
 
-def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
+def _descend(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
     """Yield a node with its estimate and its path, and then each node below it in the same way."""
     yield tree, estimate, path
     excess = estimate - math.fsum(child.z for child in tree.children)
     for child in tree.children:
         share = _variance(child.kind) / _variance_below(tree.kind)
-        yield from _down(child, child.z + share * excess, (*path, child.kind))
+        yield from _descend(child, child.z + share * excess, (*path, child.kind))
 
 
-def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
+def regular_path(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
     """Return the path to a leaf of a tree with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
     The kinds are given without children, in order from the leaves to the root. Raises ValueError if the

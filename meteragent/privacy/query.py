@@ -276,7 +276,7 @@ def _mean(x: Sequence[Any]) -> Fraction:
 
 def _sensitivity_of_row(domain: Databases) -> Fraction:
     """Return the sensitivity of an answer that moves at most as far as the row that moves farthest."""
-    return _finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
+    return _require_finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
 
 
 def _sensitivity_of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
@@ -287,10 +287,10 @@ def _sensitivity_of_sum(domain: Databases, slope: Distance, spread: Distance) ->
         "normalised l1": slope * domain.rows.diameter,
         "linf": domain.n * slope,
     }
-    return _finite(sensitivities[domain.kind])
+    return _require_finite(sensitivities[domain.kind])
 
 
-def _finite(sensitivity: Distance) -> Fraction:
+def _require_finite(sensitivity: Distance) -> Fraction:
     if not isinstance(sensitivity, Fraction):
         raise ValueError(f"no finite sensitivity ({sensitivity}): give the rows bounds")  # noqa: TRY004
     return sensitivity

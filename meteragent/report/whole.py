@@ -44,7 +44,7 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
         return ()
     terms = [config.terms(part) for part in streams]
     counts = [coarse.length_ms // fine.length_ms for fine, coarse in pairwise(terms)]
-    path = nested.regular([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
+    path = nested.regular_path([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
     [index] = [index for index, part in enumerate(streams) if part is stream]
     return path[: len(path) - index]
 

@@ -73,7 +73,7 @@ def by_feeder(
     )
     has_capacity = feeders is not None and "capacity" in feeders.columns
     marked_cells = _mark_shown(cells, None if has_capacity else windows, terms, rules)
-    return marked_cells.mapInArrow(safely(_figures(terms, coverage)), CELLS)
+    return marked_cells.mapInArrow(safely(_figures_maker(terms, coverage)), CELLS)
 
 
 def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
@@ -131,7 +131,7 @@ def _mark_shown(
     feeders = homes.groupBy("feeder").agg(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
-    verdicts = feeders.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
+    verdicts = feeders.mapInArrow(safely(_verdict_maker(terms, rules)), _VERDICT)
     return cells.join(verdicts, "feeder").withColumn("shown", has_enough_homes & ~F.col("dominated"))
 
 
@@ -140,7 +140,7 @@ def _sum(values: str) -> Column:
     return F.aggregate(values, F.lit(0).cast("bigint"), lambda total, value: total + _micro(value))
 
 
-def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
+def _figures_maker(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     """Return the function that computes the figures of cells from their sums."""
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
@@ -162,7 +162,7 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     return work
 
 
-def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
+def _verdict_maker(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
     """Return the function that decides for each feeder whether a home may have more than `rules.share`."""
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 

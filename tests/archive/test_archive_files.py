@@ -62,14 +62,14 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window that is not accounted for does not leave: nothing does."""
-    honest = source._ends
+    honest = source._extremes
 
     def ends(column: Any, kind: type[Any]) -> Any:
         """The last is said to be the first."""
         actual = honest(column, kind)
         return None if actual is None else (actual[0], actual[0])
 
-    monkeypatch.setattr(source, "_ends", ends)
+    monkeypatch.setattr(source, "_extremes", ends)
     monkeypatch.setattr(run, "WINDOWS", 6)
     path = save(place.folder / "in.parquet", in_order_of_time(), group=6)
     with pytest.raises(ArchiveError, match="statistics"):

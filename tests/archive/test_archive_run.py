@@ -300,8 +300,8 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     class Column:
         is_stats_set, statistics = True, Statistics()
 
-    assert source._ends(Column(), str) is None
-    monkeypatch.setattr(source, "_ends", lambda *_: None)
+    assert source._extremes(Column(), str) is None
+    monkeypatch.setattr(source, "_extremes", lambda *_: None)
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     result = place.sanitise(path, **HALF_HOURS)

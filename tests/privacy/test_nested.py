@@ -175,7 +175,7 @@ def test_the_table_of_shares_is_reproduced(
     assert round(figures[0]) == half_hour_w
     assert [round(figure, 2) for figure in figures[1:]] == [day_kwh, month_kwh]
     kinds = [numbers(share, hours) for share, hours in zip(shares, HOURS, strict=False)]
-    path = nested.regular(kinds, (48, 30)[: len(kinds) - 1])
+    path = nested.regular_path(kinds, (48, 30)[: len(kinds) - 1])
     exact = [nested.sd(path[:length]) for length in range(len(path), 0, -1)]
     while len(exact) < 3:
         exact.append(exact[-1] * math.sqrt((48, 30)[len(exact) - 1]))
@@ -186,8 +186,8 @@ def test_what_a_month_of_its_own_adds() -> None:
     """Half hours leave at 444 W; without the month a day is off by 0.69 kWh, with it by 0.68."""
     kinds = [numbers(share, hours) for share, hours in (("7/10", Fraction(1, 2)), ("1/5", 24), ("1/10", 720))]
     assert 2000 * nested.sd((kinds[0],)) == pytest.approx(444.4, abs=0.1)
-    assert nested.sd(nested.regular(kinds[:2], (48,))[:1]) == pytest.approx(0.694, abs=1e-3)
-    assert nested.sd(nested.regular(kinds, (48, 30))[:2]) == pytest.approx(0.684, abs=1e-3)
+    assert nested.sd(nested.regular_path(kinds[:2], (48,))[:1]) == pytest.approx(0.694, abs=1e-3)
+    assert nested.sd(nested.regular_path(kinds, (48, 30))[:2]) == pytest.approx(0.684, abs=1e-3)
 
 
 # Coverage -----------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_the_errors_are_those_of_the_configuration() -> None:
     for terms in map(config.terms, streams):
         hours = Fraction(terms.length_ms, 3_600_000)
         kinds.append(Kind(terms.mechanism, terms.rounding, float(hours / 1000)))
-    path = tree.regular(kinds, (48, 30))
+    path = tree.regular_path(kinds, (48, 30))
     errors_kwh = [tree.sd(path[: 3 - place]) for place in range(3)]
     promised_kwh = [
         watts * float(length.hours) / 1000 for watts, length in zip(answer.best.errors_w, ALL, strict=True)

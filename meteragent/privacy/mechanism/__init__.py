@@ -55,6 +55,6 @@ most e:
     (200, 0.041)
 """
 
-from meteragent.privacy.demand import on_demand
+from meteragent.privacy.demand import lazy_names
 
-__getattr__, __dir__, __all__ = on_demand(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -75,7 +75,7 @@ class Product(_Rows):
     guarantee: Guarantee
 
     def __init__(self, row: Mechanism, n: int) -> None:
-        set_fields(self, row=_checked_row(row), space=Databases(row.space, n), guarantee=_pair_of(row))
+        set_fields(self, row=_require_row(row), space=Databases(row.space, n), guarantee=_pair_of(row))
 
 
 @dataclass(frozen=True, init=False)
@@ -96,7 +96,7 @@ class MetricProduct(_Rows):
             raise TypeError(f"{type(row).__name__} has no loss: it must state a promise for every distance")
         if metric not in ("l1", "linf"):
             raise ValueError(f"the metric must be l1 or linf, not {metric!r}")
-        set_fields(self, row=_checked_row(row), space=Databases(row.space, n, metric))
+        set_fields(self, row=_require_row(row), space=Databases(row.space, n, metric))
 
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
@@ -108,7 +108,7 @@ class MetricProduct(_Rows):
         return self.row.loss(distance) * (self.space.n if self.space.kind == "linf" else 1)
 
 
-def _checked_row(row: Mechanism) -> Mechanism:
+def _require_row(row: Mechanism) -> Mechanism:
     """Return `row`. Raises ValueError if its points are not single values."""
     point, _ = next(iter(row.space.pairs()))
     if np.ndim(point):

@@ -53,13 +53,13 @@ def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
         remaining_count = count - filled
         proposals = remaining_count + remaining_count // 3 + 8
         points = discrete_laplace(2 * proposals, exact * Fraction(7, 10), bits).reshape(-1, 2)
-        accepted = points[_accepted(points, exact, bits)][:remaining_count]
+        accepted = points[_accept(points, exact, bits)][:remaining_count]
         draws[filled : filled + len(accepted)] = accepted
         filled += len(accepted)
     return draws
 
 
-def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
+def _accept(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
     """Accept each point with probability e^(-a y). Return a mask of the accepted points."""
     scale = 10
     while a * _RARE > scale and scale < _FINEST:

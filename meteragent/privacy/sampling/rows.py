@@ -99,16 +99,16 @@ def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64],
         raise OverflowError("a row's noise bound is beyond 2^62 quanta: no window has such noise")
     wide = ranges > _NARROW
     if not wide.any():
-        _narrow(noise, rows, ranges, source)
+        _fill_narrow(noise, rows, ranges, source)
     else:
-        for part, fill in ((~wide, _narrow), (wide, _wide)):
+        for part, fill in ((~wide, _fill_narrow), (wide, _fill_wide)):
             values = np.empty((int(part.sum()), noise.shape[1]), np.int64)
             fill(values, rows[part], ranges[part], source)
             noise[part] = values
     noise -= noise_bounds[:, np.newaxis]
 
 
-def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+def _fill_narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Fill `values` with integers below each row's range, which is at most 2^32."""
     product, surplus = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
@@ -122,7 +122,7 @@ def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBit
     product >>= np.uint64(32)
 
 
-def _wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+def _fill_wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Fill `noise` with integers below each row's range, which is at most 2^63."""
     values, largest = noise.view(np.uint64), ranges - np.uint64(1)
     mask = np.array([(1 << value.bit_length()) - 1 for value in largest.tolist()], np.uint64)

@@ -124,9 +124,9 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     if count < TABLE_FROM:
         return np.array([envelope.draw(bits) for _ in range(count)], np.int64)
     table = table_of(n, a)
-    batches = [_accepted(table, count + count // 16, bits)]
+    batches = [_draw_accepted(table, count + count // 16, bits)]
     while (remaining := count - sum(batch.size for batch in batches)) > 0:
-        batches.append(_accepted(table, remaining + remaining // 16 + 1, bits))
+        batches.append(_draw_accepted(table, remaining + remaining // 16 + 1, bits))
     return np.concatenate(batches)[:count]
 
 
@@ -143,7 +143,7 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     return noise
 
 
-def _accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
+def _draw_accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` proposals and return the accepted R."""
     point, accepted = propose(table, bits.array(count, np.uint64), lambda _: bits)
     return point[accepted]

@@ -57,7 +57,7 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
             yield y, x
 
 
-def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
+def pairs_both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Iterate over the given pairs in both orders, without repetitions; omit pairs of equal points."""
     distinct: dict[Pair, None] = {}
     for x, y in pairs:

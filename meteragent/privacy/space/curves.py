@@ -18,7 +18,7 @@ from typing import Literal
 
 from meteragent.privacy.exact import Exact, positive, rational, set_fields
 from meteragent.privacy.metric import Distance, root
-from meteragent.privacy.space.base import Pair, both_ways
+from meteragent.privacy.space.base import Pair, pairs_both_ways
 
 Piece = tuple[Fraction, Fraction]
 """The values at the start and at the end of a piece."""
@@ -140,7 +140,7 @@ class Curves:
             [int(2 * i <= parts) for i in range(parts + 1)],
             [1 - 2 * (i % 2) for i in range(parts + 1)],
         )
-        return both_ways(
+        return pairs_both_ways(
             (x, polyline(times, [x(t) + size * v for t, v in zip(times, shift, strict=True)]))
             for x in (flat, jagged)
             for size in (1, 5)

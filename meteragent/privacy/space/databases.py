@@ -16,8 +16,8 @@ from meteragent.privacy.space.base import (
     Space,
     all_pairs,
     as_row,
-    both_ways,
     listed,
+    pairs_both_ways,
 )
 
 DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
@@ -54,7 +54,7 @@ class WithNull:
     def pairs(self) -> Iterator[Pair]:
         """Yield the first 64 pairs of `values`, and None paired with the points of the first four pairs."""
         pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
-        return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
+        return pairs_both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
 _ROW_PAIRS = 4  # the number of pairs of values tested: the nearest and the farthest; with None, the first
@@ -135,7 +135,7 @@ class Databases:
             for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
             for indices in index_sets
         )
-        return both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
+        return pairs_both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
 
     def _is_empty(self, x: tuple[Any, ...]) -> bool:
         """Return whether all rows of `x` are absent, which is possible only if the rows are a `WithNull`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from meteragent.privacy.exact import set_fields
 from meteragent.privacy.metric import Distance, discrete, symmetric_difference
-from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, both_ways
+from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, pairs_both_ways
 
 
 @dataclass(frozen=True, init=False)
@@ -87,5 +87,5 @@ class Subsets:
         if 1 << len(self.universe) <= PAIRS_LIMIT:
             return all_pairs(self.points)
         universe, half = frozenset(self.universe), frozenset(self.universe[::2])
-        neighbours = [half ^ {element} for element in self.universe]
-        return both_ways([(frozenset(), universe), (frozenset(), half), *((half, x) for x in neighbours)])
+        neighbours = ((half, half ^ {element}) for element in self.universe)
+        return pairs_both_ways([(frozenset(), universe), (frozenset(), half), *neighbours])

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from meteragent.privacy.exact import Exact, positive, set_fields
 from meteragent.privacy.metric import Distance, Metric, Scaled, absolute, chebyshev, euclidean, manhattan
-from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, both_ways
+from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, pairs_both_ways
 
 Norm = Literal["linf", "l1", "l2"]
 
@@ -61,7 +61,7 @@ class Numbers:
         ends = [end for end in (self.low, self.high) if end is not None]
         anchors = [*ends, _inner_point(self.low, self.high)]
         shifted = [(x, x + sign * step) for x in anchors for step in _STEPS for sign in (1, -1)]
-        return both_ways((x, y) for x, y in [*shifted, (anchors[0], anchors[-2:][0])] if y in self)
+        return pairs_both_ways((x, y) for x, y in [*shifted, (anchors[0], anchors[-2:][0])] if y in self)
 
 
 @dataclass(frozen=True, init=False)
@@ -133,7 +133,7 @@ class Windows:
             for shift in directions(self.n)
         )
         shifted_pairs = ((x, y) for x, y in shifted if x in self and y in self)
-        return both_ways(chain(shifted_pairs, combinations(corners, 2)))
+        return pairs_both_ways(chain(shifted_pairs, combinations(corners, 2)))
 
 
 def directions(n: int) -> list[tuple[int, ...]]:

@@ -54,7 +54,7 @@ class Division:
         """One standard deviation of each length's best estimate, as mean power, in W."""
         kinds = [self._kind(length, share) for length, share in zip(self.lengths, self.shares, strict=True)]
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
-        path = nested.regular(kinds, counts)
+        path = nested.regular_path(kinds, counts)
         return tuple(
             1000 * nested.sd(path[: len(path) - index]) / float(length.hours)
             for index, length in enumerate(self.lengths)

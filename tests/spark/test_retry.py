@@ -30,6 +30,6 @@ def test_killed_worker(spark: SparkSession, tmp_path: Path) -> None:
 def test_killed_worker_control(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With new noise after a retry, windows leave with two noises, which the test above would detect."""
     keyed = worker.noise_adder
-    monkeypatch.setattr(worker, "add_noise", lambda *of: taps.anew(keyed(*of)))
+    monkeypatch.setattr(worker, "noise_adder", lambda *of: taps.anew(keyed(*of)))
     seen = interrupted(spark, Place.make(tmp_path))
     assert seen.differing == seen.again > 0

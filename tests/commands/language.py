@@ -16,6 +16,11 @@ FOLDERS = (
     *("meteragent", "simulators", "benchmarks", "deploy"),
     *("tests/support", "tests/commands", "tests/integration"),
 )
+BOOL_FOLDERS = tuple(
+    f"meteragent/{room}"
+    for room in ("archive", "collect", "consume", "formats", "operators", "privacy", "spark", "texts")
+)
+"""The folders in which the name of a bool must read as a statement; a folder joins once its names do."""
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [
@@ -30,6 +35,46 @@ VAGUE = frozenset(
 """Pronouns, participles, adverbs and empty nouns, which do not describe a value."""
 EXCUSE = "# names: "
 """The beginning of a comment that says why a name stands on this line nevertheless."""
+STATEMENTS = frozenset(
+    [
+        *(
+            "are",
+            "can",
+            "cannot",
+            "does",
+            "has",
+            "have",
+            "is",
+            "may",
+            "must",
+            "needs",
+            "should",
+            "was",
+            "were",
+        ),
+        *("will", "would"),
+        *("accepts", "admits", "agrees", "allows", "bends", "closes", "completes", "conforms", "contradicts"),
+        *("divides", "exceeds", "exists", "explains", "fails", "fills", "fits", "follows", "gets", "gives"),
+        *("goes", "hides", "holds", "identifies", "keeps", "knows", "lacks", "listens", "matches", "meets"),
+        *("names", "outlives", "overlaps", "owns", "passed", "reads", "repeats", "reports", "resumes"),
+        *("retains", "rises", "runs", "starts", "stays", "uses", "waits"),
+    ]
+)
+"""The first words by which the name of a bool reads as a statement."""
+ACTS = frozenset(
+    [
+        *("accept_moved", "add", "bernoulli", "create", "erase", "on_accepted", "on_connected", "set_aside"),
+        *("spend", "take", "update"),
+    ]
+)
+"""Functions that act, and return whether it had an effect (`bernoulli` draws a bool)."""
+KEYS = frozenset(
+    [
+        *("clamp", "clean", "duplicate", "extended", "paused", "raw", "retain", "rounded", "session_present"),
+        *("sink_up", "source_up", "take_over", "tight", "tls", "total", "yes"),
+    ]
+)
+"""Bools named as in a protocol, a file, a message or a documented function, or on the command line."""
 VAGUE_LOCALS = frozenset(
     [
         *("counted", "drawn", "ended", "everything", "failed", "held", "hidden", "known", "lost", "masked"),
@@ -64,6 +109,10 @@ def violations(path: Path) -> Iterator[str]:
             continue
         if name in VAGUE or (name in VAGUE_LOCALS and binding not in fields):
             yield f"{file}:{binding.lineno}: {name!r} does not say what it holds"
+    if file.as_posix().startswith(BOOL_FOLDERS):
+        for line_number, name in bools(tree):
+            if line_number not in excused and not reads_as_statement(name):
+                yield f"{file}:{line_number}: {name!r} is a bool, but does not read as a statement"
 
 
 def definitions(tree: ast.Module) -> Iterator[Definition]:
@@ -114,6 +163,31 @@ def fields_of_classes(tree: ast.AST) -> Iterator[ast.expr]:
             for statement in node.body:
                 if isinstance(statement, ast.AnnAssign):
                     yield statement.target
+
+
+def bools(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and name of each function, parameter and field of a class annotated as a bool."""
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and is_bool(node.returns):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg) and is_bool(node.annotation):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.ClassDef):
+            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+            yield from (
+                (field.lineno, ast.unparse(field.target)) for field in fields if is_bool(field.annotation)
+            )
+
+
+def is_bool(annotation: ast.expr | None) -> bool:
+    """Return whether an annotation is `bool`."""
+    return isinstance(annotation, ast.Name) and annotation.id == "bool"
+
+
+def reads_as_statement(name: str) -> bool:
+    """Return whether the name of a bool is a statement, Python's own, an act's, or a key."""
+    word, public_name = name.strip("_").split("_")[0], name.lstrip("_")
+    return word in STATEMENTS or public_name in ACTS | KEYS or name.startswith("__")
 
 
 def main(folders: list[str]) -> int:

@@ -64,7 +64,7 @@ class Agent:
         address = None if self._config.page is None else Settings.of(self._config.page)
         for line in banner.lines(self._config):
             _log.info("%s", line)
-        for key, path in settings.exposed(self._config).items():
+        for key, path in settings.world_readable_files(self._config).items():
             _log.warning("%s: every user of this machine can read %s: run chmod 600 on it", key, path)
         while True:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)

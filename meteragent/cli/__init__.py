@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from meteragent import __version__
 from meteragent.cli import usage
 from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE, fail
-from meteragent.cli.outlet import outlets
+from meteragent.cli.outlet import escape_output
 from meteragent.domain.errors import (
     ConfigError,
     DatabaseError,
@@ -33,7 +33,7 @@ _SAFE_ERRORS = (MeteragentError, OSError, sqlite3.Error)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code. Raises SystemExit for --help, --version and wrong arguments."""
     _open_standard_streams()
-    with outlets():
+    with escape_output():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 

@@ -58,7 +58,7 @@ def _stored_lateness_ms(path: Path) -> dict[str, int]:
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately those of streams that have run before, which are only warnings."""
-    file_errors = [*config.missing_extras(settings), *config.unreadable(settings)]
+    file_errors = [*config.missing_extras(settings), *config.file_refusals(settings)]
     if not config.refusals(settings):
         return file_errors, []
     running = _running(settings)
@@ -66,7 +66,7 @@ def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]
     return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
 
 
-def refused(
+def report_refusals(
     path: Path, settings: config.Config, out: TextIO, *, more_refusals: Iterable[ConfigError] = ()
 ) -> bool:
     """Write the refusals, and warnings for streams that have run before; return whether there are any."""

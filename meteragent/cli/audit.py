@@ -13,7 +13,7 @@ _SAMPLES_MIN = 100
 def run(options: argparse.Namespace) -> int:
     """Print the verdict on each mechanism; return 0, 3 if one breaks its promise, or 1 without the extra."""
     settings = config.load(options.config)
-    if common.lacks("analysis", "an audit"):
+    if common.report_missing_extra("analysis", "an audit"):
         return common.EXIT_CRASH
     from meteragent.report import audit  # noqa: PLC0415  scipy, which may be missing
 

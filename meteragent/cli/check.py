@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams and the next step, or the refusals; return 0 or 78."""
     is_plain_text = not (options.json or options.statement)
     language = options.lang or catalogue.of_environment(os.environ)
-    with catalogue.speaking(language if is_plain_text else ENGLISH):
+    with catalogue.use_language(language if is_plain_text else ENGLISH):
         return _run(options)
 
 
@@ -28,8 +28,8 @@ def _run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     settings = admission.with_running_lateness(options.config, settings, sys.stderr)
     # `run` only ends when the folder is missing: it may be on a disk that is mounted later.
-    misplaced = config.misplaced(settings)
-    if admission.refused(options.config, settings, sys.stderr, more_refusals=misplaced):
+    misplaced = config.store_folder_refusals(settings)
+    if admission.report_refusals(options.config, settings, sys.stderr, more_refusals=misplaced):
         if not (options.json or options.statement):
             print(_next_step((), settings, options.config, refused=True))
         return common.EXIT_CONFIG
@@ -53,14 +53,14 @@ def print_new(path: Path) -> int:
     settings = config.load(path)
     guarantees = _guarantees(settings, event.EVENTS)
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
-    refused = admission.refused(path, settings, sys.stderr)
+    refused = admission.report_refusals(path, settings, sys.stderr)
     print(_next_step(guarantees, settings, path, refused=refused, is_new=True))
     return common.EXIT_CONFIG if refused else 0
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
     names = admission.stored_streams(settings.store.path)
-    return [whole.of(settings, stream, events, names) for stream in settings.stream]
+    return [whole.compute_whole_guarantee(settings, stream, events, names) for stream in settings.stream]
 
 
 def _next_step(

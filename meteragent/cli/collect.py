@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
     if options.check:
         print(_summary(settings, options.config))
-    missing_count = sum(common.lacks(extra, "collect") for extra in extras)
+    missing_count = sum(common.report_missing_extra(extra, "collect") for extra in extras)
     if options.check or missing_count:
         return common.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra

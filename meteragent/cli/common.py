@@ -70,7 +70,7 @@ def connection_failure(reason: LinkError) -> str:
     return f"{reason}{hint if 'cannot connect' in str(reason) else ''}"
 
 
-def lacks(extra: str, purpose: str) -> bool:
+def report_missing_extra(extra: str, purpose: str) -> bool:
     """Return whether a module of an extra is missing; if so, print how to install the extra."""
     module = extras.missing(extra)
     if module is not None:

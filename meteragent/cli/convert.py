@@ -10,7 +10,7 @@ from meteragent.cli import common
 from meteragent.consume import Series, read_table
 from meteragent.consume.archive import read
 from meteragent.domain.errors import FormatError, RecordError
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.formats import entry, green_button, meter_readings, readings, table
 
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
         return common.fail(f"{error.filename}: file exists: choose another name, or delete it")
     except OSError as error:
         return common.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
-    meters = counted(len({value.meter for value in entries}), "meter")
-    print(f"{counted(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
+    meters = count_text(len({value.meter for value in entries}), "meter")
+    print(f"{count_text(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
     for reason, count in left_out.most_common(_REASONS):
         print(f"  left out ({count:,}): {reason}", file=sys.stderr)
     if len(left_out) > _REASONS:
@@ -72,7 +72,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
 
 def _require_pyarrow(task: str) -> None:
-    if common.lacks("collect-parquet", "convert"):
+    if common.report_missing_extra("collect-parquet", "convert"):
         raise FormatError(f"{task} Parquet files needs pyarrow")
 
 

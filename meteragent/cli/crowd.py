@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Run the action; return the exit code, which is 1 if the extra `crowd` cannot be used."""
-    if common.lacks("crowd", "crowd"):
+    if common.report_missing_extra("crowd", "crowd"):
         return common.EXIT_CRASH
     try:
         import meteragent.crowd.seal  # noqa: F401, PLC0415 -- it needs the extra `crowd`

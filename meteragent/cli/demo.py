@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)
         return common.fail(f"the demonstration needs the simulators: {hint}", common.EXIT_USAGE)
-    if options.crowd and common.lacks("crowd", "demo --crowd"):
+    if options.crowd and common.report_missing_extra("crowd", "demo --crowd"):
         return common.EXIT_USAGE
     flags = {"--homes": options.homes, "--days": options.days, "--out": options.out}
     arguments = [text for flag, value in flags.items() if value is not None for text in (flag, value)]

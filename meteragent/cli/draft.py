@@ -232,11 +232,11 @@ def lines_of_presets(base: Base) -> dict[str, str]:
 
 def _preset_line(base: Base, preset: str) -> str | None:
     """Return a line about what a preset hides and the first stream's errors; None if it would be refused."""
-    settings = config.accepted(text(base, preset, "private", "x.db", None))
+    settings = config.parse_or_none(text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
     stream = settings.stream[0]
-    promise = guarantee.of(stream, (), (), config.others_per_day(settings, stream))
+    promise = guarantee.compute_guarantee(stream, (), (), config.others_per_day(settings, stream))
     errors = {name: error for name, error in promise.errors.items() if name in _ERRORS}
     exact = ", ".join(
         f"{_ERRORS[name]} within ± {_figure(error.value, name)} {error.unit}"

@@ -16,7 +16,7 @@ from meteragent.collect import configuration as collector
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.refusal import text_of_file
 from meteragent.service.health import ask, socket_path
@@ -66,7 +66,7 @@ def _service(path: Path) -> tuple[str, str, Path]:
         return "collector", "collect", settings.health.socket
     if "group_file" not in keys:
         return "agent", "run", socket_path(config.load(path).store.path)
-    if common.lacks("crowd", "crowd"):
+    if common.report_missing_extra("crowd", "crowd"):
         raise SystemExit(common.EXIT_CRASH)
     from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
 
@@ -115,8 +115,8 @@ def _stream(stream: dict[str, Any]) -> str:
     """Return the line of one of the agent's streams."""
     shard = "" if stream["shard"] is None else f", shard {stream['shard']}"
     group = "" if stream["group"] is None else f", in the total of the group {stream['group']}"
-    messages = counted(stream["waiting"], "message" if stream["group"] is None else "report")
-    meters = counted(stream["meters"], "meter")
+    messages = count_text(stream["waiting"], "message" if stream["group"] is None else "report")
+    meters = count_text(stream["meters"], "meter")
     return f"Stream {stream['name']}{shard}: {meters}{group}, {messages} waiting to be sent"
 
 

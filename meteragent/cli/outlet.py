@@ -21,7 +21,7 @@ _INVISIBLE: Final = re.compile(
 """Controls except tab and line feed, marks of direction and other invisible characters, and surrogates."""
 
 
-def shown(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return a text with each invisible character as its escape in Python, and no line too long."""
     text = _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
     if len(text) <= LINE_MAX:
@@ -31,7 +31,7 @@ def shown(text: str) -> str:
 
 
 class Outlet:
-    """A stream of text whose written text is `shown`, but for a carriage return at the beginning."""
+    """A stream whose written text has no invisible characters, but for a carriage return at the beginning."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class Outlet:
     def write(self, text: str) -> int:
         """Write a text; return its length."""
         is_rewritten = text.startswith("\r")  # the line is to be overwritten
-        self._stream.write("\r" * is_rewritten + shown(text[is_rewritten:]))
+        self._stream.write("\r" * is_rewritten + escape_invisible(text[is_rewritten:]))
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:
@@ -52,7 +52,7 @@ class Outlet:
 
 
 @contextmanager
-def outlets() -> Iterator[None]:
+def escape_output() -> Iterator[None]:
     """Make outlets of the standard streams (see the module), and put the streams back at the end."""
     streams = sys.stdout, sys.stderr
     if sys.stdout.isatty():

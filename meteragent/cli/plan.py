@@ -25,7 +25,7 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; return 0, or 1 if the extra for plots is missing."""
     language = options.lang or catalogue.of_environment(os.environ)
-    with catalogue.speaking(ENGLISH if options.json else language):
+    with catalogue.use_language(ENGLISH if options.json else language):
         return _run(options)
 
 
@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         options.refuse(str(error))
     if options.plot is not None:
-        if common.lacks("analysis", "a picture"):
+        if common.report_missing_extra("analysis", "a picture"):
             return common.EXIT_CRASH
         importlib.import_module("meteragent.report.plan.picture").draw(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))

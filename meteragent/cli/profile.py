@@ -20,7 +20,7 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import ConfigError, PayloadError
-from meteragent.domain.figures import counted, exact
+from meteragent.domain.figures import count_text, exact
 from meteragent.domain.refusal import reason
 from meteragent.domain.units import Kind
 
@@ -72,7 +72,7 @@ def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
     """Return the lines about a recording, and the number of readings."""
     received = messages(recorded)
     outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
-    lines = [f"  {counted(len(received), 'message')}"]
+    lines = [f"  {count_text(len(received), 'message')}"]
     for name, outcome in outcomes.items():
         lines += _quantity_lines(name, profile.quantities[name], outcome)
     lines += _dropped_lines(profile, [payload for _, payload in received])

@@ -13,7 +13,7 @@ from meteragent.cli.common import fail
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import FormatError, PayloadError
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.tools.redact import Redactor
 
 LIMIT = 16 * 2**20
@@ -135,4 +135,4 @@ def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
     except PayloadError as error:
         return error.reason
     count = len(readings) if isinstance(readings, list | tuple) else 1
-    return counted(count, "reading")
+    return count_text(count, "reading")

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     settings = admission.with_running_lateness(options.config, settings, sys.stderr)
-    if admission.refused(options.config, settings, sys.stderr):
+    if admission.report_refusals(options.config, settings, sys.stderr):
         return common.EXIT_CONFIG
     forbid_dumps()
     gc.set_threshold(COLLECT_AFTER)

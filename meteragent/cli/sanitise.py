@@ -9,9 +9,9 @@ from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, lacks
+from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, report_missing_extra
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
-from meteragent.domain.figures import counted, exact
+from meteragent.domain.figures import count_text, exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount, full
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run and options.engine != "local":
         return fail("--dry-run needs --engine local, whose accounting is the same")
     policy = Policy.of(config.load(options.config))
-    if any(lacks(extra, "sanitise") for extra in _EXTRAS[options.engine]):
+    if any(report_missing_extra(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH
     forbid_dumps()
     try:
@@ -170,14 +170,14 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 
 def _windows(result: Any) -> str:
     """Return the number of released windows and the count of numbers in each, in words."""
-    numbers = counted(result.policy.usual.n, "number")
-    return f"{counted(result.account.released_windows, 'window')} of {numbers}"
+    numbers = count_text(result.policy.usual.n, "number")
+    return f"{count_text(result.account.released_windows, 'window')} of {numbers}"
 
 
 def _refused(count: int) -> str:
     """Return a line about the number of refused windows."""
     verb = "overlaps" if count == 1 else "overlap"
-    return f"  refused        {counted(count, 'window')} that {verb} windows released before"
+    return f"  refused        {count_text(count, 'window')} that {verb} windows released before"
 
 
 def _terms(result: Any) -> list[str]:
@@ -201,7 +201,7 @@ def _own_names_texts(result: Any) -> list[str]:
 
 def _numbers(result: Any) -> list[str]:
     """Return lines about the input's numbers, if the engine counts them."""
-    existing_parts = counted(result.existing_parts, "part")
+    existing_parts = count_text(result.existing_parts, "part")
     if _is_uncounted(result):
         return [f"  numbers        not counted: the output was complete, with {existing_parts}"]
     if result.counts is None:

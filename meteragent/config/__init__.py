@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import lost, missing_extras, refusals
+from meteragent.config.accept import largest_loss, missing_extras, refusals
 from meteragent.config.files import (
     endpoint,
-    exposed,
-    misplaced,
+    file_refusals,
     read_password,
     read_secret,
     sink_broker,
-    unreadable,
+    store_folder_refusals,
+    world_readable_files,
 )
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Config, Page, Receiver, Stream
@@ -27,13 +27,13 @@ from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profil
 from meteragent.config.refuse import problems
 from meteragent.config.shapes import COMPLETE
 from meteragent.config.source import decoder, forget_ms, formula, topic_of
-from meteragent.config.tables import expanded
+from meteragent.config.tables import expand_tables
 from meteragent.config.tables import link as receiver_link
 from meteragent.config.tariff import Month, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, ConfigErrors
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 
@@ -45,22 +45,21 @@ __all__ = [
     "Page",
     "Receiver",
     "Stream",
-    "accepted",
     "all_profiles",
     "budget",
     "decoder",
     "endpoint",
-    "exposed",
+    "file_refusals",
     "forget_ms",
     "formula",
+    "largest_loss",
     "load",
     "locate",
-    "lost",
-    "misplaced",
     "missing_extras",
     "month",
     "others_per_day",
     "parse",
+    "parse_or_none",
     "read_password",
     "read_secret",
     "receiver_link",
@@ -69,10 +68,11 @@ __all__ = [
     "shapes",
     "sink_broker",
     "sink_url",
+    "store_folder_refusals",
     "tariffs",
     "terms",
     "topic_of",
-    "unreadable",
+    "world_readable_files",
 ]
 
 
@@ -100,10 +100,10 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     form = Form(document, text, profiles)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
-    return expanded(config)
+    return expand_tables(config)
 
 
-def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:
+def parse_or_none(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:
     """Parse a configuration of new streams; return None if the file or one of its streams is refused."""
     try:
         config = parse(text, profiles)
@@ -129,6 +129,6 @@ def _raise(errors: list[ConfigError]) -> None:
     """Raise all errors at once, if there are any; those beyond the first `EXPLAINED_MAX` are only counted."""
     if len(errors) > EXPLAINED_MAX:
         expected = "a file without the errors above; correct them first"
-        summary = ConfigError("", counted(len(errors) - EXPLAINED_MAX, "more error"), expected)
+        summary = ConfigError("", count_text(len(errors) - EXPLAINED_MAX, "more error"), expected)
         errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)

@@ -30,7 +30,7 @@ def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]
     return [error for stream, error in errors if stream.name not in running]
 
 
-def lost(stream: Stream) -> tuple[Fraction, Fraction]:
+def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
     """Return the largest share of a slot that is lost at its end, and its energy in Wh.
 
     The reading that completes a slot comes up to a period after its end; if it is late, it counts nothing.
@@ -58,7 +58,7 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
     if completes_slots(source, window) and window.lateness is None and not has_period(source):
         expected = "the longest time between readings, such as '10s': the one after a slot's end completes it"
         return ConfigError(f"{prefix}source.every", "nothing", expected)
-    share, lost_wh = lost(stream)
+    share, lost_wh = largest_loss(stream)
     if share <= LOST_MAX or _LOST in stream.privacy.accept:
         return None
     late, period = map(format_duration, (lateness_ms(source, window), every_ms(source)))
@@ -70,13 +70,13 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
 def is_too_coarse(stream: Stream) -> bool:
     """Return whether readings follow the load too coarsely and `privacy.accept` does not allow this."""
     rules = terms(stream)
-    return loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept
+    return loads.level_factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept
 
 
 def missing_extras(config: Config) -> list[ConfigError]:
     """Return the refusals of a page and of crowds whose extras are not installed."""
     module = None if config.page is None else extras.missing("page")
-    refusals = [] if module is None else [page_needs(module)]
+    refusals = [] if module is None else [missing_page_refusal(module)]
     if any(stream.group is not None for stream in config.stream):
         try:
             import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
@@ -85,7 +85,7 @@ def missing_extras(config: Config) -> list[ConfigError]:
     return refusals
 
 
-def page_needs(module: str) -> ConfigError:
+def missing_page_refusal(module: str) -> ConfigError:
     """Return the refusal of a page if a module of its extra is missing."""
     return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
 
@@ -94,7 +94,7 @@ def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
     """Yield each stream that is too coarse, with the prefix of its keys; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for place, stream in enumerate(config.stream):
-        factor, prefix = loads.factor(terms(stream)), config.prefix(place)
+        factor, prefix = loads.level_factor(terms(stream)), config.prefix(place)
         if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream
     for prefix, (_, stream) in largest.items():
@@ -130,7 +130,7 @@ def _cost(rules: Terms) -> str:
     else:
         step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
         reason = f"energy is counted in steps of {_energy(step)}"
-    level = figures(rules.level * loads.factor(rules))
+    level = figures(rules.level * loads.level_factor(rules))
     return (
         f"{reason}: a change of {_energy(rules.hides_wh)} can count as {_energy(distance)},"
         f" at level {level} instead of {figures(rules.level)}"
@@ -141,7 +141,7 @@ def _hide_min_wh(rules: Terms) -> Fraction:
     """Return an energy to hide, in Wh, that keeps the factor within the limit; for power, a whole number."""
     step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
     if rules.readings.kind is not Kind.POWER:
-        return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
+        return step / 2 if loads.counts_max(rules) == 1 else step * (loads.counts_max(rules) - 1)
     longest_wh = rules.readings.width_w * rules.readings.longest_hold_ms / HOUR_MS
     return Fraction(ceil(longest_wh + 2 * step * _hours(rules)))
 
@@ -154,7 +154,7 @@ def _hours(rules: Terms) -> Fraction:
 def _finer_settings(rules: Terms) -> str:
     """Return, in words, the settings of the source or the range that would be accepted."""
     if rules.readings.kind is not Kind.POWER:
-        counts = loads.counts(rules)
+        counts = loads.counts_max(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.readings.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {figures(step)} {rules.readings.unit} (source.dead_band)"
     band_wh = 2 * (rules.readings.dead_band or 0) * UNIT_FACTOR[rules.readings.unit] * _hours(rules)

@@ -47,7 +47,7 @@ def _path_text(path: Path) -> str:
     return str(path) if is_place else "a file in the working directory"
 
 
-def exposed(config: Config) -> dict[str, Path]:
+def world_readable_files(config: Config) -> dict[str, Path]:
     """Return, by key, the password, key and token files that every user of this machine can read."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
@@ -70,7 +70,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def unreadable(config: Config) -> list[ConfigError]:
+def file_refusals(config: Config) -> list[ConfigError]:
     """Return refusals of the files with secrets or certificates that `run` would refuse."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
@@ -81,7 +81,7 @@ def unreadable(config: Config) -> list[ConfigError]:
     return list(refusals.values())
 
 
-def misplaced(config: Config) -> list[ConfigError]:
+def store_folder_refusals(config: Config) -> list[ConfigError]:
     """Return the refusal of a store in a folder that does not exist, if it is such a store."""
     path = config.store.path
     if path.parts[:1] and path.parts[0].startswith("~"):

@@ -161,7 +161,7 @@ def _has_local_times(source: Source) -> bool:
 def hold_ms(source: Source) -> int:
     """Return the longest time for which a power reading counts: as set, or the longest of its profiles."""
     profiles = map(profile, part_sources(source))
-    return source.hold or max(_HOLD_MS if part is None else part.hold_ms for part in profiles)
+    return source.hold or max(part.hold_ms if part else _HOLD_MS for part in profiles)
 
 
 def interval_ms(source: Source) -> int:
@@ -195,8 +195,7 @@ def period_ms(source: Source) -> int | None:
         return source.every
     if source.kind is not Kind.POWER:
         return None
-    profiles = map(profile, part_sources(source))
-    periods = [None if part is None else part.period_ms for part in profiles]
+    periods = [part.period_ms if part else None for part in map(profile, part_sources(source))]
     stated = [period for period in periods if period is not None]
     return 0 if source.dead_band else None if len(stated) < len(periods) else min(stated) and max(stated)
 

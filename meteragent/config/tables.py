@@ -32,16 +32,17 @@ NO_TOPIC = "{meter}"
 _RECEIVER_KEYS = Receiver.model_fields.keys() & Sink.model_fields.keys()
 
 
-def expanded(config: Config) -> Config:
+def expand_tables(config: Config) -> Config:
     """Return a configuration with the streams that its tables become. Raises ConfigError as `group_of`."""
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, [0] * len(streams))
-    pairs = [(part, table) for table, stream in enumerate(config.stream) for part in parts(counted(stream))]
+    streams_of_tables = enumerate(map(with_group_terms, config.stream))
+    pairs = [(part, table) for table, stream in streams_of_tables for part in parts(stream)]
     return config.with_streams([part for part, _ in pairs], [table for _, table in pairs])
 
 
-def counted(stream: Stream) -> Stream:
+def with_group_terms(stream: Stream) -> Stream:
     """Return a stream with the terms of its group, if it has one. Raises ConfigError as `group_of` does."""
     if stream.sink.crowd is None:
         return stream

@@ -43,7 +43,7 @@ def exact(number: Fraction) -> str:
     return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Format a count with its noun: ``1 part``, ``1,200 parts``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

@@ -2,7 +2,7 @@
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Facts about a source that are unknown (`unknown`) are ignored; the true level may then be higher.
+Facts about a source that are unknown (`unknown_keys`) are ignored; the true level may then be higher.
 
 In all. A change that adds or removes X over any number of slots has a loss of at most
 kappa * level * X / hide if the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`).
@@ -30,7 +30,7 @@ MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The changes in energy for which levels are reported, in Wh."""
 
 
-def counts(terms: Terms) -> int:
+def counts_max(terms: Terms) -> int:
     """Return the largest number of truncated counts in a slot's value or, in l1, in all values of a window.
 
     Each counter contributes one count for each interval or, for a register, for each price in each stretch.
@@ -46,14 +46,14 @@ def counts(terms: Terms) -> int:
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:
     """Return a bound, in the values' unit, on the distance that a change of the load within a slot causes."""
     if not change_wh or terms.readings.kind is not Kind.POWER:
-        return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
+        return reported_change_bound(terms, change_wh / terms.hours / terms.wh_per_value)
     hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
     energy_wh = bounds.sampled_change_bound(change_wh, terms.readings.width_w, hold_h)
-    reported = as_reported(terms, energy_wh / terms.hours / terms.wh_per_value)
+    reported = reported_change_bound(terms, energy_wh / terms.hours / terms.wh_per_value)
     return min(reported, terms.readings.width_w / terms.wh_per_value * terms.reach_of_power)
 
 
-def as_reported(terms: Terms, change: Fraction) -> Fraction:
+def reported_change_bound(terms: Terms, change: Fraction) -> Fraction:
     """Return a bound on the change of a window's reported values if the exact ones change by `change`.
 
     A power may differ by the dead band from the last reported one; an energy is counted in steps.
@@ -63,7 +63,7 @@ def as_reported(terms: Terms, change: Fraction) -> Fraction:
         return change
     if terms.readings.kind is Kind.POWER:
         return bounds.reported_radius(change, step * terms.reach_of_power)
-    return bounds.counted_change_bound(change, step, counts(terms))
+    return bounds.counted_change_bound(change, step, counts_max(terms))
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
@@ -72,7 +72,7 @@ def level(terms: Terms, change_wh: Fraction) -> Fraction:
     return terms.epsilon * -(-change // terms.quantum) * terms.quantum
 
 
-def factor(terms: Terms) -> Fraction:
+def level_factor(terms: Terms) -> Fraction:
     """Return the level of a change by the hidden energy, divided by the stream's level; at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
@@ -82,7 +82,7 @@ def step_wh(terms: Terms) -> Fraction:
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
         return bounds.reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
-    return counts(terms) * step * wh_per_unit(terms)
+    return counts_max(terms) * step * wh_per_unit(terms)
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
@@ -133,13 +133,13 @@ def level_of_curves(terms: Terms) -> Fraction:
     two steps, except that intervals, which are rounded one by one, add one step each and at least two steps
     in total. The distance is rounded up to the lattice.
     """
-    count = terms.reach_of_power if terms.readings.kind is Kind.POWER else Fraction(counts(terms))
+    count = terms.reach_of_power if terms.readings.kind is Kind.POWER else Fraction(counts_max(terms))
     steps = max(Fraction(2), count) if terms.readings.kind is Kind.INTERVAL_ENERGY else 2 * count
     change = terms.radius + steps * (terms.readings.dead_band or 0) * terms.value_per_reading
     return terms.epsilon * ceil(change / terms.quantum) * terms.quantum
 
 
-def unknown(terms: Terms) -> tuple[str, ...]:
+def unknown_keys(terms: Terms) -> tuple[str, ...]:
     """Return the keys of the facts that a promise about loads requires but that are unknown."""
     keys = []
     if terms.readings.kind is Kind.POWER and terms.readings.every_ms is None:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy.audit import ALARM, Audit, audit
 from meteragent.privacy.bits import Bits
@@ -132,7 +132,7 @@ def as_text(trials: Sequence[Trial]) -> str:
 
 def _claim(trial: Trial) -> list[str]:
     facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
-    unit, slots = facts["unit"], counted(facts["n"], "slot")
+    unit, slots = facts["unit"], count_text(facts["n"], "slot")
     lattice = f"{slots} per window, on multiples of {facts['quantum']} {unit}"
     epsilon = f"epsilon = {facts['epsilon']} per {unit}"
     return [

@@ -1,6 +1,6 @@
 """Texts in the language of the reader (`meteragent.texts`).
 
-`speaking` sets the language for the code that it encloses. Outside `speaking`, and in JSON, the language is
+`use_language` sets the language for the code that it encloses. Outside it, and in JSON, the language is
 English.
 """
 
@@ -16,7 +16,7 @@ _language: ContextVar[str] = ContextVar("language", default=ENGLISH)
 
 
 @contextmanager
-def speaking(language: str) -> Iterator[None]:
+def use_language(language: str) -> Iterator[None]:
     """Set the language of `say` inside this context, and in the tasks that are started in it.
 
     `asyncio.to_thread` passes the language on as well, but a new thread begins in English.

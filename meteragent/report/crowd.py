@@ -25,7 +25,7 @@ WHO = (
 DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends none."
 
 
-def leaves(stream: config.Stream) -> str:
+def reports_text(stream: config.Stream) -> str:
     """Describe what leaves: one sealed report for each slot. Return "" if the stream has no group."""
     group = stream.group
     if group is None:

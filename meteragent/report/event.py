@@ -39,7 +39,7 @@ class Event:
     key: str = ""
 
     @property
-    def daily(self) -> bool:
+    def is_daily(self) -> bool:
         """Whether it can happen every day."""
         return self.duration_ms < DAY_MS
 
@@ -104,7 +104,7 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
     slots = [terms.stretches(index) for index in range(terms.n)]
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
     alignments = {_aligned(reported, terms, start_ms, days) for start_ms in starts_ms}
-    return {tuple(loads.as_reported(terms, distance) for distance in alignment) for alignment in alignments}
+    return {tuple(loads.reported_change_bound(terms, move) for move in moves) for moves in alignments}
 
 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:

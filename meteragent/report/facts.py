@@ -14,7 +14,7 @@ from meteragent.report.guarantee import Exposure, Guarantee
 from meteragent.wire.number import figure
 
 
-def of(guarantee: Guarantee) -> dict[str, Any]:
+def facts_of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
     Errors are standard deviations or, for `ci95` and `combined_ci95`, half-widths of 95% intervals. They are
@@ -44,7 +44,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
 def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = None) -> str:
     """Return the facts of all streams as JSON, with the receivers of the configuration, if it has any."""
     shared = {} if settings is None else sharing.facts(settings)
-    return json.dumps({"streams": [of(guarantee) for guarantee in guarantees], **shared}, indent=2)
+    return json.dumps({"streams": [facts_of(guarantee) for guarantee in guarantees], **shared}, indent=2)
 
 
 def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
     levels = {str(wh): figure(float(loads.level(terms, Fraction(wh)))) for wh in loads.MOVES_WH.values()}
-    factor, unknown = figure(float(loads.factor(terms))), [*guarantee.unknown_of_loads]
+    factor, unknown = figure(float(loads.level_factor(terms))), [*guarantee.unknown_of_loads]
     in_all = _in_all(guarantee)
     return facts | {"loads": {"factor": factor, "levels_of_wh": levels, "unknown": unknown, "in_all": in_all}}
 

@@ -1,7 +1,7 @@
 """A stream's promise and its cost, as one value (law 8).
 
-`of` computes it once, before anything is released; the terminal, the statement, the page, the plan and the
-demo only render it.
+`compute_guarantee` works it out once, before anything is released; the terminal, the statement, the page, the
+plan and the demo only render it.
 """
 
 import math
@@ -157,12 +157,12 @@ class Guarantee:
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
         """The missing keys that would state how closely readings follow the load."""
-        return loads.unknown(self.terms)
+        return loads.unknown_keys(self.terms)
 
     @cached_property
     def level_of_loads(self) -> Fraction:
         """The level at which a change in the load itself is hidden, as far as is known."""
-        return self.terms.level * loads.factor(self.terms)
+        return self.terms.level * loads.level_factor(self.terms)
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
@@ -194,7 +194,7 @@ class Guarantee:
         return is_exact and self.level_of_loads == self.terms.level
 
 
-def of(
+def compute_guarantee(
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
     stored_streams: Collection[str] = (),
@@ -279,7 +279,7 @@ def _kwh_per_unit(terms: Terms) -> list[float]:
 
 
 def _exposure(event: Event, terms: Terms) -> Exposure:
-    repetitions = REPETITIONS if event.daily else REPETITIONS[:1]
+    repetitions = REPETITIONS if event.is_daily else REPETITIONS[:1]
     return Exposure(event, {days: success_percent(event, terms, days) for days in repetitions})
 
 

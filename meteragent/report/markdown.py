@@ -81,7 +81,7 @@ def page(
     if settings.receiver:
         blocks += ["## Receivers", _list(*sharing.lines(settings))]
     for stream in settings.stream:
-        promise = whole.of(settings, stream, events, stored_terms or ())
+        promise = whole.compute_whole_guarantee(settings, stream, events, stored_terms or ())
         part = Part(stream, promise, _shapes(stream, promise), stored_terms)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
@@ -150,7 +150,7 @@ def _leaves(part: Part) -> list[str]:
         if not receiver.paused
     }
     if stream.group is not None:
-        return [_text(crowd.leaves(stream)), _list(*_schedule(stream, terms))]
+        return [_text(crowd.reports_text(stream)), _list(*_schedule(stream, terms))]
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
     restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
@@ -242,11 +242,11 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
 def _guarantee(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
-    odds = wording.indistinguishable(promise)
+    odds = wording.odds_sentence(promise)
     distance = "largest difference" if terms.metric is Metric.LINF else "sum of the differences"
     loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
-        _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
+        _text(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
         _text(wording.in_all(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
@@ -275,7 +275,7 @@ def _adds(part: Part) -> list[str]:
     average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
     add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
     lines = [f"level {full(part.terms.level)} in each window; {average}"]
-    lines += wording.repeats(promise)
+    lines += wording.recharge_sentences(promise)
     if promise.is_archive:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:

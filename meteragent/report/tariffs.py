@@ -26,7 +26,7 @@ MISTAKEN = 0.05
 """The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
 
 
-def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
+def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
     """Return the errors of the costs in an ordinary month of a stream; None if there are no tariffs."""
     if not tariffs:
         return None

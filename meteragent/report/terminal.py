@@ -85,7 +85,7 @@ def _promise(guarantee: Guarantee) -> list[str]:
 def _costs(guarantee: Guarantee) -> list[str]:
     rows = wording.costs(guarantee)
     cells = [(label, f"{cost}{' *' if useful else ''}") for label, cost, useful in rows]
-    marked = [f"  * {wording.useful()}"] if any(useful for _, _, useful in rows) else []
+    marked = [f"  * {wording.useful_note()}"] if any(useful for _, _, useful in rows) else []
     return [say("cost.title"), *_columns(cells), *marked]
 
 

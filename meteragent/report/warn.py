@@ -35,9 +35,8 @@ _LEVEL_HIGH = 4
 
 def of_config(settings: config.Config) -> list[str]:
     """Return the warnings about no particular stream: secrets that others can read, and the file system."""
-    secrets = [
-        say("warning.secret", setting=key, path=path) for key, path in config.exposed(settings).items()
-    ]
+    files = config.world_readable_files(settings)
+    secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
     kind = mount.keeper(settings.store.path)
     return [*secrets, *([] if kind is None else [say("warning.blocks", kind=kind)])]
 
@@ -77,7 +76,7 @@ def of_stream(
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield what a slot loses at its end, if the readings that complete it or a wrong one come late."""
-    period_ms, (share, lost_wh) = every_ms(stream.source), config.lost(stream)
+    period_ms, (share, lost_wh) = every_ms(stream.source), config.largest_loss(stream)
     period = duration(period_ms)
     if share:
         late, part = duration(terms.lateness_ms), percent(figures(100 * share))
@@ -108,12 +107,12 @@ def _order_warning(stream: config.Stream, terms: Terms) -> str:
 
 def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield the warnings about readings that follow the load coarsely, or about which too little is known."""
-    if loads.unknown(terms):
+    if loads.unknown_keys(terms):
         scale = stream.source.scale or Fraction(0)
         is_coarse = terms.readings.kind is not Kind.POWER and 40 * scale >= terms.radius
         unknown = f"warning.unknown_{unknown_of_loads(terms)}"
         yield _count_warning(scale, terms) if is_coarse else say(unknown)
-    if loads.factor(terms) > 1:
+    if loads.level_factor(terms) > 1:
         yield _cost_warning(terms)
 
 
@@ -124,7 +123,7 @@ def unknown_of_loads(terms: Terms) -> str:
     """
     if terms.readings.kind is not Kind.POWER:
         return "step"
-    keys = loads.unknown(terms)
+    keys = loads.unknown_keys(terms)
     return "every_or_dead_band" if len(keys) > 1 else keys[0].removeprefix("source.")
 
 
@@ -138,7 +137,7 @@ def _count_warning(scale: Fraction, terms: Terms) -> str:
 def _cost_warning(terms: Terms) -> str:
     """Return the warning that a change by the hidden energy can count as a larger one, with its level."""
     counted_wh = loads.distance(terms, terms.hides_wh) * terms.wh_per_value * terms.hours
-    level = terms.level * loads.factor(terms)
+    level = terms.level * loads.level_factor(terms)
     levels = "; ".join(
         f"{localised(name)}: {figures(loads.level(terms, Fraction(wh)))}"
         for name, wh in loads.MOVES_WH.items()

@@ -18,7 +18,7 @@ from meteragent.report.format import MEAN_W
 from meteragent.report.guarantee import Error, Guarantee, error
 
 
-def of(
+def compute_whole_guarantee(
     settings: config.Config,
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
@@ -26,11 +26,12 @@ def of(
 ) -> Guarantee:
     """Compute the guarantee of a configuration's stream; `stored_streams` are the names in the store."""
     charges = config.others_per_day(settings, stream)
-    promise = guarantee.of(stream, events, stored_streams, charges, archived=settings.archive is not None)
+    is_archived = settings.archive is not None
+    promise = guarantee.compute_guarantee(stream, events, stored_streams, charges, archived=is_archived)
     return replace(
         promise,
         errors={**promise.errors, **combined_errors(settings, stream, promise.terms)},
-        tariffs=tariffs.of(stream, promise.terms, config.tariffs(settings, stream)),
+        tariffs=tariffs.tariff_errors(stream, promise.terms, config.tariffs(settings, stream)),
     )
 
 

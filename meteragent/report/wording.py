@@ -100,13 +100,13 @@ def promise(guarantee: Guarantee) -> list[str]:
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     lines = (
         *(say_of(key, terms.shape) for key in row.first),
-        hidden(guarantee),
-        indistinguishable(guarantee),
-        exactly(guarantee),
+        hidden_sentence(guarantee),
+        odds_sentence(guarantee),
+        parameter_sentence(guarantee),
         *(say_of(key, terms.shape) for key in row.about),
         in_all(guarantee),
         windows_add(guarantee),
-        *repeats(guarantee),
+        *recharge_sentences(guarantee),
         streams_add(guarantee),
         of_curves(guarantee),
         of_loads(guarantee),
@@ -114,7 +114,7 @@ def promise(guarantee: Guarantee) -> list[str]:
     return [line for line in lines if line]
 
 
-def hidden(guarantee: Guarantee) -> str:
+def hidden_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the hidden energy."""
     terms, slot_text = guarantee.terms, slot(guarantee.terms)
     if terms.readings.kind is Kind.REGISTER:
@@ -123,7 +123,7 @@ def hidden(guarantee: Guarantee) -> str:
     return say(key, energy=energy(terms.hides_wh), where=place_phrase(terms, slot_text))
 
 
-def indistinguishable(guarantee: Guarantee) -> str:
+def odds_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the odds between two series, of loads or readings, at the radius."""
     terms = guarantee.terms
     return say(
@@ -135,7 +135,7 @@ def indistinguishable(guarantee: Guarantee) -> str:
     )
 
 
-def exactly(guarantee: Guarantee) -> str:
+def parameter_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the privacy parameter and the lattice."""
     terms = guarantee.terms
     return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
@@ -149,7 +149,7 @@ def windows_add(guarantee: Guarantee) -> str:
     return say("promise.levels_a_day", level=rate(guarantee.level_in(1)))
 
 
-def repeats(guarantee: Guarantee) -> list[str]:
+def recharge_sentences(guarantee: Guarantee) -> list[str]:
     """Return the sentences about what charges a window again, such as a restart of the agent."""
     shape, level = guarantee.terms.shape, rate(guarantee.terms.level)
     return [say_of(key, shape, level=level) for key in row_of(shape).repeats]
@@ -249,7 +249,7 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
         f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
     }
     return [
-        (label, _size(guarantee, name), useful() if guarantee.errors[name].useful else "")
+        (label, _size(guarantee, name), useful_note() if guarantee.errors[name].useful else "")
         for name, label in labels.items()
         if name in guarantee.errors
     ]
@@ -260,7 +260,7 @@ def _label(name: str) -> str:
     return say(_HOME_LABELS[name], days=MONTH_DAYS)
 
 
-def useful() -> str:
+def useful_note() -> str:
     """Return the note on an error that is small enough to be useful."""
     return say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 

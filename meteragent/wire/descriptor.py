@@ -90,8 +90,8 @@ def _source_facts(terms: Terms) -> dict[str, Any]:
     if terms.readings.counters > 1:
         readings["counters"] = terms.readings.counters
     facts: dict[str, Any] = {"readings": readings} if readings else {}
-    if not loads.unknown(terms):
-        facts["level_of_loads"] = str(terms.level * loads.factor(terms))
+    if not loads.unknown_keys(terms):
+        facts["level_of_loads"] = str(terms.level * loads.level_factor(terms))
     return facts
 
 

@@ -69,7 +69,7 @@ def _run(street: Street, target: Path) -> None:
         with tqdm(total=total_records, desc="private numbers received", disable=None) as bar:
             messages = run_stoppable(play(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
-    screen = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
+    screen = text(outcome, guarantee.compute_guarantee(stream), time.monotonic() - start_s)
     print(screen)
     (target / "demo.txt").write_text(screen, encoding="utf-8")
     draw(outcome, target / "demo.png")

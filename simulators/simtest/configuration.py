@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from meteragent import config
-from meteragent.config.tables import counted
+from meteragent.config.tables import with_group_terms
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import format_duration, iso_time
 from simulators.simtest.judge.crowd import group_text, make_group
@@ -56,7 +56,7 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
     peers = {
         stream.name: [r for r in document.receiver if r.preset == stream.name] for stream in document.stream
     }
-    shared = tuple(counted(stream.shared_by(peers[stream.name])) for stream in document.stream)
+    shared = tuple(with_group_terms(stream.shared_by(peers[stream.name])) for stream in document.stream)
     store_table = document.store.model_copy(update={"path": store})
     return document.model_copy(update={"store": store_table, "stream": shared, "receiver": ()})
 

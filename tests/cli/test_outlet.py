@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from meteragent.cli import main, schema
-from meteragent.cli.outlet import LINE_MAX, Outlet, outlets, shown
+from meteragent.cli.outlet import LINE_MAX, Outlet, escape_invisible, escape_output
 
 HOSTILE = {
     "the title": ("\x1b]0;pwned\x07", r"\x1b]0;pwned\x07"),
@@ -30,18 +30,18 @@ HOSTILE = {
 def test_what_steers_a_terminal_is_shown(what: str) -> None:
     """Control characters, marks of direction and invisible ones are written as escapes."""
     text, expected = HOSTILE[what]
-    assert shown(text) == expected
+    assert escape_invisible(text) == expected
 
 
 def test_what_people_write_stays() -> None:
     """Tabs, lines, letters of any script, narrow spaces and emoji are written as they are."""
     text = "Zähler 1\t1\u202f024 kWh\n\u05d1\u05d9\u05ea  電気 ☀\n"
-    assert shown(text) == text
+    assert escape_invisible(text) == text
 
 
 def test_lines_are_bounded() -> None:
     """The end of a line that is too long is not shown; shorter ones beside it are whole."""
-    assert shown("a" * 10 * LINE_MAX + "\nb\n") == "a" * LINE_MAX + " ..\nb\n"
+    assert escape_invisible("a" * 10 * LINE_MAX + "\nb\n") == "a" * LINE_MAX + " ..\nb\n"
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_file_gets_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Standard output that is no terminal is not an outlet."""
     with (tmp_path / "out").open("w") as file, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", file)
-        with outlets():
+        with escape_output():
             sys.stdout.write("\x1b[2J\n")
     assert (tmp_path / "out").read_text() == "\x1b[2J\n"
 

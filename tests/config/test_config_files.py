@@ -122,7 +122,7 @@ def test_a_store_needs_a_folder(tmp_path: Path) -> None:
         (Path("~/home.db"), "'~/home.db'"),
         (Path("~home.db"), "'~home.db'"),
     ):
-        errors = config.misplaced(config.parse(written(store=f"path = '{path}'")))
+        errors = config.store_folder_refusals(config.parse(written(store=f"path = '{path}'")))
         assert [(error.key, error.found) for error in errors] == ([("store.path", found)] if found else [])
 
 
@@ -136,7 +136,7 @@ def test_every_file_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
         )
         + f"[page]\ntoken_file = '{tmp_path}'\n"
     )
-    errors = config.unreadable(parsed)
+    errors = config.file_refusals(parsed)
     assert [error.key for error in errors] == [
         "sink.password_file",
         "sink.pseudonym_key_file",
@@ -151,8 +151,8 @@ def test_a_token_that_could_be_guessed_is_refused(listen: str, tmp_path: Path) -
     path = tmp_path / "token"
     parsed = config.parse(f"{written()}\n[page]\nlisten = '{listen}'\ntoken_file = '{path}'\n")
     path.write_text("x" * 15 + "\n")
-    [error] = config.unreadable(parsed)
+    [error] = config.file_refusals(parsed)
     assert str(error).startswith("page.token_file: found a token of 15 characters; expected at least 16")
     assert "x" * 15 not in str(error)
     path.write_text("x" * 16 + "\n")
-    assert not config.unreadable(parsed)
+    assert not config.file_refusals(parsed)

@@ -42,7 +42,7 @@ def test_by_the_event_clock_the_reading_after_a_slot_ends_it() -> None:
     """There nothing is lost; if the period is stated, a wrong reading at a slot's end is known in time."""
     text = written(source=TIMED.replace("every = '10s'", ""), window="clock = 'event'\nlateness = '0s'")
     settings = config.parse(text)
-    assert config.lost(settings.stream[0])[0] == 0
+    assert config.largest_loss(settings.stream[0])[0] == 0
     assert [error.key for error in config.refusals(settings)] == []
     assert settled(source=TIMED, window="clock = 'event'").lateness_ms == 10_000
 
@@ -58,7 +58,7 @@ def test_the_default_of_no_profile_loses_energy(name: str) -> None:
         if quantity is not None:
             interval = "" if kind is Kind.REGISTER or quantity.interval_ms else "interval = '15min'\n"
             stream = _parsed(f"kind = '{kind}'\n{keys}{interval}").stream[0]
-            assert config.lost(stream)[0] == 0
+            assert config.largest_loss(stream)[0] == 0
             assert config.terms(stream).lateness_ms >= profile.usual_ms(quantity) + 10_000
 
 
@@ -72,7 +72,7 @@ def test_what_is_lost_is_what_comes_too_late(every_s: int, late_s: int) -> None:
     source = f"{REGISTER}every = '{every_s}s'\ndead_band = 0.001"
     settings = _parsed(source, f"lateness = '{late_s}s'")
     lost_ms = min(max(every_s - late_s, 0) * 1000, 30 * MINUTE_MS)
-    share, lost_wh = config.lost(settings.stream[0])
+    share, lost_wh = config.largest_loss(settings.stream[0])
     assert share == Fraction(lost_ms, 30 * MINUTE_MS)
     assert lost_wh == 20_000 * Fraction(lost_ms, HOUR_MS)
     refused = [error.key for error in config.refusals(settings)]

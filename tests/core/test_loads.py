@@ -88,7 +88,7 @@ def test_a_kettle_that_is_sampled_counts_for_a_whole_period(every_s: int, level:
     worst = max(moved(known, kettle_at(-HOUR_S), kettle_at(start_s), every_s) for start_s in starts_s)
     terms = config.terms(known)
     assert worst == pytest.approx(level, abs=float(terms.epsilon) * 1.01)  # one quantum of rounding
-    assert worst <= loads.level(terms, Fraction(110)) == terms.level * loads.factor(terms)
+    assert worst <= loads.level(terms, Fraction(110)) == terms.level * loads.level_factor(terms)
 
 
 @pytest.mark.parametrize("every_s", [10, 60, 300, 900])
@@ -114,7 +114,9 @@ def test_a_reading_stands_for_hold_at_most() -> None:
     assert config.terms(known).readings.longest_hold_ms == 300_000
     level = moved(known, kettle_at(-HOUR_S), kettle_at(HOUR_S), 900)
     assert level == pytest.approx(5 / 3, abs=0.01)
-    assert loads.factor(config.terms(known)) == loads.factor(config.terms(stream(f"{POWER}\nevery = '5min'")))
+    assert loads.level_factor(config.terms(known)) == loads.level_factor(
+        config.terms(stream(f"{POWER}\nevery = '5min'"))
+    )
 
 
 def test_no_move_is_more_than_the_range() -> None:
@@ -126,7 +128,11 @@ def test_no_move_is_more_than_the_range() -> None:
 def test_a_dead_band_adds_twice() -> None:
     """On change within 10 W: 220 W and two bands more, as for curves; samples before it add theirs."""
     terms = config.terms(stream(f"{POWER}\ndead_band = 10"))
-    assert (terms.readings.every_ms, loads.factor(terms), loads.unknown(terms)) == (0, Fraction(12, 11), ())
+    assert (terms.readings.every_ms, loads.level_factor(terms), loads.unknown_keys(terms)) == (
+        0,
+        Fraction(12, 11),
+        (),
+    )
     sampled_too = config.terms(stream(f"{POWER}\ndead_band = 10\nevery = '1s'"))
     assert loads.distance(sampled_too, Fraction(110)) == 240 + Fraction(20_000, 1800)
 
@@ -210,7 +216,7 @@ def test_a_step_beyond_the_range_counts_in_full() -> None:
 def test_finer_registers(step_wh: int, factor: Fraction) -> None:
     """A register shows whole steps of 110 Wh: of 1 and 10 Wh that costs nothing, of 0.1 kWh it is 200 Wh."""
     known = stream(f"{REGISTER}\ndead_band = '{Fraction(step_wh, 1000)}'", LATE)
-    assert loads.factor(config.terms(known)) == factor
+    assert loads.level_factor(config.terms(known)) == factor
     if step_wh >= 20:
         assert worst_count(known, 110, 60, step_wh) == pytest.approx(float(factor), abs=0.01)
 
@@ -218,7 +224,7 @@ def test_finer_registers(step_wh: int, factor: Fraction) -> None:
 def test_intervals_are_rounded_each_by_itself() -> None:
     """Six intervals of five minutes, in steps of 10 Wh: 110 Wh spread over them count for at most 160."""
     terms = config.terms(stream("kind = 'interval_energy'\nunit = 'Wh'\ninterval = '5min'\ndead_band = 10"))
-    assert loads.counts(terms) == 6
+    assert loads.counts_max(terms) == 6
     assert loads.distance(terms, Fraction(110)) == 160
     parts = [1, 1, 1, 1, 1, 105]
     assert sum(parts) == 110
@@ -294,7 +300,7 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
 @pytest.mark.parametrize("key", ["every = '10s'", "dead_band = 5"])
 def test_each_key_of_a_power_is_enough(key: str) -> None:
     """A power needs the time between readings or, if it is sent on change, the dead band: not both."""
-    assert loads.unknown(config.terms(stream(f"{POWER}\n{key}"))) == ()
+    assert loads.unknown_keys(config.terms(stream(f"{POWER}\n{key}"))) == ()
 
 
 @pytest.mark.parametrize(
@@ -318,9 +324,9 @@ def test_each_key_of_a_power_is_enough(key: str) -> None:
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
     """Where readings do not follow the load, what a move of it costs is said, or which key would say it."""
     facts = facts_of(stream(source), ())
-    text = wording.of_loads(guarantee.of(stream(source), ()))
+    text = wording.of_loads(guarantee.compute_guarantee(stream(source), ()))
     assert (known or unknown or "") in text
-    assert facts["loads"]["unknown"] == [*loads.unknown(config.terms(stream(source)))]
+    assert facts["loads"]["unknown"] == [*loads.unknown_keys(config.terms(stream(source)))]
     assert bool(facts["loads"]["unknown"]) == (unknown is not None)
 
 

@@ -273,7 +273,7 @@ def test_the_error_of_a_month_is_a_few_cents(bound: str, cents: float) -> None:
     """The examples of theory B.1, hiding 110 Wh in all: ± 0.05 to 0.07 EUR, before the run."""
     table = f"[window.weights]\nbound = {bound}\n[[window.weights.price]]\nhours = ['07-23']\nprice = 0.3\n"
     [source] = config.parse(text_of_prices(prices=table)).stream
-    errors = guarantee.of(source).errors
+    errors = guarantee.compute_guarantee(source).errors
     assert errors["month_total"].unit == "EUR"
     assert math.isclose(100 * errors["month_total"].value, cents, rel_tol=0.005)
     assert errors["month_total"].useful

@@ -82,7 +82,7 @@ def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
     terms = config.terms(found)
     moved = loads.distance(terms, terms.hides_wh)
     assert f"{float(moved * terms.step_ms / HOUR_MS if kind == 'power' else moved):,.0f}" == counted
-    assert f"{float(loads.factor(terms)):.3g}" == level
+    assert f"{float(loads.level_factor(terms)):.3g}" == level
     (kettle,) = [one for one in facts_of(found)["hidden"] if one["event"] == "a kettle"]
     assert kettle["right_of_100"]["1"] == int(right_of_100)
 

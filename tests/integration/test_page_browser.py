@@ -146,7 +146,7 @@ async def test_it_judges_what_arrives_of_each_meter(site: Site) -> None:
 
 async def test_it_says_the_promise_as_check_does(site: Site) -> None:
     """What is hidden and what is not, the table of limits and warnings are in the words of `check`."""
-    promised = guarantee.of(site.world.stream)
+    promised = guarantee.compute_guarantee(site.world.stream)
     async with site.looking() as look:
         await look.live()
         said = await look.page.locator("#hidden-promise p").all_inner_texts()

@@ -38,12 +38,12 @@ SECTIONS: dict[str, dict[str, str]] = {
 @functools.cache
 def computed(text: str, events: tuple[event.Event, ...], stored_streams: tuple[str, ...]) -> Guarantee:
     """Return the guarantee of a configuration's first stream, for tests that only read it."""
-    return guarantee.of(config.parse(text).stream[0], events, stored_streams)
+    return guarantee.compute_guarantee(config.parse(text).stream[0], events, stored_streams)
 
 
 def found(**sections: str) -> dict[str, Any]:
     """Return the facts of a configuration."""
-    return facts.of(computed(written(**sections), event.EVENTS, ()))
+    return facts.facts_of(computed(written(**sections), event.EVENTS, ()))
 
 
 def told(events: tuple[event.Event, ...], sections: dict[str, str]) -> str:
@@ -287,9 +287,12 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
     one, two = settings.stream
     others = [config.others_per_day(settings, stream) for stream in (one, two)]
     assert others == [Fraction(48, 600), Fraction(48, 220)]
-    both = [guarantee.of(stream, (), (), other) for stream, other in zip((one, two), others, strict=True)]
+    both = [
+        guarantee.compute_guarantee(stream, (), (), other)
+        for stream, other in zip((one, two), others, strict=True)
+    ]
     for promised in both:
-        known = facts.of(promised)
+        known = facts.facts_of(promised)
         assert known["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
         assert known["meter_epsilon_unit"] == "1/W"
     text = terminal.text(both, settings)

@@ -58,7 +58,7 @@ def released() -> tuple[Series, ...]:
 def promised(place: int) -> tuple[float, float]:
     """Return the standard deviation and the half width of 95% that `check` states, in kWh."""
     stream = settings().stream[place]
-    errors = whole.of(settings(), stream).errors
+    errors = whole.compute_whole_guarantee(settings(), stream).errors
     kwh = 1.0 if errors["combined"].unit == "kWh" else 6 / 1000
     return errors["combined"].value * kwh, errors["combined_ci95"].value * kwh
 
@@ -92,7 +92,7 @@ def test_every_stream_gains_by_the_others() -> None:
         assert promised(settings().stream.index(stream))[0] < alone_kwh
     alone = config.parse(written())
     assert whole.path_of(alone, alone.stream[0]) == ()
-    assert "combined" not in whole.of(alone, alone.stream[0]).errors
+    assert "combined" not in whole.compute_whole_guarantee(alone, alone.stream[0]).errors
 
 
 def test_only_streams_of_one_table_are_combined() -> None:

@@ -124,7 +124,7 @@ def test_an_event_changes_a_peak_by_what_it_adds_to_a_part() -> None:
 
 def test_the_public_examples() -> None:
     """The examples of law 8 are there, each with its energy, its source, and whether it repeats daily."""
-    found = {event.name: (float(event.energy_wh), event.daily) for event in EVENTS}
+    found = {event.name: (float(event.energy_wh), event.is_daily) for event in EVENTS}
     assert found == {
         "which programme was on, 1 h": (38, True),
         "a kettle": (110, True),
@@ -150,7 +150,7 @@ def test_the_public_examples() -> None:
 def test_an_event_of_one_s_own(text: str, name: str, duration_ms: int, daily: bool) -> None:
     """A power and a duration are an event; it can happen daily if it is shorter than a day."""
     event = parse(text)
-    assert (event.name, event.duration_ms, event.daily) == (name, duration_ms, daily)
+    assert (event.name, event.duration_ms, event.is_daily) == (name, duration_ms, daily)
     assert event.energy_wh == Fraction(event.power_w * duration_ms, HOUR_MS)
 
 

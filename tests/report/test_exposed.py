@@ -32,7 +32,7 @@ def test_a_secret_that_everybody_can_read_is_named(
     path.chmod(mode)
     parsed = config.parse(written(**{name: keys.format(path) for name, keys in PLACES[key].items()}))
     line = f"{key}: every user of this machine can read {path}: run chmod 600 on it"
-    assert config.exposed(parsed) == ({key: path} if open_to_all else {})
+    assert config.world_readable_files(parsed) == ({key: path} if open_to_all else {})
     told = " ".join(told_of(parsed, ()).split())
     assert (f"Warning: {line}" in told) is open_to_all
     assert "hush" not in told
@@ -44,16 +44,16 @@ def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
     path.write_text("hush")
     path.chmod(0o644)
     parsed = config.parse(f"{written()}[page]\ntoken_file = '{path}'\n")
-    assert config.exposed(parsed) == {"page.token_file": path}
+    assert config.world_readable_files(parsed) == {"page.token_file": path}
     path.unlink()
-    assert config.exposed(parsed) == {}
+    assert config.world_readable_files(parsed) == {}
     path.write_text("hush")
     two = "".join(
         f'[[stream]]\nname = "{n}"\n' + STREAM.format("stream.", n) + f"pseudonym_key_file = '{path}'\n"
         for n in ("a", "b")
     )
     path.chmod(0o644)
-    assert list(config.exposed(config.parse(two))) == [
+    assert list(config.world_readable_files(config.parse(two))) == [
         "stream[0].sink.pseudonym_key_file",
         "stream[1].sink.pseudonym_key_file",
     ]

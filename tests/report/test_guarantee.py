@@ -24,19 +24,19 @@ LOCAL = "timezone = 'Europe/Amsterdam'"
 
 def promised(**sections: str) -> Guarantee:
     """Return the guarantee of a configuration, without events."""
-    return guarantee.of(config.parse(written(**sections)).stream[0], ())
+    return guarantee.compute_guarantee(config.parse(written(**sections)).stream[0], ())
 
 
 def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
     """A kettle at level 0.7, right in 65, 89 and 96 of 100, is learnt by the month; 95 are enough."""
     stream = config.parse(written(privacy="level = 0.7")).stream[0]
-    known = guarantee.of(stream)
+    known = guarantee.compute_guarantee(stream)
     kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
     assert [*kettle.values()] == [65, 89, 96]
     (habit,) = [text for text in known.warnings if text.startswith(HABITS)]
     assert habit == f"{HABITS}a kettle; a TV evening; a washing machine; 8 h away"
     (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
-    edge = guarantee.of(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
+    edge = guarantee.compute_guarantee(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
     assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT
     assert edge.warnings[-1] == f"{HABITS}a TV evening"
 
@@ -99,8 +99,8 @@ def test_the_promise_is_about_loads_only_where_readings_follow_them(source: str,
     known = promised(source=source)
     assert known.follows_loads is follows
     courses = "load shapes" if follows else "series of readings"
-    assert wording.indistinguishable(known).startswith(f"For any two {courses} whose ")
-    assert (", as measured by the readings:" in wording.hidden(known)) is not follows
+    assert wording.odds_sentence(known).startswith(f"For any two {courses} whose ")
+    assert (", as measured by the readings:" in wording.hidden_sentence(known)) is not follows
 
 
 def test_each_interval_adds_a_step_of_its_own() -> None:

@@ -12,7 +12,7 @@ from meteragent.cli import main
 from meteragent.domain.problem import PROBLEMS, problem
 from meteragent.report import format as written
 from meteragent.report import guarantee, terminal, wording
-from meteragent.report.catalogue import of_environment, of_reader, say, speaking
+from meteragent.report.catalogue import of_environment, of_reader, say, use_language
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
@@ -92,9 +92,9 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
     for code in PROBLEMS:
         item = problem(code, "main", **fields.get(code, {}))  # type: ignore[arg-type]
         assert wording.problem(item) == item.text
-        with speaking("de"):
+        with use_language("de"):
             assert english_in(wording.problem(item)) == []
-    with speaking("de"):
+    with use_language("de"):
         assert "um 1 Tag 1 h vorgesprungen" in wording.problem(problem("clock_jumped", step_ms=90_000_000))
 
 
@@ -102,8 +102,8 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
 def test_a_german_check_has_no_english(name: str) -> None:
     """Whatever is configured, no sentence that `check` prints is left in English."""
     settings = config.parse(CONFIGURATIONS[name])
-    with speaking("de"):
-        text = terminal.text([guarantee.of(stream) for stream in settings.stream], settings)
+    with use_language("de"):
+        text = terminal.text([guarantee.compute_guarantee(stream) for stream in settings.stream], settings)
     assert english_in(text) == []
     assert re.search(r"\d\.\d\d?\b(?!\d)", text) is None  # a decimal point
     assert [line for line in text.splitlines() if len(line) > written.WIDTH] == []
@@ -205,7 +205,7 @@ def test_the_reader_s_browser_sets_the_page_s_language(accept: str, language: st
 
 def test_german_numbers_have_a_comma() -> None:
     """The decimal sign, the grouping and the days are German; units and powers of ten stay."""
-    with speaking("de"):
+    with use_language("de"):
         assert written.amount(1.084, "kWh") == "1,08 kWh"
         assert written.amount(12345.6, "W") == "12.346 W"
         assert written.odds(1) == "e^1 = 2,72"  # type: ignore[arg-type]
@@ -217,6 +217,6 @@ def test_german_numbers_have_a_comma() -> None:
 
 def test_a_language_ends_with_its_context() -> None:
     """The language is restored afterwards, even after an error."""
-    with pytest.raises(KeyError), speaking("de"):
+    with pytest.raises(KeyError), use_language("de"):
         say("no such text")
     assert say("and") == " and "

@@ -164,7 +164,7 @@ def test_one_of_three_is_not_enough(given: dict[str, str]) -> None:
 @pytest.mark.parametrize("event", QUICK, ids=lambda event: event.name)
 def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event) -> None:
     """The configuration is accepted, has the terms that were planned, and hides what was asked for."""
-    one = plan.Question(timezone="Europe/Amsterdam").least(hide(event), share)
+    one = plan.Question(timezone="Europe/Amsterdam").least_error_setting(hide(event), share)
     assert config.terms(one.stream) == replace(one.terms, preset=one.preset)
     said = facts(one)
     (row,) = (row for row in said["hidden"] if row["event"] == event.name)
@@ -177,7 +177,7 @@ def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event
 def test_nothing_less_hides_it(event: Event) -> None:
     """The energy is the least, to three figures and the quantum: with 2% less the event is not hidden."""
     for share in (ask.HALF_HOUR, ask.DAY):
-        one = setting.minimal(hide(event), Setting(share, 1, event.energy_wh, ONE))
+        one = setting.least_energy_setting(hide(event), Setting(share, 1, event.energy_wh, ONE))
         assert setting.hides(one, event)
         assert not setting.hides(replace(one, hide_wh=one.hide_wh * 98 / 100), event)
 
@@ -226,7 +226,7 @@ def test_the_number_of_slots_is_the_best_there_is() -> None:
     assert all(setting.hides(one, AWAY_8H) for one in tried)
     best = found(hide="8 h away", share="half-hour")
     assert best.error_w() == min(one.error_w() for one in tried)
-    assert setting.minimal(hide(AWAY_8H), replace(best, slots=16)).error_w() > best.error_w()
+    assert setting.least_energy_setting(hide(AWAY_8H), replace(best, slots=16)).error_w() > best.error_w()
     week = found(hide="250W 7d", share="hour")
     assert week.slots == 2
 
@@ -259,9 +259,9 @@ def test_the_floor_is_met(share: ask.Share, energy_wh: int, level: Fraction) -> 
 def test_what_is_said_to_be_hidden_is(level: Fraction) -> None:
     """At low and high levels, too, what is called hidden is as hard to detect as the radius."""
     one = Setting(ask.HALF_HOUR, 1, Fraction(110), level)
-    assert KETTLE in setting.covered(one)
-    assert EVENTS[3] not in setting.covered(one)
-    assert EVENTS[7] not in setting.covered(one)
+    assert KETTLE in setting.covered_events(one)
+    assert EVENTS[3] not in setting.covered_events(one)
+    assert EVENTS[7] not in setting.covered_events(one)
 
 
 # And at what error ----------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_the_most_that_can_be_hidden(share: str) -> None:
 def test_hiding_and_error_are_each_others_inverse(share: ask.Share, energy_wh: int) -> None:
     """With the error of what hides an energy, at least that energy can be hidden, to its third figure."""
     one = Setting(share, share.blocks, Fraction(energy_wh), ONE)
-    back = setting.most(share, ONE, "UTC", one.error_w() * (1 + 1e-9))
+    back = setting.most_hiding_setting(share, ONE, "UTC", one.error_w() * (1 + 1e-9))
     assert back is not None
     assert 0.98 * energy_wh <= back.hide_wh <= 1.02 * energy_wh
     assert back.error_w() <= one.error_w() * (1 + 1e-6)
@@ -335,7 +335,9 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
         terms = config.terms(near.setting.stream)
         assert terms == replace(near.setting.terms, preset=near.setting.preset)
         if "hide" in given and near.kind != "less":
-            assert near.setting == plan.Question().least(ask.parse_hide(given["hide"]), near.setting.share)
+            assert near.setting == plan.Question().least_error_setting(
+                ask.parse_hide(given["hide"]), near.setting.share
+            )
     more = [near for near in answer.nearest if near.kind in {"homes", "event"}]
     for near in more:
         goal_w = ask.parse_goal(given["goal"]).watts(near.setting.share)
@@ -350,7 +352,7 @@ def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: in
     """However an event lies, the levels of the windows that it touches add to the level at most."""
     event = parse(f"{power_w}W {slots * 30}min")
     question = plan.Question(hide(event), ask.HALF_HOUR)
-    offered = sliding(question, question.least(hide(event), ask.HALF_HOUR))
+    offered = sliding(question, question.least_error_setting(hide(event), ask.HALF_HOUR))
     assert offered is not None
     terms = config.terms(offered.setting.stream)
     assert terms == offered.setting.terms

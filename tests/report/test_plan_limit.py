@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meteragent.report import plan
-from meteragent.report.catalogue import speaking
+from meteragent.report.catalogue import use_language
 from meteragent.report.plan import amount, ask
 
 SENTENCES = {
@@ -35,7 +35,7 @@ def of_amount(error: str, hide: str = "") -> amount.AmountAnswer:
 
 def shown(answer: plan.Answer | amount.AmountAnswer, language: str = "en") -> str:
     """Return the text of an answer, in one line."""
-    with speaking(language):
+    with use_language(language):
         text = plan.as_text(answer) if isinstance(answer, plan.Answer) else amount.as_text(answer)
     return " ".join(text.split())
 

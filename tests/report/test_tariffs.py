@@ -25,7 +25,7 @@ UNKNOWN = "Energy whose band is unknown"
 def promised(text: str) -> Guarantee:
     """The guarantee of the first stream of a configuration, with its tariffs."""
     settings = config.parse(text)
-    return whole.of(settings, settings.stream[0], ())
+    return whole.compute_whole_guarantee(settings, settings.stream[0], ())
 
 
 def test_the_error_of_a_month_s_cost_is_that_of_its_bands_at_their_prices() -> None:
@@ -115,5 +115,5 @@ def test_the_facts_have_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureF
     assert stream["tariffs"]["pairs"] == [
         {"tariffs": ["flat", "night"], "recognised": known.pairs[0].recognised}
     ]
-    assert "tariffs" not in facts.of(promised(text_of_bands()))
+    assert "tariffs" not in facts.facts_of(promised(text_of_bands()))
     assert "tariff" not in terminal.text([promised(text_of_bands())], config.parse(text_of_bands()))

@@ -41,8 +41,8 @@ def all_of(promised: Guarantee) -> list[str]:
     tables = [cell for row in wording.guess_rows(promised) for cell in row]
     costs = [text for _, size, useful in wording.costs(promised) for text in (size, useful)]
     return [
-        wording.indistinguishable(promised),
-        wording.hidden(promised),
+        wording.odds_sentence(promised),
+        wording.hidden_sentence(promised),
         wording.in_all(promised),
         wording.windows_add(promised),
         wording.streams_add(promised),
@@ -60,7 +60,7 @@ def all_of(promised: Guarantee) -> list[str]:
 def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     """Terminal, statement and page describe a stream in the same sentences."""
     settings = config.parse(written(**SECTIONS[what]))
-    promised = guarantee.of(settings.stream[0])
+    promised = guarantee.compute_guarantee(settings.stream[0])
     printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
@@ -77,7 +77,7 @@ def test_streams_that_add_say_so_everywhere() -> None:
     """Two streams on one meter: terminal and statement have the sentence, once for each stream."""
     settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", "'b/{meter}'")))
     promised = [
-        guarantee.of(stream, other_charges=config.others_per_day(settings, stream))
+        guarantee.compute_guarantee(stream, other_charges=config.others_per_day(settings, stream))
         for stream in settings.stream
     ]
     line = wording.streams_add(promised[0])
@@ -106,12 +106,14 @@ def test_the_page_s_headings_are_those_of_the_statement() -> None:
 
 def test_a_summary_is_about_one_home() -> None:
     """The hidden energy, and the errors of a number, a day and a month; some streams have no day."""
-    promised = guarantee.of(config.parse(written()).stream[0], ())
+    promised = guarantee.compute_guarantee(config.parse(written()).stream[0], ())
     assert wording.summary(promised) == (
         "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"
         " (95% within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
     )
-    months = guarantee.of(config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ())
+    months = guarantee.compute_guarantee(
+        config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ()
+    )
     assert "one day " not in wording.summary(months)
 
 

@@ -31,7 +31,7 @@ HALF_HOUR_MS = 1_800_000
 @pytest.fixture(scope="module")
 def promised(tmp_path_factory: pytest.TempPathFactory) -> Guarantee:
     """What `check` says of the demo's configuration."""
-    return guarantee.of(stream(tmp_path_factory.mktemp("facts")))
+    return guarantee.compute_guarantee(stream(tmp_path_factory.mktemp("facts")))
 
 
 def stream(folder: Path) -> config.Stream:
@@ -176,11 +176,11 @@ def test_outcome_missing(street: Street, tmp_path: Path) -> None:
 def test_text(outcome: Outcome, promised: Guarantee) -> None:
     """The screen states what is hidden, the errors of numbers, and what is not hidden, as `check` does."""
     shown = text(outcome, promised, 20)
-    for event in facts.of(promised)["hidden"]:
+    for event in facts.facts_of(promised)["hidden"]:
         right = [str(number) for number in event["right_of_100"].values()]
         assert re.search(re.escape(event["event"]) + r" +[\d,]+ Wh +" + " +".join(right), shown)
     flat = " ".join(shown.split())
-    assert all(text in flat for text in facts.of(promised)["does_not_hide"])
+    assert all(text in flat for text in facts.facts_of(promised)["does_not_hide"])
     for promise in ("± 659 W", "± 2.1 kWh", "± 12 kWh", "± 19 W", "± 0.067 kWh", " 311", " 95.0"):
         assert promise in shown
 

@@ -153,7 +153,7 @@ def test_check_is_confirmed() -> None:
     rows = {
         (row.event, row.days): row for row in hidden.confirm(stream, homes, ["bayes", "averaging"], 1000, 0)
     }
-    assert len(rows) == sum(len(REPETITIONS) if event.daily else 1 for event in EVENTS)
+    assert len(rows) == sum(len(REPETITIONS) if event.is_daily else 1 for event in EVENTS)
     assert all(row.confirmed for row in rows.values())
     kettle = rows["a kettle", 1]
     assert kettle.high >= (kettle.claimed - 2) / 100

@@ -52,7 +52,7 @@ def settings(privacy: str) -> config.Config:
 def promised(privacy: str) -> TariffErrors:
     """What `check` states before the run."""
     known = settings(privacy)
-    errors = whole.of(known, known.stream[0], ()).tariffs
+    errors = whole.compute_whole_guarantee(known, known.stream[0], ()).tariffs
     assert errors is not None
     return errors
 

@@ -18,9 +18,13 @@ def facts_of(
     archived: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a stream's guarantee."""
-    return facts.of(guarantee.of(stream, events, stored_streams, other_charges, archived=archived))
+    return facts.facts_of(
+        guarantee.compute_guarantee(stream, events, stored_streams, other_charges, archived=archived)
+    )
 
 
 def told_of(settings: config.Config, events: Sequence[Event] = EVENTS) -> str:
     """Return the text that `check` prints for a configuration, each stream by itself."""
-    return terminal.text([guarantee.of(stream, events) for stream in settings.stream], settings)
+    return terminal.text(
+        [guarantee.compute_guarantee(stream, events) for stream in settings.stream], settings
+    )

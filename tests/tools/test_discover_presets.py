@@ -42,7 +42,7 @@ def test_a_plug_that_sends_often_can_choose_a_finer_preset(every_ms: int, every:
     if every is not None:
         text = re.sub("timezone = .*", "", text).replace('"bill"', '"appliance"')
         text = text.replace("[window]", f'every = "{every}"\n[window]')
-        assert config.accepted(text) is not None
+        assert config.parse_or_none(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_register_states_the_time_between_readings_that_was_heard(every_ms: in
     (one,) = candidates(listened(("cellar/energy_import_total_kwh", b"7712.5"), every_ms=every_ms))
     text = toml(one, ACCESS)
     assert f'\nevery = "{every}"\n' in text
-    settings = config.accepted(text)
+    settings = config.parse_or_none(text)
     assert settings is not None
-    assert config.lost(settings.stream[0])[0] == 0
+    assert config.largest_loss(settings.stream[0])[0] == 0
 
 
 def test_a_profile_states_the_time_between_its_registers_readings() -> None:

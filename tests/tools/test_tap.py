@@ -361,7 +361,7 @@ def test_a_topic_cannot_write_to_the_terminal() -> None:
     """A topic is from the broker, and the command writes through an outlet."""
     shown = Terminal(written())
     shown.raw("meters/\x1b[2J/power", b"x", START)
-    assert outlet.shown(shown.lines[0]).startswith("not a reading: meters/\\x1b[2J/power: ")
+    assert outlet.escape_invisible(shown.lines[0]).startswith("not a reading: meters/\\x1b[2J/power: ")
 
 
 # The command

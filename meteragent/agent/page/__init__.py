@@ -23,7 +23,7 @@ Only `serve` loads Starlette and uvicorn (the `page` extra).
 
 from meteragent.agent.page.view import Route, Settings, View
 from meteragent.agent.viewers import Viewers
-from meteragent.config.accept import page_needs
+from meteragent.config.accept import missing_page_refusal
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:
@@ -36,5 +36,5 @@ async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[
     try:
         from meteragent.agent.page.server import run  # noqa: PLC0415  only a served page needs the server
     except ModuleNotFoundError as error:
-        raise page_needs(error.name or "its server") from None
+        raise missing_page_refusal(error.name or "its server") from None
     await run(settings, view, viewers, routes)

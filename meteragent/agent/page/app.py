@@ -117,7 +117,7 @@ class _Page:
         """Answer with the facts about all streams, and the current problems."""
         streams, problems = self._view.streams, await self._view.problems()
         promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
-        with catalogue.speaking(_language(request)):
+        with catalogue.use_language(_language(request)):
             facts = serialise.facts(streams, promises, problems)
         return Response(facts, media_type="application/json")
 
@@ -175,7 +175,7 @@ class _Page:
                 state = await self._view.glance(stream.name, viewer.meter)
                 glance = serialise.glance(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
-                with catalogue.speaking(language):
+                with catalogue.use_language(language):
                     glance["problems"] = serialise.problem_rows(problems)
                 glance["arrivals"] = serialise.arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}

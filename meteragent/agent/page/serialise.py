@@ -100,7 +100,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     if terms.is_energy:
         per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading)
     return {
-        **report.of(guarantee),
+        **report.facts_of(guarantee),
         "said": _said(guarantee),
         "power_unit": POWER_UNIT[terms.readings.unit],
         "per_power": per_power,

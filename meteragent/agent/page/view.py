@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from meteragent import config as settings
@@ -216,11 +216,11 @@ def first_receiver(stream: settings.Stream, outlets: Sequence[Outlet]) -> Receiv
 @lru_cache(maxsize=64)
 def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
     """Return a stream's promises; a crowd's have no other presets."""
-    promise = guarantee.of(stream, other_charges=others_per_day)
+    compute = partial(guarantee.compute_guarantee, other_charges=others_per_day)
+    promise = compute(stream)
     names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
     variants = {name: variant for name in names if (variant := _with_preset(stream, name)) is not None}
-    guarantees = {name: guarantee.of(item, other_charges=others_per_day) for name, item in variants.items()}
-    return Promises(promise, guarantees)
+    return Promises(promise, {name: compute(item) for name, item in variants.items()})
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:

@@ -7,9 +7,9 @@ from itertools import chain
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import privacy, source, tables, together, window
-from meteragent.config.refuse.check import GRID, Problems, Table, is_wrong, reads
+from meteragent.config.refuse.check import GRID, Problems, Table, check_of, is_wrong
 from meteragent.config.refuse.together import first_per_key
-from meteragent.config.tables import counted, parts, shared_streams
+from meteragent.config.tables import parts, shared_streams, with_group_terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
@@ -80,7 +80,7 @@ def _problems_of_tables(streams: Collection[Table]) -> Problems:
 def _parts(table: Table) -> list[Table]:
     """Return the streams that a table becomes, as far as its keys are valid."""
     stream, _, wrong_paths = table
-    stream = stream if is_wrong(wrong_paths, _GROUP) else counted(stream)
+    stream = stream if is_wrong(wrong_paths, _GROUP) else with_group_terms(stream)
     streams = (stream,) if is_wrong(wrong_paths, *_DIVISION_KEYS) else parts(stream)
     return [table._replace(stream=part) for part in streams]
 
@@ -92,7 +92,7 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
     if stream.sink.crowd is not None:
         is_unknown = is_wrong(wrong_paths, _GROUP)
         wrong_paths |= _GRID if is_unknown else set()
-        yield from _stream_problems(stream if is_unknown else counted(stream), wrong_paths)
+        yield from _stream_problems(stream if is_unknown else with_group_terms(stream), wrong_paths)
     elif stream.privacy.shares is None and path_of("privacy.shares") not in wrong_paths:
         yield from _stream_problems(stream, wrong_paths)
     else:
@@ -115,7 +115,7 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
         yield from check(stream, wrong_paths)
 
 
-@reads("name")
+@check_of("name")
 def _name(stream: Stream) -> Problems:
     """Yield a refusal unless the name is 1 to 64 letters, digits, - or _, and the first a letter or digit."""
     if not _NAME.fullmatch(stream.name):
@@ -123,7 +123,7 @@ def _name(stream: Stream) -> Problems:
         yield ConfigError("name", repr(stream.name), expected)
 
 
-@reads("privacy.preset")
+@check_of("privacy.preset")
 def _preset(stream: Stream) -> Problems:
     """Yield a refusal of a preset that does not exist."""
     name = stream.privacy.preset
@@ -133,7 +133,7 @@ def _preset(stream: Stream) -> Problems:
         yield ConfigError("privacy.preset", repr(name), expected, meant=repr(matches[0]) if matches else None)
 
 
-@reads("sink.home_assistant", "sink.status")
+@check_of("sink.home_assistant", "sink.status")
 def _home_assistant(stream: Stream) -> Problems:
     """Yield refusals of sink settings that Home Assistant cannot use."""
     sink = stream.sink

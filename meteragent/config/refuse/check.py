@@ -55,7 +55,7 @@ class Check:
                 yield problem
 
 
-def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
+def check_of(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
     """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
     return lambda problems: Check(problems, keys)
 

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from meteragent.config.model import Stream
-from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
+from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, check_of
 from meteragent.config.terms import length_ms, quantum, shapes, terms, unit
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
@@ -30,7 +30,7 @@ _KEYS = {
 """The keys that set the bounded numbers of a descriptor."""
 
 
-@reads("privacy.hide", "privacy.radius")
+@check_of("privacy.hide", "privacy.radius")
 def _alternatives(stream: Stream) -> Problems:
     """Yield a refusal if two keys set how much is hidden."""
     privacy = stream.privacy
@@ -39,7 +39,7 @@ def _alternatives(stream: Stream) -> Problems:
         yield ConfigError("privacy.radius", exact(privacy.radius), expected)
 
 
-@reads("privacy.quantum", *GRID)
+@check_of("privacy.quantum", *GRID)
 def _lattice(stream: Stream) -> Problems:
     """Yield a refusal of a quantum that is not a number with at most six decimals."""
     step = quantum(stream)
@@ -48,7 +48,7 @@ def _lattice(stream: Stream) -> Problems:
         yield ConfigError("privacy.quantum", exact(step), expected)
 
 
-@reads(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
+@check_of(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
 def _radius(stream: Stream) -> Problems:
     """Yield a refusal of a radius that is not a multiple of the quantum."""
     step = quantum(stream)
@@ -61,7 +61,7 @@ def _radius(stream: Stream) -> Problems:
             return
 
 
-@reads(*PROMISE)
+@check_of(*PROMISE)
 def _noise(stream: Stream) -> Problems:
     """Yield a refusal of a quantum so fine that the noise exceeds the samplers' range."""
     step = quantum(stream)
@@ -75,7 +75,7 @@ def _noise(stream: Stream) -> Problems:
             return
 
 
-@reads(*PROMISE)
+@check_of(*PROMISE)
 def _receivable(stream: Stream) -> Problems:
     """Yield a refusal of terms with a number that receivers refuse."""
     for window in shapes(stream):
@@ -95,7 +95,7 @@ def _receivable(stream: Stream) -> Problems:
             return
 
 
-@reads("privacy.budget", *PROMISE)
+@check_of("privacy.budget", *PROMISE)
 def _budget(stream: Stream) -> Problems:
     """Yield a refusal if the budget's period is not in whole days, or the schedule exceeds the budget."""
     limit = stream.privacy.budget

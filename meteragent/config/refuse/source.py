@@ -2,7 +2,7 @@
 
 from meteragent.config.files import address_refusals, sink_broker
 from meteragent.config.model import Broker, Source, Stream
-from meteragent.config.refuse.check import Problems, reads, repeated
+from meteragent.config.refuse.check import Problems, check_of, repeated
 from meteragent.config.refuse.window import unknown_zone
 from meteragent.config.source import (
     FORMATS,
@@ -32,13 +32,13 @@ _NOT_WITH_PARTS = {
 }
 
 
-@reads(*(f"source.{key}" for key in _BROKER))
+@check_of(*(f"source.{key}" for key in _BROKER))
 def _source_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the source's broker."""
     yield from address_refusals("source", stream.source.url, stream.source)
 
 
-@reads(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
+@check_of(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
 def _sink_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the sink's broker."""
     yield from address_refusals("sink", sink_url(stream), sink_broker(stream))
@@ -50,7 +50,7 @@ def _sink_broker(stream: Stream) -> Problems:
         yield ConfigError("sink.client_id", repr(stream.sink.client_id), expected)
 
 
-@reads("source.kind", "source.unit")
+@check_of("source.kind", "source.unit")
 def _unit(stream: Stream) -> Problems:
     """Yield a refusal of a unit that does not fit the kind."""
     source = stream.source
@@ -59,7 +59,7 @@ def _unit(stream: Stream) -> Problems:
         yield ConfigError("source.unit", repr(source.unit), expected)
 
 
-@reads("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
+@check_of("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
 def _topic(stream: Stream) -> Problems:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
@@ -77,7 +77,7 @@ def _topic(stream: Stream) -> Problems:
             yield ConfigError("source.shard", repr(str(source.shard)), expected)
 
 
-@reads(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
+@check_of(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
 def _parts(stream: Stream) -> Problems:
     """Yield refusals of keys that exclude parts, of equal topics, and of a part's own keys."""
     source = stream.source
@@ -111,7 +111,7 @@ def _own_keys(stream: Stream, path: str) -> Problems:
             yield ConfigError(place, error.found, error.expected, meant=error.meant)
 
 
-@reads("source.meter", "sink.pseudonym_key_file")
+@check_of("source.meter", "sink.pseudonym_key_file")
 def _meter(stream: Stream) -> Problems:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
@@ -120,7 +120,7 @@ def _meter(stream: Stream) -> Problems:
         yield ConfigError("source.meter", repr(name), expected)
 
 
-@reads("source.kind", "source.modulus", "source.phases")
+@check_of("source.kind", "source.modulus", "source.phases")
 def _kind(stream: Stream) -> Problems:
     """Yield refusals of keys that do not apply to the kind."""
     source = stream.source
@@ -132,7 +132,7 @@ def _kind(stream: Stream) -> Problems:
         yield ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
 
 
-@reads("source.profile", "source.kind", "source.value", "source.time")
+@check_of("source.profile", "source.kind", "source.value", "source.time")
 def _device(stream: Stream) -> Problems:
     """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` beside a profile."""
     source, device_profile = stream.source, profile(stream.source)
@@ -160,7 +160,7 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
     return ConfigError(f"source.{key}", value, f"one of {choices}: what {device.title} sends")
 
 
-@reads("source.timezone", "source.profile", "source.kind", "source.value")
+@check_of("source.timezone", "source.profile", "source.kind", "source.value")
 def _local_time(stream: Stream) -> Problems:
     """Yield a refusal of a time zone that does not exist, or that the source's times do not need."""
     source, key = stream.source, "source.timezone"
@@ -178,7 +178,7 @@ def _local_time(stream: Stream) -> Problems:
             yield refusal
 
 
-@reads("source.profile", "source.kind", "source.value", "source.interval")
+@check_of("source.profile", "source.kind", "source.value", "source.interval")
 def _interval(stream: Stream) -> Problems:
     """Yield a refusal of an interval energy whose interval is unknown."""
     source = stream.source
@@ -187,7 +187,7 @@ def _interval(stream: Stream) -> Problems:
         yield ConfigError("source.interval", "nothing", expected)
 
 
-@reads("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
+@check_of("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
 def _stamp(stream: Stream) -> Problems:
     """Yield a refusal of `stamp` for readings that cover no interval, or that have no timestamp."""
     source = stream.source
@@ -198,7 +198,7 @@ def _stamp(stream: Stream) -> Problems:
     yield ConfigError("source.stamp", "'start'", expected)
 
 
-@reads("source.profile", "source.id")
+@check_of("source.profile", "source.id")
 def _meter_id(stream: Stream) -> Problems:
     """Yield a refusal of a missing id that the profile needs, or of an id without a device's profile."""
     source, device_profile = stream.source, profile(stream.source)
@@ -210,7 +210,7 @@ def _meter_id(stream: Stream) -> Problems:
         yield ConfigError("source.id", "nothing", expected)
 
 
-@reads("source.profile", "source.meter", "sink.pseudonym_key_file")
+@check_of("source.profile", "source.meter", "sink.pseudonym_key_file")
 def _identifier(stream: Stream) -> Problems:
     """Yield a refusal of a topic that would reveal the identifier of a device or a person."""
     source, device_profile = stream.source, profile(stream.source)
@@ -221,7 +221,7 @@ def _identifier(stream: Stream) -> Problems:
         yield ConfigError("sink.pseudonym_key_file", "nothing", expected)
 
 
-@reads("source.profile", "source.value", "source.time")
+@check_of("source.profile", "source.value", "source.time")
 def _expressions(stream: Stream) -> Problems:
     """Yield refusals of expressions that are invalid, or set although the payload is a bare number."""
     source = stream.source

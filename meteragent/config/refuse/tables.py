@@ -7,7 +7,7 @@ from math import gcd
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import together
-from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, Table, is_wrong, reads, repeated
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, Table, check_of, is_wrong, repeated
 from meteragent.config.refuse.window import range_text, zone
 from meteragent.config.shapes import keys_needed
 from meteragent.config.source import interval_ms, lateness_ms
@@ -16,7 +16,7 @@ from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
 from meteragent.config.value import parse_length
 from meteragent.crowd.group import Group, is_label
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import counted, exact
+from meteragent.domain.figures import count_text, exact
 from meteragent.domain.grid import Epoch, format_duration
 from meteragent.domain.lines import Path
 from meteragent.domain.presets import PRESETS
@@ -40,7 +40,7 @@ _RECORD_KEYS = ("total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 
 
-@reads("sink.crowd")
+@check_of("sink.crowd")
 def crowd(stream: Stream) -> Problems:
     """Yield the refusals that come before the group is applied: of its file, its id, and conflicting keys."""
     settings, group = stream.sink.crowd, None
@@ -83,11 +83,10 @@ def _terms(group: Group) -> str:
     )
 
 
-@reads("sink.crowd.group", "window.range")
+@check_of("sink.crowd.group", "window.range")
 def _limits(stream: Stream) -> Problems:
     """Yield a refusal of a range beyond the group's range, because totals could then be implausible."""
-    group = stream.group
-    if group is None:
+    if (group := stream.group) is None:
         return
     limits_wh = group.lowest_wh, group.highest_wh
     (low, high), (lowest, highest) = stream.window.range, (wh * 3600 / group.slot_s for wh in limits_wh)
@@ -96,7 +95,9 @@ def _limits(stream: Stream) -> Problems:
         yield ConfigError("window.range", range_text(stream), expected)
 
 
-@reads("sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value")
+@check_of(
+    "sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value"
+)
 def _lattice(stream: Stream) -> Problems:
     """Yield a refusal of an interval for which the group's quantum is not whole in units of accumulators."""
     source, group = stream.source, stream.group
@@ -108,7 +109,7 @@ def _lattice(stream: Stream) -> Problems:
         yield ConfigError("source.interval", repr(format_duration(interval_ms(source))), expected)
 
 
-@reads("sink.crowd.group", "source.meter", "sink.pseudonym_key_file")
+@check_of("sink.crowd.group", "source.meter", "sink.pseudonym_key_file")
 def _label(stream: Stream) -> Problems:
     """Yield a refusal of a meter's name that cannot be the home's label."""
     name = stream.source.meter
@@ -119,7 +120,7 @@ def _label(stream: Stream) -> Problems:
         yield ConfigError("source.meter", repr(name), expected)
 
 
-@reads(
+@check_of(
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
 def _deadline(stream: Stream) -> Problems:
@@ -155,7 +156,7 @@ _NOT_WITH_SHARES = {
 _SLOTS = "a window of nested streams is one slot"
 
 
-@reads("privacy.shares", "window", "privacy.preset")
+@check_of("privacy.shares", "window", "privacy.preset")
 def _shares(stream: Stream) -> Problems:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
@@ -168,20 +169,19 @@ def _shares(stream: Stream) -> Problems:
         yield ConfigError("privacy.preset", repr(stream.privacy.preset), expected)
 
 
-@reads("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
+@check_of("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
 def _nesting(stream: Stream) -> Problems:
     """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest.
 
     Fewer than two shares are refused, too, and so is a time zone that is wrong or that no length needs.
     """
-    shares = stream.privacy.shares
-    if shares is None:
+    if (shares := stream.privacy.shares) is None:
         return
     if len(shares) < 2:
         expected = (
             "two or more shares, such as { '30min' = 0.8, '1d' = 0.2 }; for one stream, set window.length"
         )
-        yield ConfigError("privacy.shares", counted(len(shares), "share"), expected)
+        yield ConfigError("privacy.shares", count_text(len(shares), "share"), expected)
         return
     total = sum(shares.values(), Fraction(0))
     if total > 1:

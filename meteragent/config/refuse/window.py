@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import chain, pairwise
 
 from meteragent.config.model import Stream, Weights
-from meteragent.config.refuse.check import GRID, PROMISE, Problems, reads
+from meteragent.config.refuse.check import GRID, PROMISE, Problems, check_of
 from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, row_of, shape_class, space
 from meteragent.config.source import interval_ms
 from meteragent.config.terms import length_ms, metric, shapes, terms, unit
@@ -25,7 +25,7 @@ HOURS_MAX = 96
 _DAY_MIN = 24 * 60
 
 
-@reads("window.timezone", "window.length", "privacy.preset")
+@check_of("window.timezone", "window.length", "privacy.preset")
 def zone(stream: Stream) -> Problems:
     """Yield a refusal of a time zone that is missing, unknown, or set without a calendar window."""
     name, key = stream.window.timezone, "window.timezone"
@@ -54,7 +54,7 @@ def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | No
     return None
 
 
-@reads("window.step", "window.blocks", "window.bands")
+@check_of("window.step", "window.blocks", "window.bands")
 def _alternatives(stream: Stream) -> Problems:
     """Yield a refusal if more than one key defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
@@ -66,7 +66,7 @@ def _alternatives(stream: Stream) -> Problems:
 # Kinds of windows ---------------------------------------------------------------------------------
 
 
-@reads(*GRID)
+@check_of(*GRID)
 def _keys(stream: Stream) -> Problems:
     """Yield refusals of keys of `[window]` that belong to other kinds, are missing, or define other slots."""
     row, window = row_of(stream), stream.window
@@ -93,7 +93,7 @@ def _elsewhere(stream: Stream, key: str) -> ConfigError:
     return ConfigError(f"window.{key}", "a value", f"{' or '.join(names)}, or no {key}")
 
 
-@reads("privacy.metric", "source.kind", "sink.total", *GRID)
+@check_of("privacy.metric", "source.kind", "sink.total", *GRID)
 def _numbers(stream: Stream) -> Problems:
     """Yield refusals of a metric, of readings, and of a running total that the values do not support."""
     shape, distance = shape_class(stream), metric(stream)
@@ -113,7 +113,7 @@ def _numbers(stream: Stream) -> Problems:
         yield ConfigError("sink.total", "true", expected)
 
 
-@reads(*PROMISE, "source.every", "window.range")
+@check_of(*PROMISE, "source.every", "window.range")
 def further(stream: Stream) -> Problems:
     """Yield the refusals of the kind's own."""
     refusals = row_of(stream).refusals
@@ -124,7 +124,7 @@ def further(stream: Stream) -> Problems:
 # Hours --------------------------------------------------------------------------------------------
 
 
-@reads(*GRID)
+@check_of(*GRID)
 def _names(stream: Stream) -> Problems:
     """Yield refusals of repeated or reserved names of bands."""
     names = [band.name for band in stream.window.band]
@@ -137,7 +137,7 @@ def _names(stream: Stream) -> Problems:
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
 
 
-@reads(*GRID, "source.kind")
+@check_of(*GRID, "source.kind")
 def _hours(stream: Stream) -> Problems:
     """Yield refusals of hours that are too many or overlap, and of hours without local days."""
     row, blocks = row_of(stream), stream.window.blocks
@@ -162,7 +162,7 @@ def _hours(stream: Stream) -> Problems:
                 return
 
 
-@reads(*GRID, "source.kind")
+@check_of(*GRID, "source.kind")
 def _cover(stream: Stream) -> Problems:
     """Yield a refusal of the first hours without a band."""
     window = stream.window
@@ -184,7 +184,7 @@ def _clock_text(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
-@reads("window.band", "source.kind", "source.interval", "source.profile", "source.value")
+@check_of("window.band", "source.kind", "source.interval", "source.profile", "source.value")
 def _interval(stream: Stream) -> Problems:
     """Yield a refusal of energies whose intervals are too long for bands."""
     interval = interval_ms(stream.source)
@@ -196,7 +196,7 @@ def _interval(stream: Stream) -> Problems:
 # Slots and prices ---------------------------------------------------------------------------------
 
 
-@reads(*GRID)
+@check_of(*GRID)
 def _slots(stream: Stream) -> Problems:
     """Yield a refusal if the number or length of slots does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
@@ -220,7 +220,7 @@ def _step(length: int, step: int) -> ConfigError:
     return ConfigError("window.step", repr(format_duration(step)), expected)
 
 
-@reads(*GRID, "window.clock")
+@check_of(*GRID, "window.clock")
 def _weights(stream: Stream) -> Problems:
     """Yield refusals of a table without prices, of an unsuitable topic, and of prices beyond the bound."""
     table = stream.window.weights
@@ -254,7 +254,7 @@ def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
 # Values -------------------------------------------------------------------------------------------
 
 
-@reads("window.range")
+@check_of("window.range")
 def _limits(stream: Stream) -> Problems:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
@@ -267,7 +267,7 @@ def range_text(stream: Stream) -> str:
     return f"[{', '.join(map(exact, stream.window.range))}]"
 
 
-@reads("window.range", *GRID)
+@check_of("window.range", *GRID)
 def _threshold(stream: Stream) -> Problems:
     """Yield a refusal of a threshold that no reading or every reading exceeds."""
     threshold_w, (low, high) = stream.window.threshold, stream.window.range
@@ -276,7 +276,7 @@ def _threshold(stream: Stream) -> Problems:
         yield ConfigError("window.threshold", exact(threshold_w), expected)
 
 
-@reads("window.range", "window.gap", *PROMISE)
+@check_of("window.range", "window.gap", *PROMISE)
 def _gap(stream: Stream) -> Problems:
     """Yield a refusal of a gap value outside the range of readings."""
     readings = terms(stream).readings

@@ -228,6 +228,6 @@ def as_json(answer: AmountAnswer) -> str:
         "error": figure(setting.error),
         "error_of_one_home": figure(setting.terms.sd),
         "configuration": setting.text,
-        "check": facts.of(guarantee.of(setting.stream)),
+        "check": facts.facts_of(guarantee.compute_guarantee(setting.stream)),
     }
     return json.dumps(document, indent=2)

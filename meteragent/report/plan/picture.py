@@ -14,8 +14,8 @@ from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.render import error_text
-from meteragent.report.plan.setting import Setting, minimal
-from meteragent.report.plan.solve import Answer, around
+from meteragent.report.plan.setting import Setting, least_energy_setting
+from meteragent.report.plan.solve import Answer, nearby_settings
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
 """Blue, orange and dark grey, which also differ in brightness; lower bounds are thin and dashed."""
@@ -57,7 +57,7 @@ def _units_per_watt(setting: Setting) -> float:
 def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
     """Draw the lines for one home and for many, each with its lower bound and the setting's point."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
-    settings, unit = around(setting, factors), _units_per_watt(setting)
+    settings, unit = nearby_settings(setting, factors), _units_per_watt(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
     for count, color, name in ((1, ONE, mean_of(1)), (homes, MANY, mean_of(homes))):
         errors = [point.error_w(count) * unit for point in settings]
@@ -74,7 +74,7 @@ def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
 def _draw_examples(axes: Axes, setting: Setting) -> None:
     """Mark the smallest energy at which each public example is hidden."""
     hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
-    starts = [(minimal(hide, setting).hide_wh, hide.title) for hide in hides]
+    starts = [(least_energy_setting(hide, setting).hide_wh, hide.title) for hide in hides]
     labels: list[tuple[float, str]] = []
     for start_wh, name in sorted(starts):
         if not setting.hide_wh / _REACH <= start_wh <= setting.hide_wh * _REACH:

@@ -24,8 +24,8 @@ from meteragent.report.format import (
 )
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
-from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
-from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, sliding
+from meteragent.report.plan.setting import Setting, candidates, covered_events, odds_level, radius_percent
+from meteragent.report.plan.solve import Answer, Sliding, homes_needed, nearby_settings, sliding
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
@@ -136,7 +136,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
-    events, percentage = covered(setting), radius_percent(setting)
+    events, percentage = covered_events(setting), radius_percent(setting)
     limit = guess_limit(percentage, _names(events) if events else "")
     has_limit = answer.question.hide is None and setting.hide_wh >= ENERGY_MAX_WH
     search = say("plan.search_limit", energy=energy(setting.hide_wh)) if has_limit else ""
@@ -188,8 +188,8 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
     heads_text = f"{hides:>10}{mean_of(1):>{one_width}}{mean:>16}{floor:>{floor_width}}   {also}"
     lines = [say("plan.table"), f"  {heads_text}"]
     listed: set[Event] = set()
-    for row in around(setting, FACTORS):
-        new_events = [event for event in covered(row) if event not in listed]
+    for row in nearby_settings(setting, FACTORS):
+        new_events = [event for event in covered_events(row) if event not in listed]
         listed.update(new_events)
         mark = " *" if row == setting else "  "
         errors_w = row.error_w(), row.error_w(homes), row.floor_w
@@ -244,7 +244,7 @@ def _nearest(answer: Answer) -> list[str]:
         size = error_text(setting.error_w(homes), setting.share)
         lines.append(filled(f"{near.change}: {numbers}: {size}", "  ", "    "))
         if near.kind == "less" or answer.question.hide is None:
-            lines.append(f"    {say('plan.near_hides', events=_names(covered(setting)))}")
+            lines.append(f"    {say('plan.near_hides', events=_names(covered_events(setting)))}")
     return lines
 
 
@@ -266,11 +266,11 @@ def as_json(answer: Answer) -> str:
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
-            for row in (around(setting, FACTORS) if setting else ())
+            for row in (nearby_settings(setting, FACTORS) if setting else ())
         ],
     }
     if setting is not None:
-        document["check"] = facts.of(guarantee.of(setting.stream))
+        document["check"] = facts.facts_of(guarantee.compute_guarantee(setting.stream))
     return json.dumps(document, indent=2)
 
 
@@ -286,7 +286,7 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "error_of_one_home_w": figure(setting.error_w()),
         "floor_of_one_home_w": figure(setting.floor_w),
         "right_of_100": radius_percent(setting),
-        "hides": [event.name for event in covered(setting)],
+        "hides": [event.name for event in covered_events(setting)],
         "configuration": setting.text,
     }
 

@@ -187,7 +187,7 @@ def is_covered(setting: Setting, event: Event) -> bool:
     return success_percent(event, setting.terms, 1) <= radius_percent(setting)
 
 
-def covered(setting: Setting) -> list[Event]:
+def covered_events(setting: Setting) -> list[Event]:
     """Return the public events that a setting hides."""
     return [event for event in EVENTS if is_covered(setting, event)]
 
@@ -202,7 +202,7 @@ def odds_level(setting: Setting, event: Event) -> float:
     return float(max(losses) + noise.a)
 
 
-def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
     A preset is preferred if its error is no larger and it hides the same event.
@@ -227,7 +227,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     if not share.blocks:
         return (_advised(hide, share, level, timezone),)
     event, start = hide.event, Setting(share, share.blocks, hide.energy_wh, level, timezone)
-    settings = [minimal(hide, start)]
+    settings = [least_energy_setting(hide, start)]
     if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
         return tuple(settings)
     power_wh = event.power_w * share.hours
@@ -236,7 +236,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
             break
         # The event fills at least one slot, so the radius must be at least the power.
         if replace(start, slots=n, hide_wh=power_wh).error_w() < min(map(Setting.error_w, settings)):
-            settings.append(minimal(hide, replace(start, slots=n)))
+            settings.append(least_energy_setting(hide, replace(start, slots=n)))
     return tuple(settings)
 
 
@@ -249,13 +249,13 @@ def _advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Settin
     variation_w = sum(2 * event.power_w for event in EVENTS)
     bounds = []
     for count in _BLOCKS:
-        day = minimal(hide, Setting(share, count, hide.energy_wh, level, timezone))
+        day = least_energy_setting(hide, Setting(share, count, hide.energy_wh, level, timezone))
         noise_w = WindowFloor(count, day.terms.epsilon).mean_absolute
         bounds.append((Fraction(variation_w, 2 * count) + noise_w, count, day))
     return min(bounds)[2]
 
 
-def minimal(hide: Hide, setting: Setting) -> Setting:
+def least_energy_setting(hide: Hide, setting: Setting) -> Setting:
     """Find the setting with the least energy that hides `hide`, with the windows of `setting`."""
     if hide.event is None:
         return setting
@@ -273,7 +273,9 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
     return replace(setting, hide_wh=high * step)
 
 
-def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
+def most_hiding_setting(
+    share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0
+) -> Setting | None:
     """Find the setting that hides the most energy (see `largest`) within an error of `error_w` for one home.
 
     The result is None if the radius would be below 1 mW, or if no such energy is within the error.

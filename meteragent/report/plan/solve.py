@@ -10,7 +10,7 @@ from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import figures
 from meteragent.report.plan.ask import DAY, SHARES, Goal, Hide, Share
-from meteragent.report.plan.setting import Setting, covered, least, most
+from meteragent.report.plan.setting import Setting, covered_events, least_error_setting, most_hiding_setting
 
 _ROUNDING = 1e-9
 
@@ -26,17 +26,17 @@ class Question:
     level: Fraction = Fraction(1)
     timezone: str = "UTC"
 
-    def least(self, hide: Hide, share: Share) -> Setting:
+    def least_error_setting(self, hide: Hide, share: Share) -> Setting:
         """Find the setting with the least error that hides `hide`."""
-        return least(hide, share, self.level, self.timezone)
+        return least_error_setting(hide, share, self.level, self.timezone)
 
-    def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
+    def most_hiding_setting(self, share: Share, homes: int, goal_w: float) -> Setting | None:
         """Find the setting that hides the most within the goal; try a curve with the blocks of each event."""
         error_w = goal_w * math.sqrt(homes)
         if share.blocks:
-            return most(share, self.level, self.timezone, error_w)
-        counts = {self.least(Hide(event.name, event.energy_wh), share).slots for event in EVENTS}
-        settings = [most(share, self.level, self.timezone, error_w, count) for count in sorted(counts)]
+            return most_hiding_setting(share, self.level, self.timezone, error_w)
+        slots = {self.least_error_setting(Hide(event.name, event.energy_wh), share).slots for event in EVENTS}
+        settings = [most_hiding_setting(share, self.level, self.timezone, error_w, n) for n in sorted(slots)]
         return max(filter(None, settings), key=lambda setting: setting.radius_w, default=None)
 
 
@@ -128,7 +128,7 @@ def _watts(goal: Goal, share: Share) -> float | None:
 
 
 def _error(question: Question, hide: Hide, share: Share) -> Answer:
-    setting = question.least(hide, share)
+    setting = question.least_error_setting(hide, share)
     if question.goal is None:
         return Answer(question, setting, question.homes or 1)
     goal_w = question.goal.watts(share)
@@ -148,7 +148,7 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
         goal_w = _watts(question.goal, share) if question.goal else None
         if goal_w is None or share == question.share:
             continue
-        setting = question.least(hide, share)
+        setting = question.least_error_setting(hide, share)
         if _meets(setting, homes, goal_w):
             alternatives.append(Near("share", setting, homes))
     return alternatives
@@ -156,7 +156,7 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
     """Return the setting that hides the most within the goal, or an empty list if there is none."""
-    setting = question.most(share, homes, goal_w)
+    setting = question.most_hiding_setting(share, homes, goal_w)
     return [Near("less", setting, homes)] if setting else []
 
 
@@ -165,9 +165,8 @@ def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> lis
 
 def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     homes = question.homes or 1
-    considered = [
-        (question.least(hide, share), goal_w) for share in SHARES if (goal_w := _watts(goal, share))
-    ]
+    goals_w = {share: goal_w for share in SHARES if (goal_w := _watts(goal, share))}
+    considered = [(question.least_error_setting(hide, share), goal_w) for share, goal_w in goals_w.items()]
     settings = tuple(setting for setting, _ in considered)
     for setting, goal_w in considered:
         if _meets(setting, homes, goal_w):
@@ -187,27 +186,26 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
 
 def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     homes, goal_w = question.homes or 1, goal.watts(share)
-    setting = question.most(share, homes, goal_w)
-    if setting is not None and covered(setting):
+    setting = question.most_hiding_setting(share, homes, goal_w)
+    if setting is not None and covered_events(setting):
         return Answer(question, setting, homes)
-    reason = say("plan.why_smallest")
     event = min(EVENTS, key=lambda event: event.energy_wh)
-    smallest = question.least(Hide(event.name, event.energy_wh, event), share)
+    smallest = question.least_error_setting(Hide(event.name, event.energy_wh, event), share)
     nearest = [Near("event", smallest, homes_needed(smallest, goal_w), event)]
     for candidate in SHARES:
-        candidate_w = _watts(goal, candidate)
-        largest = question.most(candidate, homes, candidate_w) if candidate_w and candidate != share else None
-        if largest is not None and covered(largest):
+        candidate_w = None if candidate == share else _watts(goal, candidate)
+        largest = question.most_hiding_setting(candidate, homes, candidate_w) if candidate_w else None
+        if largest is not None and covered_events(largest):
             nearest.append(Near("share", largest, homes))
     if setting is not None:
         nearest.append(Near("less", setting, homes))
-    return Answer(question, setting, homes, reason, tuple(nearest))
+    return Answer(question, setting, homes, say("plan.why_smallest"), tuple(nearest))
 
 
 # Around an answer -------------------------------------------------------------------------------------
 
 
-def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
+def nearby_settings(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
     """Return a setting for each factor, with the same windows and the hidden energy times the factor."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 

@@ -112,7 +112,7 @@ def _register_period(candidate: Candidate) -> str | None:
 def _is_accepted(candidate: Candidate, text: str) -> bool:
     """Return whether a candidate's configuration is accepted."""
     device = candidate.device
-    return config.accepted(text, {} if device is None else {device.name: device}) is not None
+    return config.parse_or_none(text, {} if device is None else {device.name: device}) is not None
 
 
 def _toml(

@@ -15,7 +15,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.points import Leaf, Point, foreign_fields, foreign_form, leaves, numbers_at
+from meteragent.tools.discover.points import Leaf, Point, foreign_fields, foreign_form, leaves_in, numbers_at
 from meteragent.tools.discover.words import Meaning, Role, meaning, split
 
 BY_NAME = "guessed from the names: no known family sends this"
@@ -110,7 +110,7 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
     """Read the fields of a topic's JSON objects, with the unit and time from each field's newest message."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
-        fields |= {leaf.expression: leaf for leaf in leaves(payload)}
+        fields |= {leaf.expression: leaf for leaf in leaves_in(payload)}
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for leaf in fields.values():

@@ -94,7 +94,7 @@ class Leaf(NamedTuple):
         return f"to_number({path})" if self.is_text else path
 
 
-def leaves(payload: bytes) -> list[Leaf]:
+def leaves_in(payload: bytes) -> list[Leaf]:
     """List the leaves in a document's objects, but not in lists; return [] if there is no document."""
     return [
         Leaf(path, number, isinstance(value, str), siblings)

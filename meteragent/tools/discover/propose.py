@@ -7,7 +7,7 @@ from typing import Any
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import REFUSALS
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.tools.discover.candidate import Candidate
 from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
 from meteragent.tools.discover.doubts import doubts, rough
@@ -36,7 +36,7 @@ def report(
         shed = f"{listener.shed:,} messages arrived on further topics"
         lines.append(f"{shed} and were only counted: use --topic.")
     if outcome.ours:
-        lines.append(f"Left out: {counted(len(outcome.ours), 'topic')} of meteragent's private streams.")
+        lines.append(f"Left out: {count_text(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
@@ -57,7 +57,7 @@ def progress(listener: Listener, seconds: int) -> str:
 
 def _heard_count(listener: Listener) -> str:
     """Return the numbers of messages and topics as text."""
-    return f"{counted(listener.messages, 'message')} on {counted(len(listener.topics), 'topic')}"
+    return f"{count_text(listener.messages, 'message')} on {count_text(len(listener.topics), 'topic')}"
 
 
 def _next_steps(outcome: Search) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
         if len(outcome.unplaced) > _UNPLACED_SHOWN:
             yield f"  and {len(outcome.unplaced) - _UNPLACED_SHOWN:,} more: use --topic"
     if outcome.quiet:
-        topics = counted(len(outcome.quiet), "topic")
+        topics = count_text(len(outcome.quiet), "topic")
         yield from ("", f"Heard, but without any name for power or energy: {topics}")
         yield from (f"  {topic}" for topic in sorted(outcome.quiet)[:_SHOWN])
         if len(outcome.quiet) > _SHOWN:
@@ -154,7 +154,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _heard_text(candidate: Candidate) -> str:
     every_ms = cadence_ms(candidate.topics)
-    text = counted(candidate.count, "message")
+    text = count_text(candidate.count, "message")
     if candidate.retained:
         text += f", {candidate.retained:,} of them retained"
     return text + (f"; about one every {rough(every_ms)}" if every_ms is not None else "")

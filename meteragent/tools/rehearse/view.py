@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from meteragent import __version__
 from meteragent import config as settings
 from meteragent.agent import parts
-from meteragent.domain.figures import counted
+from meteragent.domain.figures import count_text
 from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
@@ -76,8 +76,8 @@ class View:
         """Write each meter's means over all slots, and the number of clamped readings."""
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
-                f"{meter}: {counted(count, 'slot')}, measured {column(measured / count)} {unit} on average;"
-                f" the mean of what would be sent is {column(number / count)} {unit}"
+                f"{meter}: {count_text(count, 'slot')}, measured {column(measured / count)} {unit} on"
+                f" average; the mean of what would be sent is {column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
             self._say(_clamped(clamped_count, self._stream))

@@ -109,15 +109,15 @@ class Agent:
         config = self._config
         store = self._open(await _synchronised_ms(clock))
         now_ms = max(clock.newest_ms, store.clock_ms)
-        streams = [stream for stream in config.stream if receivers.runs(stream, now_ms)]
+        streams = [stream for stream in config.stream if receivers.must_run(stream, now_ms)]
         queues = {stream.name for stream in streams}
         max_bytes = config.store.max_mb * 2**20
         thread = self._environment.store_thread(store, config.store.keep, max_bytes, queues, self.counts)
         try:
             self._report_replaced(store)
-            receivers.settle(config, store, now_ms)
-            revoked_grants = grants.withdrawing(store.connection)
-            queues.update(grant.queue for grant in (*grants.active(store.connection), *revoked_grants))
+            receivers.apply_admissions(config, store, now_ms)
+            revoked_grants = grants.grants_to_withdraw(store.connection)
+            queues.update(grant.queue for grant in (*grants.active_grants(store.connection), *revoked_grants))
             self._claim(streams, store)
             clock.not_before(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
@@ -125,7 +125,7 @@ class Agent:
             context = Context(config, self._environment, thread, clock, *shared, odometers)
             units = [assemble(stream, links[stream.name], context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
-            services = [watch.answer(), watch.tell(), _compare(clock), _keep_totals(context)]
+            services = [watch.answer(), watch.notify_systemd(), _compare(clock), _keep_totals(context)]
             services += [withdraw(grant, context) for grant in revoked_grants]
             if address is not None:
                 views = [StreamView.of(unit, config) for unit in units]

@@ -118,9 +118,9 @@ class CatchUp:
         """Begin another catch-up, because processing has paused."""
         self.is_over, self.ends_ms = False, None
 
-    def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
+    def advance(self, now_ms: int, *, is_subscribed: bool) -> int:
         """Return the time up to which slots may close; begin or end the catch-up if that is due."""
-        if subscribed and not self.is_over and self.ends_ms is None:
+        if is_subscribed and not self.is_over and self.ends_ms is None:
             self.ends_ms = now_ms + self._wait_ms
         if self.ends_ms is not None and now_ms >= self.ends_ms:
             self.is_over, self.ends_ms = True, None

@@ -83,7 +83,7 @@ class Runner:
             # Read this before the time, so that the catch-up never starts before the subscription.
             subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
-            closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
+            closing_ms = self.catch_up.advance(now_ms, is_subscribed=subscribed)
             steps = self._steps(last_now_ms, now_ms)
             # Slots that fell due since the last round stay open until the waiting messages are fed.
             messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batches)
@@ -132,12 +132,12 @@ class Runner:
         has_too_many = self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
         self.pipeline.withhold(self.outlets.refused if has_too_many else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
-        self.pipeline.clear(self.outlets.clear(), self.clock.newest_ms)
+        self.pipeline.admit_destinations(self.outlets.take_free_destinations(), self.clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)
         self.outlets.ask(effects.listen)
         if self.viewers:
-            self.viewers.released(self.pipeline.name, effects.commit.outgoing)
+            self.viewers.queue_records(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
     async def _commit(self, commit: Commit) -> None:

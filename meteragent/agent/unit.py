@@ -110,8 +110,8 @@ def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> U
 def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: Crowd | None) -> Stream:
     """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
     store, others_per_day = context.store, settings.others_per_day(context.config, stream)
-    get = receivers.of(stream, store)
-    core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=get)
+    granted = receivers.granted_receivers(stream, store)
+    core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=granted)
     listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
     return replace(core, listens=listens, crowd=crowd)
 

@@ -48,17 +48,17 @@ class Viewer:
         self._missed_count = 0
         self._wake = asyncio.Event()
 
-    def reading(self, time_ms: int, value_u: int) -> None:
+    def queue_reading(self, time_ms: int, value_u: int) -> None:
         """Queue a reading of the meter."""
         self._missed_count += len(self._readings) == WAITING
         self._readings.append((time_ms, value_u))
         self._wake.set()
 
-    def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
+    def add_span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Integrate a stretch of the meter's time into the viewer's means."""
         self._means.add(start_ms, end_ms, value)
 
-    def released(self, payload: bytes) -> None:
+    def queue_record(self, payload: bytes) -> None:
         """Queue a record of the meter."""
         self._missed_count += len(self._records) == WAITING
         self._records.append(payload)
@@ -108,13 +108,13 @@ class Viewers:
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         return _Observer(viewers) if viewers else None
 
-    def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
+    def queue_records(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
         """Pass the records that a commit put into the outbox on to their viewers, but no other rows."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:
                 if viewer.topic == row.topic and not row.retain and row.until_ms is None:
-                    viewer.released(row.payload)
+                    viewer.queue_record(row.payload)
 
     def end(self) -> None:
         """End every viewer, because the server is stopping."""
@@ -129,14 +129,14 @@ class _Observer:
         self._viewers = viewers
         self.meters = {viewer.meter for viewer in viewers}
 
-    def reading(self, meter: str, time_ms: int, value_u: int) -> None:
+    def note_reading(self, meter: str, time_ms: int, value_u: int) -> None:
         """Pass an accepted reading on to the viewers of its meter."""
         for viewer in self._viewers:
             if viewer.meter == meter:
-                viewer.reading(time_ms, value_u)
+                viewer.queue_reading(time_ms, value_u)
 
-    def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
+    def note_span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Pass a span and its value on to the viewers of its meter."""
         for viewer in self._viewers:
             if viewer.meter == meter:
-                viewer.span(start_ms, end_ms, value)
+                viewer.add_span(start_ms, end_ms, value)

@@ -189,9 +189,9 @@ class Watch:
     async def _reply(self, question: bytes) -> str:
         return as_json(await self.vitals(by_meter=question == BY_METER), question)
 
-    async def tell(self) -> None:
+    async def notify_systemd(self) -> None:
         """Report readiness and the status to systemd and, while all runners make progress, liveness."""
-        await health.tell(self._context.environment.notify, self.problems, self._silent_s)
+        await health.notify_systemd(self._context.environment.notify, self.problems, self._silent_s)
 
     def _silent_s(self) -> float:
         """Return how long ago the runner that has been silent the longest last reported progress."""

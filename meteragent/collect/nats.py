@@ -80,7 +80,7 @@ class NatsSource:
                 reason = await self._serve(log)
                 lifetime_s = now_s() - start_s
                 delay_s = backoff.delay_s(lifetime_s)
-                log.failed(reason, lifetime_s, delay_s)
+                log.on_failed(reason, lifetime_s, delay_s)
                 await asyncio.sleep(delay_s)
 
     async def batch(self, size: int) -> list[Message]:
@@ -114,7 +114,7 @@ class NatsSource:
                 for consumer in consumers:
                     tasks.create_task(self._pull(client, consumer))
                 version = client.connected_server_version
-                log.connected(f"NATS {version.major}.{version.minor}.{version.patch}")
+                log.on_connected(f"NATS {version.major}.{version.minor}.{version.patch}")
                 self.is_up = True
                 await end.wait()
                 raise reason

@@ -74,7 +74,7 @@ def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | No
     if closing is not None:
         closes_ms, window, index = closing
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
-        is_wanted = bool(stream.having(window.destinations, window.start_ms, end_ms))
+        is_wanted = bool(stream.destinations_of_slot(window.destinations, window.start_ms, end_ms))
     elif timeline.next_ms is not None:
         terms = stream.schedule.terms(timeline.next_ms)
         start_ms, end_ms = (timeline.next_ms + at_ms for at_ms in terms.first_slot)

@@ -77,5 +77,5 @@ def noiseless(terms: Terms, start_ms: int) -> Window:
     kind = WINDOWS[terms.shape.accumulator] if terms.shape.has_parts else Window
     window = kind(start_ms, terms, "", (), "")
     for _ in range(terms.n):
-        window.draw(0, start_ms, 0)
+        window.open_slot(0, start_ms, 0)
     return window

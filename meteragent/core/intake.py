@@ -214,7 +214,9 @@ class Intake:
             for verdict in self._judges[meter, name].hear(item, rules, item.shift_u):
                 self._arrivals.note_verdict(its_arrival, verdict)
 
-    def set_right(self, timeline: Timeline, reading: Pending, received_ms: int, free: list[Token]) -> bool:
+    def correct_fast_clock(
+        self, timeline: Timeline, reading: Pending, received_ms: int, free: list[Token]
+    ) -> bool:
         """Drop what is later than a reading that shows that its meter's clock was fast and is right now.
 
         Return whether it shows that; tokens are appended to `free`. The choice depends on times alone.
@@ -226,7 +228,7 @@ class Intake:
         # Under the event clock, arrivals show nothing. A register's readings are judged by their values.
         if terms.clock is not Clock.WALL or terms.readings.kind is Kind.REGISTER:
             return False
-        tokens = timeline.set_back(reading.time_ms)
+        tokens = timeline.drop_pending_from(reading.time_ms)
         self._arrivals.counts.add("from_future", len(tokens))
         free += tokens + timeline.forget_phases()
         return True

@@ -49,28 +49,28 @@ class Read(Protocol):
 class Change(NamedTuple):
     """The change of a counter from one good reading to the next.
 
-    end         the index of the next good reading; the readings in between are glitches
-    settled_by  the index of the reading that settles the change, which may not have arrived
-    shift_u     the part of the change that is not use: of a rollover, a reset or a jump
-    counter     the name of the counter to increase, if any
+    end           the index of the next good reading; the readings in between are glitches
+    settled_by    the index of the reading that settles the change, which may not have arrived
+    shift_u       the part of the change that is not use: of a rollover, a reset or a jump
+    counter_name  the name of the counter to increase, if any
     """
 
     end: int
     settled_by: int
     shift_u: int = 0
-    counter: str | None = None
+    counter_name: str | None = None
 
     @property
     def is_gap(self) -> bool:
         """Whether the use between the two readings is unknown."""
-        return self.counter in {"register_reset", "register_jump"}
+        return self.counter_name in {"register_reset", "register_jump"}
 
-    def counters(self, *, is_proven: bool) -> list[str]:
+    def counter_names(self, *, is_proven: bool) -> list[str]:
         """Return the counters to increase, apart from those of the readings in between.
 
         Nothing speaks for a first reading, so it was wrong if the next ones are on another level.
         """
-        name = self.counter if is_proven or not self.is_gap else "register_glitch"
+        name = self.counter_name if is_proven or not self.is_gap else "register_glitch"
         return [name] if name else []
 
 
@@ -123,7 +123,7 @@ def next_change(items: Sequence[Read], good: int, readings: Readings) -> Change 
     return None
 
 
-def needless(count: int, good: int, change: Change | None) -> range:
+def droppable_doubts(count: int, good: int, change: Change | None) -> range:
     """Return the indices of doubted readings that can no longer matter, while a change is not settled.
 
     `change` is what `next_change` returns for the good reading and the `count` readings that have arrived.
@@ -213,7 +213,7 @@ class Judge:
                 yield self._verdict(change, readings)
             del counts[: change.end]
             self._is_doubted = False
-        indices = needless(len(counts), 0, change)
+        indices = droppable_doubts(len(counts), 0, change)
         del counts[indices.start : indices.stop]
         self._is_doubted = change is None and len(counts) > 1
         if self._is_doubted:

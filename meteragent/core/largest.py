@@ -57,7 +57,7 @@ class LargestWindow(Window):
         """Return None, because power counts only when its part ends."""
         return None
 
-    def draw(self, noise: int, integrated_until_ms: int, dither: int) -> None:
+    def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
         """Open the window with its noise and dither; parts that are already integrated count as gap."""
         assert not self.draws, "noise of a window of parts is drawn again without a restart"
         self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms

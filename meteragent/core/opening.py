@@ -33,8 +33,8 @@ class Claims:
 
     A destination to which this store has sent a descriptor belongs to the store for ever. About any other
     destination, the core asks the shell once whether another store releases there (`take`), and the shell
-    answers only if it finds no other store (`settle`). If `listens` is False, every destination belongs to
-    this store. The store's mark in descriptors, if any, is derived from `key`.
+    answers only if it finds no other store (`confirm_free`). If `listens` is False, every destination belongs
+    to this store. The store's mark in descriptors, if any, is derived from `key`.
     """
 
     def __init__(self, announced: Mapping[Destination, str], key: bytes | None, *, listens: bool) -> None:
@@ -58,7 +58,7 @@ class Claims:
         destinations, self._questions = self._questions, []
         return destinations
 
-    def settle(self, destinations: Iterable[Destination], now_ms: int) -> None:
+    def confirm_free(self, destinations: Iterable[Destination], now_ms: int) -> None:
         """Note that no other store has been found there; until `now_ms`, one may have released unheard."""
         self._clear.update(dict.fromkeys(destinations, now_ms))
 
@@ -137,7 +137,7 @@ class Openings:
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1
-        valid = self._stream.having(destinations, start_ms, start_ms + terms.first_slot[1])
+        valid = self._stream.destinations_of_slot(destinations, start_ms, start_ms + terms.first_slot[1])
         clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))

@@ -35,7 +35,7 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from meteragent.core.judgement import Change, needless, next_change
+from meteragent.core.judgement import Change, droppable_doubts, next_change
 from meteragent.core.pending import PENDING, Outcome, Pending, Share
 from meteragent.domain.reading import Token
 from meteragent.domain.readings import Readings
@@ -216,7 +216,7 @@ class RegisterPhases(Phases):
         # Unless a register is reset meanwhile, this loses no energy, only the time at which it was used.
         free_tokens = _halve(readings, _WAITING)
         last = self._settled(readings)[-1].end
-        indices = needless(len(readings), last, next_change(readings, last, self._rules))
+        indices = droppable_doubts(len(readings), last, next_change(readings, last, self._rules))
         needless_readings = readings[indices.start : indices.stop]
         del readings[indices.start : indices.stop]
         free_tokens += needless_readings
@@ -281,7 +281,7 @@ class RegisterPhases(Phases):
             changes = self._settled(readings)
             passed = [change for change in changes if readings[change.end].time_ms <= time_ms]
             for change in passed[1:]:
-                counters += change.counters(is_proven=phase in self._proven_phases)
+                counters += change.counter_names(is_proven=phase in self._proven_phases)
                 self._proven_phases.add(phase)
             counters += ["register_glitch"] * (passed[-1].end + 1 - len(passed))
             start, ahead, sign = readings[passed[-1].end], changes[len(passed) :], self._signs[phase]

@@ -112,7 +112,7 @@ class Pipeline:
         changes = dict.fromkeys(self._resealed_meters)
         for meter in self._resealed_meters:
             # Even if readings are of power now: an earlier register's slot may have been lost.
-            self._releases.settle(self._timelines[meter], self._effects.commit)
+            self._releases.redraw_missing_noise(self._timelines[meter], self._effects.commit)
         self._resealed_meters.clear()
         integrated_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         batch = self._prices.take(batch, now_ms, integrated_ms, self._effects)
@@ -133,15 +133,15 @@ class Pipeline:
 
     def _observe(self, current: Observer | None) -> None:
         """Send the spans of observed meters to this feed's observer, if any, instead of the last feed's."""
-        for observer, span in ((self._observer, None), (current, current and current.span)):
+        for observer, span in ((self._observer, None), (current, current and current.note_span)):
             for meter in observer.meters if observer else ():
                 if (timeline := self._timelines.get(meter)) is not None:
                     timeline.observe = partial(span, meter) if span else None
         self._observer = current
 
-    def clear(self, destinations: Iterable[Destination], now_ms: int) -> None:
+    def admit_destinations(self, destinations: Iterable[Destination], now_ms: int) -> None:
         """Note that no other store has been found there; windows from `now_ms` on open for them."""
-        self._openings.claims.settle(destinations, now_ms)
+        self._openings.claims.confirm_free(destinations, now_ms)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
         """Return the time of the next opening or (if `closing`) closing; None if none is scheduled."""
@@ -182,7 +182,7 @@ class Pipeline:
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
-        is_new |= self._intake.set_right(timeline, reading, received_ms, self._effects.acknowledge)
+        is_new |= self._intake.correct_fast_clock(timeline, reading, received_ms, self._effects.acknowledge)
         standing = extend_standing(timeline, reading, clock_ms) if phase is None else None
         if standing is not None:  # the fast path, for nearly all power readings
             outcome, free, meter_readings = Outcome.ACCEPTED, [standing.token], [reading]
@@ -207,7 +207,7 @@ class Pipeline:
         if meter_readings and origin.phase is not None:
             self.arrivals.of(origin.meter).note("accepted", self.arrivals.now_ms)
         if meter_readings and self._observer is not None:
-            self._observer.reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
+            self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
         self._intake.judge(origin, reading, meter_readings)
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
@@ -238,7 +238,7 @@ class Pipeline:
                 self._openings.open(timeline, now_ms, self._effects.commit, is_catching_up=False)
             self._releases.close_until(timeline, clock_ms, now_ms, self._effects)
         self._effects.acknowledge += timeline.integrate_to_watermark(clock_ms)
-        self._releases.settle(timeline, self._effects.commit)
+        self._releases.redraw_missing_noise(timeline, self._effects.commit)
 
     # --- the schedule --------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from meteragent.core.judgement import HELD_MAX, Change, is_within, needless, next_change
+from meteragent.core.judgement import HELD_MAX, Change, droppable_doubts, is_within, next_change
 from meteragent.core.largest import whole_ms
 from meteragent.core.pending import Pending
 from meteragent.core.phases import RegisterPhases
@@ -140,7 +140,7 @@ class RegisterTimeline(Timeline):
     def _count(self, index: int, change: Change) -> None:
         readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
         self._counts += ["register_glitch"] * (change.end - index - 1)
-        self._counts += change.counters(is_proven=self._is_proven)
+        self._counts += change.counter_names(is_proven=self._is_proven)
         self._is_proven = True
         if not change.is_gap and not is_within(readings, start, end, change.shift_u):
             self._counts.append("clamped")
@@ -178,7 +178,7 @@ class RegisterTimeline(Timeline):
         good, unsettled = 0, None
         for _, change in self._changes(count):
             good, unsettled = (change.end, None) if change.settled_by < count else (good, change)
-        return self._drop(needless(count, good, unsettled), "register_glitch")
+        return self._drop(droppable_doubts(count, good, unsettled), "register_glitch")
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens."""

@@ -28,7 +28,7 @@ class Releases:
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
-            self.settle(timeline, effects.commit)
+            self.redraw_missing_noise(timeline, effects.commit)
             leave_ms = self._leave_ms(timeline.meter, window, due_ms, now_ms)
             self._release(window, slot_index, leave_ms, effects)
             if not window.slots and window.draws >= window.terms.n:
@@ -49,7 +49,7 @@ class Releases:
         form, end_ms = self._formats[window.terms_id], window.slot_end_ms(slot_index)
         slot = ReleasedSlot(form.descriptor.id, window.start_ms, end_ms)
         payload, quanta, until_ms = window.release(slot_index, form)
-        destinations = self._stream.having(window.destinations, window.start_ms, end_ms)
+        destinations = self._stream.destinations_of_slot(window.destinations, window.start_ms, end_ms)
         outgoing = effects.commit.outgoing
         outgoing += [Outgoing(*item, payload, leave_ms, False, slot, until_ms) for item in destinations]
         if self._stream.total and quanta is not None:
@@ -67,8 +67,8 @@ class Releases:
         self._totals[public_id] = commit.totals[public_id] = new_total
         return total.message(form.descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
 
-    def settle(self, timeline: Timeline, commit: Commit) -> None:
-        """Count a timeline's events, and draw noise from a new noise bound for each window that lacks noise.
+    def redraw_missing_noise(self, timeline: Timeline, commit: Commit) -> None:
+        """Draw noise from a new noise bound for each window that lacks it; first count the timeline's events.
 
         The new noise of a lost slot masks a constant, so it is not charged. The new noise of a shape that is
         redrawn masks readings, so it is charged like the noise of a new window, on the day of the last

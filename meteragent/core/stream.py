@@ -76,9 +76,11 @@ class Stream:
         """Return the queues of the receivers that get a slot, given its end and its window's start."""
         return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
 
-    def having(self, destinations: Iterable[Destination], window_ms: int, slot_end_ms: int) -> Destinations:
-        """Return those destinations whose receivers get a slot."""
-        queues = self.queues(window_ms, slot_end_ms)
+    def destinations_of_slot(
+        self, destinations: Iterable[Destination], window_ms: int, end_ms: int
+    ) -> Destinations:
+        """Return those destinations whose receivers get a slot, given its end and its window's start."""
+        queues = self.queues(window_ms, end_ms)
         return tuple([destination for destination in destinations if destination.queue in queues])
 
     def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
@@ -87,7 +89,7 @@ class Stream:
         windows = [
             item
             for item in state.windows
-            if self.having(
+            if self.destinations_of_slot(
                 item.destinations, item.start_ms, item.start_ms + terms[item.terms_id].first_slot[1]
             )
         ]

@@ -154,7 +154,7 @@ class Timeline:
             accepted += [item] if outcome is Outcome.ACCEPTED else []
         return accepted, outcome, tokens
 
-    def set_back(self, time_ms: int) -> list[Token]:
+    def drop_pending_from(self, time_ms: int) -> list[Token]:
         """Drop what is pending from a time on, because the meter's clock was fast; return the tokens."""
         index = bisect_left(self.pending, time_ms, key=itemgetter(0))
         tokens = [pending.token for pending in self.pending[index:]]

@@ -140,15 +140,15 @@ class Window:
         while self.draws < (self.terms.n if in_all else 1):
             noise_bound, slot_noise = noise.open(self.terms_id, self.terms.mechanism)
             self.noise_bound = None if in_all else noise_bound
-            self.draw(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
+            self.open_slot(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
 
     def open_next(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the next slot with noise from the window's noise bound."""
         assert self.noise_bound is not None, "the window has no noise bound for its next slot"
         slot_noise = noise.slot(self.terms.mechanism, self.noise_bound)
-        self.draw(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
+        self.open_slot(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
 
-    def draw(self, noise: int, integrated_until_ms: int, dither: int) -> None:
+    def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
         """Open the next slot with noise and dither; integrated time is gap. The last slot drops R."""
         assert self.draws < self.terms.n, "more draws than slots from one noise bound"  # rule 4 of `timeline`
         slot_index, self.draws = self.draws, self.draws + 1

@@ -13,7 +13,7 @@ from meteragent.crowd.draw import draw
 from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
 from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report, Signed
 from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
-from meteragent.crowd.share import HOMES_MAX, signed, total
+from meteragent.crowd.share import HOMES_MAX, to_signed_64, total
 from meteragent.crowd.total import TotalFormat
 
 _REFUSED = b"refused:"
@@ -195,7 +195,7 @@ class Leader(Machine):
         shares = [self._share(keys, Report.decode(group.id, payload)) for payload in payloads]
         reports_digest = message.reports_digest(group.id, slot_s, payloads)
         noise = draw(keys.noise, group.id, slot_s, reports_digest, group.loss)
-        quanta = signed(total([helper_total, noise, *(share or 0 for share in shares)]))
+        quanta = to_signed_64(total([helper_total, noise, *(share or 0 for share in shares)]))
         self._publish(effects, slot_s, quanta, len(entries))
 
     def _publish(self, effects: Effects, slot_s: int, quanta: int, homes: int) -> None:

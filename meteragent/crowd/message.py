@@ -245,7 +245,7 @@ def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> by
 
 def split(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[tuple[Entry, ...]]:
     """Divide entries into chunks whose messages have at most `bytes_max` bytes."""
-    room = bytes_max - _CHUNK_BYTES
+    room = bytes_max - _EMPTY_CHUNK_BYTES
     chunks: list[list[Entry]] = [[]]
     chunk_bytes = 0
     for entry in entries:
@@ -258,7 +258,7 @@ def split(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[t
     return [tuple(chunk) for chunk in chunks]
 
 
-_CHUNK_BYTES = 2 + ID_BYTES + 8 + 2 * ID_BYTES + 4 + 2 + 2 + 4 + SIGNATURE_BYTES
+_EMPTY_CHUNK_BYTES = 2 + ID_BYTES + 8 + 2 * ID_BYTES + 4 + 2 + 2 + 4 + SIGNATURE_BYTES
 """The size of a chunk without entries, in bytes."""
 
 

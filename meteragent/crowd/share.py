@@ -39,6 +39,6 @@ def total(numbers: Iterable[int]) -> int:
     return sum(numbers) % MODULUS
 
 
-def signed(number: int) -> int:
+def to_signed_64(number: int) -> int:
     """Return the number from -2^63 to 2^63 - 1 that equals `number` modulo 2^64."""
     return (number + (MODULUS >> 1)) % MODULUS - (MODULUS >> 1)

@@ -20,10 +20,10 @@ class Observer(Protocol):
     def meters(self) -> Collection[str]:
         """The meters whose spans the observer receives."""
 
-    def reading(self, meter: str, time_ms: int, value_u: int) -> None:
+    def note_reading(self, meter: str, time_ms: int, value_u: int) -> None:
         """Note an accepted reading of any meter; `value_u` is in millionths of the unit."""
 
-    def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
+    def note_span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Note a span added to the slots: its value, a register's energy, or None for a gap."""
 
 

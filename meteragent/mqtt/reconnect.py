@@ -42,12 +42,12 @@ async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn
             lifetime_s, reason = await _one_connection(log, session, serve)
             if link.will is not None and reason.code == "no_retain":
                 link = replace(link, will=link.will._replace(retain=False))
-            versions.note_attempt(reason, has_worked=session.accepted)
+            versions.note_attempt(reason, has_worked=session.is_accepted)
             if lifetime_s is not None:
                 link.count("lost")
             link.on_failed(reason)
             delay_s = backoff.delay_s(lifetime_s or 0.0)
-            log.failed(reason, lifetime_s or 0.0, delay_s)
+            log.on_failed(reason, lifetime_s or 0.0, delay_s)
             await asyncio.sleep(delay_s)
 
 
@@ -60,7 +60,7 @@ async def _one_connection(
     try:
         await session.open()
         opened_s = now_s()
-        log.connected("MQTT 5" if session.version == MQTT_5 else "MQTT 3.1.1")
+        log.on_connected("MQTT 5" if session.version == MQTT_5 else "MQTT 3.1.1")
         await session.run(serve)
     except LinkError as reason:
         return None if opened_s is None else now_s() - opened_s, reason
@@ -130,7 +130,7 @@ class ConnectionLog:
         self._reasons: set[str] = set()
         self._recovery_timer: asyncio.TimerHandle | None = None
 
-    def connected(self, protocol: str) -> None:
+    def on_connected(self, protocol: str) -> None:
         """Log a connection at once or, after failures that were not logged, once it has lasted STABLE_S."""
         text = f"connected with {protocol}"
         if self._unlogged_count:
@@ -149,7 +149,7 @@ class ConnectionLog:
         self._failure_count = self._unlogged_count = 0
         self._reasons.clear()
 
-    def failed(self, reason: LinkError, lifetime_s: float, delay_s: float) -> None:
+    def on_failed(self, reason: LinkError, lifetime_s: float, delay_s: float) -> None:
         """Log or count the end of an attempt or of a connection; the next attempt follows after `delay_s`."""
         self.close()
         if lifetime_s >= STABLE_S:

@@ -120,7 +120,7 @@ class Session:
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether the broker has accepted the connection."""
         return self._connack.is_set()
 
@@ -335,7 +335,7 @@ class Session:
     def _on_lost(self, error: Exception | None) -> None:
         code = self._link.endpoint.cause(error) if isinstance(error, ssl.SSLError) else ""
         unanswered = NoConnack("the broker closed the connection without an answer", code)
-        self._end(LinkError("the connection was lost") if self.accepted else unanswered)
+        self._end(LinkError("the connection was lost") if self.is_accepted else unanswered)
 
 
 def _reason_of(event: Refusal | Disconnect | Violation) -> LinkError:

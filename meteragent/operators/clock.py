@@ -78,7 +78,7 @@ class Ticks:
         """The instant of the next tick."""
         return self._last_s + TICK_S
 
-    def due(self, now_s: int, oldest_s: int) -> list[int]:
+    def take_due(self, now_s: int, oldest_s: int) -> list[int]:
         """Return the instants of due ticks, up to `oldest_s`, the arrival of the oldest waiting message.
 
         Because of this limit, a report that arrived before a deadline still counts while it waits. If the

@@ -66,7 +66,7 @@ class Departures:
                 self._waiting[name] = message
         return counts
 
-    def connected(self, now_s: int) -> None:
+    def on_connected(self, now_s: int) -> None:
         """Note a new connection: send all unacknowledged messages and all newest retained messages again."""
         for name, message in self._in_flight.values():
             self._waiting.setdefault(name, message)
@@ -82,20 +82,20 @@ class Departures:
         """Return the earliest instant of a waiting message; None if no message waits."""
         return min((message.due_s for message in self._waiting.values()), default=None)
 
-    def sent(self, message: Outgoing, packet_id: int) -> None:
+    def on_sent(self, message: Outgoing, packet_id: int) -> None:
         """Note that a message was sent under a packet id."""
         name = Name(message.topic, b"" if message.retain else message.payload)
         if self._waiting.get(name) == message:
             del self._waiting[name]
         self._in_flight[packet_id] = name, message
 
-    def delivered(self, packet_id: int) -> None:
+    def on_delivered(self, packet_id: int) -> None:
         """Note that the broker has accepted a message, and so its topic."""
         if packet_id in self._in_flight:
             _, message = self._in_flight.pop(packet_id)
             self.refused_topics.discard(message.topic)
 
-    def refused(self, packet_id: int, now_s: int) -> None:
+    def on_refused(self, packet_id: int, now_s: int) -> None:
         """Note that the broker has refused a message; send it again after REFUSED_S."""
         if packet_id in self._in_flight:
             name, message = self._in_flight.pop(packet_id)

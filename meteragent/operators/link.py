@@ -121,7 +121,7 @@ class Link:
     async def _serve(self, session: Session) -> None:
         """Subscribe, then send messages as they become due."""
         self._session, self.is_up = session, True
-        self.departures.connected(self._clock.now_s())
+        self.departures.on_connected(self._clock.now_s())
         for topic_filter in self._filters:
             await session.subscribe(self._base + topic_filter)
         while True:
@@ -131,7 +131,7 @@ class Link:
                     break
                 topic = self._base + message.topic
                 packet_id = session.publish(topic, message.payload, retain=message.retain)
-                self.departures.sent(message, packet_id)
+                self.departures.on_sent(message, packet_id)
                 self.counts["sent"] += 1
             await self._pause(session)
 
@@ -166,12 +166,12 @@ class Link:
         self._arrival.set()
 
     def _on_delivered(self, packet_id: int, _reason: int) -> None:
-        self.departures.delivered(packet_id)
+        self.departures.on_delivered(packet_id)
         self._wake.set()
 
     def _on_refused(self, packet_id: int, _reason: int) -> None:
         self.counts["publish_refused"] += 1
-        self.departures.refused(packet_id, self._clock.now_s())
+        self.departures.on_refused(packet_id, self._clock.now_s())
         self._wake.set()
 
     def _on_failed(self, _reason: Exception) -> None:

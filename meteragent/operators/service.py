@@ -81,7 +81,7 @@ class Service:
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(health.answer(socket_path(operation.store), self._reply))
-                tasks.create_task(health.tell(self._notify, self._problems, self._idle_s))
+                tasks.create_task(health.notify_systemd(self._notify, self._problems, self._idle_s))
                 if Key("mark", 0, "serial") not in machine.rows:
                     await self._pass_published()
                 self._compare(self._clock.now_s())
@@ -116,7 +116,7 @@ class Service:
             arrivals = await self._link.batch(BATCH, wait_s)
             now_s = self._clock.now_s()
             self._compare(now_s)
-            await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
+            await self._round(worker, arrivals, ticks.take_due(now_s, self._link.oldest_s(now_s)))
 
     def _compare(self, now_s: int) -> None:
         """Compare the wall clock with the boot clock, and log a warning when a jump begins."""

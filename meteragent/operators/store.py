@@ -60,10 +60,10 @@ class Store(OpenStore):
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.device(path), ExitStack() as undo:
-            undo.callback(os.close, _locked(path, file.lock))
+            undo.callback(os.close, _locked(path, file.lock_store))
             if not path.exists() and generation.read(path) is not None:
                 raise StoreLost(f"{path}: missing, although it existed before; {START_OVER_HINT}")
-            undo.callback(os.close, _locked(path, file.hold))
+            undo.callback(os.close, _locked(path, file.lock_database))
             connection = file.connect(path)
             undo.callback(wal.close, connection, path)
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

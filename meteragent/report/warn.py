@@ -37,7 +37,7 @@ def of_config(settings: config.Config) -> list[str]:
     """Return the warnings about no particular stream: secrets that others can read, and the file system."""
     files = config.world_readable_files(settings)
     secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
-    kind = mount.keeper(settings.store.path)
+    kind = mount.block_keeping_file_system(settings.store.path)
     return [*secrets, *([] if kind is None else [say("warning.blocks", kind=kind)])]
 
 

@@ -98,7 +98,7 @@ def _address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-async def tell(
+async def notify_systemd(
     notify: Notify, problems: Callable[[], Awaitable[Sequence[Problem]]], idle_s: Callable[[], float]
 ) -> None:
     """Tell systemd of readiness, the state and, while the service makes progress, that it is alive.

@@ -96,7 +96,7 @@ class Store(OpenStore):
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.device(path), ExitStack() as undo:
-            undo.callback(os.close, file.lock(path))
+            undo.callback(os.close, file.lock_store(path))
             descriptors = undo.enter_context(ExitStack())  # closed after the connection
             store_file = file.open_or_create(path, now_ms, recovery_floor_ms, again_s, descriptors)
             undo.callback(wal.close, store_file.connection, path)

@@ -36,9 +36,9 @@ def accept_moved(path: Path | str) -> bool:
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:
-        undo.callback(os.close, file.lock(path))
+        undo.callback(os.close, file.lock_store(path))
         if path.exists():
-            undo.callback(os.close, file.hold(path))
+            undo.callback(os.close, file.lock_database(path))
         try:
             connection = file.examine(path)
         except file.Damage as damage:

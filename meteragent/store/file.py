@@ -96,12 +96,12 @@ def has_room(path: Path) -> bool:
     return disk.f_bavail * disk.f_frsize >= ROOM_BYTES
 
 
-def lock(path: Path) -> int:
+def lock_store(path: Path) -> int:
     """Lock `<path>.lock` until the descriptor is closed. Raises StoreInUse if another agent has it."""
     return _lock_file(path, Path(f"{path}.lock"))
 
 
-def hold(path: Path) -> int:
+def lock_database(path: Path) -> int:
     """Lock the database file, and create it if it does not exist; return the descriptor that holds the lock.
 
     This lock excludes agents that use another name of the file (a hard link). Raises StoreInUse if another
@@ -151,7 +151,7 @@ def open_or_create(
     """
     _check_space(path)
     if path.exists():
-        descriptors.callback(os.close, hold(path))
+        descriptors.callback(os.close, lock_database(path))
     connection, damage = _damage(path)
     if damage:  # or a read failed
         time.sleep(again_s)
@@ -161,7 +161,7 @@ def open_or_create(
     blanked = _set_aside(path, now_ms) if damage else True
     exists = connection is not None
     if not path.exists():
-        descriptors.callback(os.close, hold(path))
+        descriptors.callback(os.close, lock_database(path))
     # The connection of the examination is kept: the last one to close deletes the log, and a killed agent may
     # have left accumulators in the log, which must be erased first (`wal`).
     connection = connect(path) if connection is None else _prepare(connection, path)

@@ -13,8 +13,8 @@ A receiver gets a slot if it got the slot's window when that opened, the window 
 charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
 sent to nobody.
 
-`settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends.
-Meanwhile, no message is sent.
+`apply_admissions` compares the grants with the configuration when the agent starts, and when a grant begins
+or ends. Meanwhile, no message is sent.
 """
 
 import json
@@ -94,12 +94,12 @@ class Receipt(NamedTuple):
     rows: tuple[Sent, ...]
 
 
-def active(connection: sqlite3.Connection) -> list[Grant]:
+def active_grants(connection: sqlite3.Connection) -> list[Grant]:
     """Return the grants that are not revoked."""
     return _grants(connection, "revoked_ms IS NULL")
 
 
-def withdrawing(connection: sqlite3.Connection) -> list[Grant]:
+def grants_to_withdraw(connection: sqlite3.Connection) -> list[Grant]:
     """Return the revoked grants whose descriptors are not yet withdrawn."""
     grants = _grants(connection, "revoked_ms IS NOT NULL")
     return [grant for grant in grants if outbox.depth(connection, grant.queue)]
@@ -119,7 +119,7 @@ def check(tx: sqlite3.Connection, commit: Commit) -> None:
     outgoing = [row for row in commit.outgoing if row.queue != commit.stream]
     if not outgoing:
         return
-    receivers = {grant.queue: grant.receiver for grant in active(tx) if grant.stream == commit.stream}
+    receivers = {grant.queue: grant.receiver for grant in active_grants(tx) if grant.stream == commit.stream}
     for row in outgoing:
         receiver = receivers.get(row.queue)
         if receiver is None or (row.slot and not receiver.has_slot(row.slot.window_ms, row.slot.end_ms)):
@@ -130,7 +130,7 @@ def check(tx: sqlite3.Connection, commit: Commit) -> None:
 
 def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
     """Count, for the receipts, the records among rows that are about to be marked as delivered."""
-    queues = [grant.queue for grant in active(tx)]
+    queues = [grant.queue for grant in active_grants(tx)]
     if not queues:
         return
     tx.execute(
@@ -144,7 +144,7 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
     )
 
 
-def settle(
+def apply_admissions(
     store: Store, receivers: Iterable[Wanted], reasons: dict[tuple[str, str], str], now_ms: int
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
@@ -155,8 +155,8 @@ def settle(
     """
     receivers_by_key = {_key(item): item for item in receivers}
     with store.transaction() as tx:
-        earlier_starts = {(grant.id, grant.since_ms) for grant in active(tx)}
-        for grant in active(tx):
+        earlier_starts = {(grant.id, grant.since_ms) for grant in active_grants(tx)}
+        for grant in active_grants(tx):
             item = receivers_by_key.pop(_key(grant), None)
             if item is None:
                 _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
@@ -169,7 +169,7 @@ def settle(
             )
         for item in receivers_by_key.values():
             _admit(tx, item, now_ms)
-        return [grant for grant in active(tx) if (grant.id, grant.since_ms) not in earlier_starts]
+        return [grant for grant in active_grants(tx) if (grant.id, grant.since_ms) not in earlier_starts]
 
 
 def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
@@ -194,7 +194,7 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
     A withdrawal of the same topics that has not been sent yet is dropped, because it would clear the new
     descriptors. These topics are withdrawn when the new grant is revoked.
     """
-    former_grants = [grant for grant in withdrawing(tx) if _key(grant)[2:] == _key(item)[2:]]
+    former_grants = [grant for grant in grants_to_withdraw(tx) if _key(grant)[2:] == _key(item)[2:]]
     item = item._replace(from_ms=max(item.from_ms, now_ms + 1))
     id_ = tx.execute(
         "INSERT INTO receiver (stream, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)", item

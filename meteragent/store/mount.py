@@ -20,7 +20,7 @@ class Mount(NamedTuple):
     options: frozenset[str]
 
 
-def keeper(path: Path) -> str | None:
+def block_keeping_file_system(path: Path) -> str | None:
     """Return the type of a store's file system, with the option that matters, if it keeps overwritten blocks.
 
     Returns None if the file system keeps none, if the kernel does not list it, or if there is no store.

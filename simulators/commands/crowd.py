@@ -132,7 +132,7 @@ def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.rand
         slot_s = _START_S + slot * _SLOT_S
         digest = hashlib.sha256(shares.tobytes() + pads.tobytes()).digest()
         noises = [draw(key.noise, group.id, slot_s, digest, group.loss) for key in keys.values()]
-        quanta = share.signed(share.total([*map(int, pads), *map(int, shares), *noises]))
+        quanta = share.to_signed_64(share.total([*map(int, pads), *map(int, shares), *noises]))
         errors_w[slot] = (quanta - energies.sum() / LATTICE) * per_home_w
     record = json.loads(format_.record(_START_S, 0, homes))
     promised_w = record["sd"] / (homes * _SLOT_HOURS)

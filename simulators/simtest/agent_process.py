@@ -67,11 +67,11 @@ class CheckedPipeline(Pipeline):
         names = StreamNames(stream.name, own_topic, stream.secret, stream.pseudonym_key)
         self._world, self._model = world, world.make_model(names)
 
-    def clear(self, destinations: Iterable[Destination], now_ms: int) -> None:
+    def admit_destinations(self, destinations: Iterable[Destination], now_ms: int) -> None:
         """Check the destinations that the agent takes for clear, and take them."""
         cleared = list(destinations)
         self._world.check_clear(self._model, cleared)
-        super().clear(cleared, now_ms)
+        super().admit_destinations(cleared, now_ms)
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None

@@ -100,46 +100,46 @@ def test_where_nothing_can_have_fallen_due_slots_close_by_the_clock() -> None:
     """A first start has nothing to wait for, whether subscribed or not."""
     catch_up = CatchUp(5, 100, waits=False)
     assert catch_up.is_over
-    assert catch_up.closing_ms(1000, subscribed=False) == 1000
+    assert catch_up.advance(1000, is_subscribed=False) == 1000
 
 
 def test_what_fell_due_waits_for_catch_up_since_the_subscription() -> None:
     """Slots close again when catch_up has passed since the subscription, and not before."""
     catch_up = CatchUp(5, 100, waits=True)
-    assert catch_up.closing_ms(1000, subscribed=False) == 5
+    assert catch_up.advance(1000, is_subscribed=False) == 5
     assert catch_up.ends_ms is None
-    assert catch_up.closing_ms(2000, subscribed=True) == 5
+    assert catch_up.advance(2000, is_subscribed=True) == 5
     assert catch_up.ends_ms == 2100
-    assert catch_up.closing_ms(2099, subscribed=True) == 5
+    assert catch_up.advance(2099, is_subscribed=True) == 5
     assert not catch_up.is_over
-    assert catch_up.closing_ms(2100, subscribed=True) == 2100
+    assert catch_up.advance(2100, is_subscribed=True) == 2100
     assert catch_up.is_over
 
 
 def test_without_catch_up_slots_close_at_the_subscription() -> None:
     """With catch_up = 0, slots that fell due still wait for the subscription."""
     catch_up = CatchUp(5, 0, waits=True)
-    assert catch_up.closing_ms(1000, subscribed=False) == 5
-    assert catch_up.closing_ms(1001, subscribed=True) == 1001
+    assert catch_up.advance(1000, is_subscribed=False) == 5
+    assert catch_up.advance(1001, is_subscribed=True) == 1001
 
 
 def test_a_stream_that_stood_still_waits_again() -> None:
     """After a pause, slots up to the pause stay closed for another catch_up."""
     catch_up = CatchUp(5, 100, waits=False)
-    catch_up.closing_ms(1000, subscribed=True)
+    catch_up.advance(1000, is_subscribed=True)
     catch_up.restart()
     assert not catch_up.is_over
-    assert catch_up.closing_ms(9000, subscribed=True) == 1000
-    assert catch_up.closing_ms(9100, subscribed=True) == 9100
+    assert catch_up.advance(9000, is_subscribed=True) == 1000
+    assert catch_up.advance(9100, is_subscribed=True) == 9100
 
 
 def test_standing_still_within_a_catch_up_starts_it_anew() -> None:
     """Readings that waited during the pause get the full time as well."""
     catch_up = CatchUp(5, 100, waits=True)
-    catch_up.closing_ms(1000, subscribed=True)
+    catch_up.advance(1000, is_subscribed=True)
     catch_up.restart()
-    assert catch_up.closing_ms(1100, subscribed=True) == 5
-    assert catch_up.closing_ms(1200, subscribed=True) == 1200
+    assert catch_up.advance(1100, is_subscribed=True) == 5
+    assert catch_up.advance(1200, is_subscribed=True) == 1200
 
 
 @given(
@@ -155,5 +155,5 @@ def test_slots_close_in_time(wait_ms: int, waits: bool, steps: list[tuple[int, b
         now_ms += step_ms
         if stood:
             catch_up.restart()
-        before_ms, closed_ms = closed_ms, catch_up.closing_ms(now_ms, subscribed=subscribed)
+        before_ms, closed_ms = closed_ms, catch_up.advance(now_ms, is_subscribed=subscribed)
         assert before_ms <= closed_ms <= now_ms

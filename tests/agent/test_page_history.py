@@ -50,7 +50,7 @@ def history(world: PageWorld, **changes: Any) -> page_history.History:
         "schedule": config.schedule(world.stream),
     }
     released |= {name: changes.pop(name) for name in [*changes] if name in released}
-    return page_history.of(page_history.TopicRecords(**released), **{"now_ms": NOW_MS} | changes)
+    return page_history.build_history(page_history.TopicRecords(**released), **{"now_ms": NOW_MS} | changes)
 
 
 def test_complete_days_of_the_last_30_are_shown(world: PageWorld) -> None:

@@ -31,7 +31,7 @@ def test_a_closed_page_takes_nothing() -> None:
     viewers.leave(viewer)
     assert not viewers
     assert viewers.observer("main") is None
-    viewers.released("main", [outgoing("private/m", b"1")])
+    viewers.queue_records("main", [outgoing("private/m", b"1")])
     assert viewer.take() == NOTHING
 
 
@@ -42,14 +42,14 @@ def test_a_viewer_gets_its_own_meter() -> None:
     assert viewers.observer("two") is None
     observer = viewers.observer("main")
     assert observer is not None
-    observer.reading("m", 1000, 5_000_000)
-    observer.reading("other", 1000, 6_000_000)
-    observer.reading("m", 2000, 7_000_000)
-    viewers.released("two", [outgoing("private/m", b"two")])
+    observer.note_reading("m", 1000, 5_000_000)
+    observer.note_reading("other", 1000, 6_000_000)
+    observer.note_reading("m", 2000, 7_000_000)
+    viewers.queue_records("two", [outgoing("private/m", b"two")])
     rows = [outgoing("private/m", b"one"), outgoing("private/other", b"other")]
     rows.append(outgoing("private/m", b"descriptor", retain=True))
     rows.append(outgoing("private/m", b"report")._replace(until_ms=9))
-    viewers.released("main", rows)
+    viewers.queue_records("main", rows)
     assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, [])
     assert viewer.take() == NOTHING
 
@@ -60,7 +60,7 @@ def test_two_viewers_do_not_share() -> None:
     both = [enter(viewers) for _ in range(2)]
     observer = viewers.observer("main")
     assert observer is not None
-    observer.reading("m", 1, 1)
+    observer.note_reading("m", 1, 1)
     assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0, [])] * 2
 
 
@@ -71,8 +71,8 @@ def test_what_waits_is_bounded() -> None:
     observer = viewers.observer("main")
     assert observer is not None
     for time_ms in range(WAITING + 3):
-        observer.reading("m", time_ms, 0)
-    viewers.released("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING + 2)])
+        observer.note_reading("m", time_ms, 0)
+    viewers.queue_records("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING + 2)])
     news = viewer.take()
     assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING)
     assert (news.records[0], len(news.records)) == (b"2", WAITING)
@@ -97,10 +97,10 @@ async def test_a_viewer_waits_for_news() -> None:
     await viewer.wait(0.001)
     observer = viewers.observer("main")
     assert observer is not None
-    observer.reading("m", 1, 1)
+    observer.note_reading("m", 1, 1)
     await viewer.wait(60)
     viewer.take()
-    viewers.released("main", [outgoing("private/m", b"1")])
+    viewers.queue_records("main", [outgoing("private/m", b"1")])
     await viewer.wait(60)
     viewer.take()
     viewers.end()

@@ -77,5 +77,5 @@ def test_what_the_pipeline_draws_it_draws_from_bits_that_it_was_given() -> None:
     for call in calls:
         owner = ast.unparse(call.func).rpartition(".")[0]
         given = any("bits" in ast.unparse(argument) for argument in call.args)
-        # `Window.draw` draws nothing: it takes noise and dither as arguments.
+        # `Window.open_slot` draws nothing: it takes noise and dither as arguments.
         assert owner in {"self", "window"} or given, ast.unparse(call)

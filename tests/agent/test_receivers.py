@@ -73,8 +73,8 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     """The agent must not end because of a receiver that it no longer has."""
     counts = Counts()
     store = open_store(tmp_path / "db")
-    grants.settle(store, [Wanted("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
-    grants.settle(store, [], {}, 1)
+    grants.apply_admissions(store, [Wanted("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
+    grants.apply_admissions(store, [], {}, 1)
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET link = ?", (text,))
     [receipt] = grants.receipts(store.connection)
@@ -89,17 +89,17 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
 def test_a_receipt_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
     """The error names the file. The receiver stays revoked, and the next settlement writes its receipt."""
     store = open_store(tmp_path / "db")
-    receivers.settle(config.parse(TEXT), store, 0)
+    receivers.apply_admissions(config.parse(TEXT), store, 0)
     source, _, _ = TEXT.partition("[[receiver]]")
     no_receivers = config.parse(f'{source}sink.topic = "private/{{meter}}"\n')
-    [grant] = grants.active(store.connection)
+    [grant] = grants.active_grants(store.connection)
     path = tmp_path / f"db.receipt-app-{grant.id}.txt"
     obstacle = tmp_path / f"{path.name}.new"
     obstacle.mkdir()
     with pytest.raises(StoreError, match=f"cannot write the receipt {path}: Is a directory"):
-        receivers.settle(no_receivers, store, 1000)
-    assert grants.active(store.connection) == []
+        receivers.apply_admissions(no_receivers, store, 1000)
+    assert grants.active_grants(store.connection) == []
     obstacle.rmdir()
-    receivers.settle(no_receivers, store, 2000)
+    receivers.apply_admissions(no_receivers, store, 2000)
     assert path.read_text().startswith("Receipt: records of stream")
     assert grants.receipts(store.connection) == []

@@ -63,9 +63,9 @@ class Home:
         """Settle the receivers, and begin a process; `app` is more about the second receiver."""
         table = "" if app is None else f'[[receiver]]\nname = "app"\ntopic = "app/{{meter}}"\n{app}\n'
         self.config = config.parse(TEXT + table)
-        receivers.settle(self.config, self.store, self.now_ms)
+        receivers.apply_admissions(self.config, self.store, self.now_ms)
         [stream] = self.config.stream
-        get = receivers.of(stream, self.store)
+        get = receivers.granted_receivers(stream, self.store)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, None)
         core = parts.core(stream, config.others_per_day(self.config, stream), links, b"", receivers=get)
         core = replace(core, listens=True)
@@ -82,7 +82,7 @@ class Home:
             for time_ms, destinations in self.answers:
                 clear = [item for item in destinations if item.topic not in self.foreign]
                 if time_ms <= self.now_ms:
-                    self.core.clear(clear, self.now_ms)
+                    self.core.admit_destinations(clear, self.now_ms)
                     self.answered_ms = dict.fromkeys(clear, self.now_ms) | self.answered_ms
             meters = [] if self.now_ms % MINUTE_MS else self.meters
             readings = [
@@ -106,7 +106,7 @@ class Home:
 
     def waiting(self, name: str) -> list[tuple[str, bytes]]:
         """Return topic and payload of what waits for a receiver, in order."""
-        queues = [grant.queue for grant in grants.active(self.store.connection) if grant.name == name]
+        queues = [grant.queue for grant in grants.active_grants(self.store.connection) if grant.name == name]
         return [
             (row.topic, row.payload)
             for queue in queues

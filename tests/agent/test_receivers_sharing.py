@@ -63,9 +63,9 @@ class Home:
         """Settle the receivers, and begin a process."""
         known = parsed(app)
         [self.stream] = known.stream
-        receivers.settle(known, self.store, self.now_ms)
+        receivers.apply_admissions(known, self.store, self.now_ms)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        admitted = receivers.of(self.stream, self.store)
+        admitted = receivers.granted_receivers(self.stream, self.store)
         core = parts.core(
             self.stream, config.others_per_day(known, self.stream), links, b"", receivers=admitted
         )
@@ -122,7 +122,7 @@ def test_a_pseudonym_is_withdrawn_and_never_published_again(home: Home, ends: bo
     """
     home.start(ENDING)
     home.run(END_MS + SLOT_MS)
-    [app, _] = grants.active(home.store.connection)
+    [app, _] = grants.active_grants(home.store.connection)
     revoked_ms = receivers.revocation_ms(home.stream, home.stream.receivers[0])
     assert revoked_ms is not None
     home.now_ms = max(home.now_ms, revoked_ms if ends else 0)
@@ -134,7 +134,7 @@ def test_a_pseudonym_is_withdrawn_and_never_published_again(home: Home, ends: bo
         assert all(row.topic.startswith(f"app/{ID}/privacy") and row.retain for row in rows)
         assert len(rows) == 2
         assert outbox.descriptors(home.store.connection, app.queue) == []
-    [utility] = grants.active(home.store.connection)
+    [utility] = grants.active_grants(home.store.connection)
     topics = [item.topic for item in outbox.descriptors(home.store.connection, utility.queue)]
     assert topics == [f"utility/{ID}"]
 

@@ -375,10 +375,10 @@ def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: lis
                 assert not refusals.on_accepted(topic, -1)
             elif held and topic in trials:
                 assert refusals.on_accepted(topic, trials.pop(topic))
-                refusals.update(now_s)
+                refusals.update_trials(now_s)
                 assert topic not in refusals.held_topics
         elif what == "turn":
-            refusals.update(now_s)
+            refusals.update_trials(now_s)
         else:
             refusals.on_connected(now_s)
             trials.clear()

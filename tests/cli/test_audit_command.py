@@ -279,14 +279,14 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
     return radius, mechanism.draw(radius, self.bits)
 
 
-REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.draw, Window.close, Noise.open
+REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close, Noise.open
 SECRETS: list[int] = []
 FAULTS = {
     "rounding": (Window, "close", rounds_to_pairs, "same noise for any window", 100),
-    "half-up": (Window, "draw", half_up, "dither: rounding up", 300),
-    "no dither": (Window, "draw", undithered, "dither: rounding up", 300),
-    "a dither of the wrong unit": (Window, "draw", of_a_millisecond, "dither: rounding up", 300),
-    "scale": (Window, "draw", quarters, "law: its scale", 300),
+    "half-up": (Window, "open_slot", half_up, "dither: rounding up", 300),
+    "no dither": (Window, "open_slot", undithered, "dither: rounding up", 300),
+    "a dither of the wrong unit": (Window, "open_slot", of_a_millisecond, "dither: rounding up", 300),
+    "scale": (Window, "open_slot", quarters, "law: its scale", 300),
     "large values": (Window, "close", depends, "same noise for any window", 100),
     "a secret used twice": (Noise, "open", again, "law: windows in succession, from 0", 2000),
 }
@@ -316,7 +316,7 @@ def test_a_bias_is_seen_where_noise_is_small(
     def on_top(self: Window, noise: int, covered_ms: int, dither: int) -> None:
         REAL_DRAW(self, noise, covered_ms, dither + self.terms.lattice(self.draws) // 2)
 
-    monkeypatch.setattr(Window, "draw", on_top)
+    monkeypatch.setattr(Window, "open_slot", on_top)
     code, out, _ = run(coarse, "--json", "--samples", "1000")
     assert code == EXIT_VIOLATED
     assert "dither: at fractions" in failed(out)["messages"]

@@ -135,7 +135,7 @@ def _closing(samples: int) -> None:
 def _window(terms: Terms, kind: str, quanta: int) -> Window:
     """Return a window whose slot is due and will release `quanta`, all noise or all load."""
     window = Window(0, terms, terms.id, (), "m", 20_000)
-    window.draw(quanta if kind == "noise" else 0, 0, 0)
+    window.open_slot(quanta if kind == "noise" else 0, 0, 0)
     window.add(0, terms.length_ms, 0 if kind == "noise" else quanta * terms.quantum_u)
     return window
 

@@ -85,7 +85,7 @@ def energy_above(load: Stretches, threshold_u: int) -> int:
     usual = schedule("range = [-100, 20000]").usual
     terms = terms_with(usual, shape=Excess(usual.length_ms, Fraction(threshold_u, MICRO)))
     window = Window(0, terms, terms.id, (), "m1")
-    window.draw(0, 0, 0)
+    window.open_slot(0, 0, 0)
     at_ms = 0
     for lasts_ms, value_u in load:
         window.add(at_ms, min(at_ms + lasts_ms, HOUR_MS), value_u)

@@ -22,7 +22,7 @@ def test_a_topic_is_asked_about_once() -> None:
     assert claims.take() == [A, B]
     claims.ask([A])
     assert claims.take() == []
-    claims.settle([B], 7)
+    claims.confirm_free([B], 7)
     assert [claims.is_own(destination) for destination in (MINE, A, B)] == [True, False, True]
     assert [claims.is_own(B, start_ms) for start_ms in (6, 7)] == [False, True]
 
@@ -31,7 +31,7 @@ def test_what_is_forgotten_is_asked_again() -> None:
     """A meter that comes again is asked about again; what this store announced stays its own."""
     claims = Claims({MINE: "1"}, None, listens=True)
     claims.ask([A])
-    claims.settle([A], 7)
+    claims.confirm_free([A], 7)
     assert claims.take() == [A]
     claims.forget([A, MINE])
     claims.ask([A, MINE])
@@ -56,7 +56,7 @@ def test_no_window_opens_before_the_answer() -> None:
     effects = feed(pipeline, message(5, 100), message(7, 100))
     assert (effects.listen, pipeline._counts["held"], pipeline._counts["opened"]) == ([], 1, 0)
     assert not effects.commit.marks
-    pipeline.clear([OWN], BASE_MS + 8)
+    pipeline.admit_destinations([OWN], BASE_MS + 8)
     effects = feed(pipeline, message(9, 100), message(13, 100))
     assert pipeline._counts["opened"] == 2
     assert [time for time, _ in records(effects)] == ["2033-05-18T00:00:00.008Z"]

@@ -36,7 +36,7 @@ def windows(lattice: int, energy: int) -> Iterator[tuple[int, int, Window]]:
     known = terms(lattice)
     for noise, dither in product(range(-WIDE, WIDE + 1), range(lattice)):
         window = Window(0, known, known.id, (), "m1", noise_bound=WIDE)
-        window.draw(noise, 0, dither)
+        window.open_slot(noise, 0, dither)
         window.add(0, 1, energy)
         yield noise, dither, window
 

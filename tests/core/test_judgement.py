@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from meteragent.core.judgement import HELD_MAX, Change, limits, needless, next_change, possible_shift
+from meteragent.core.judgement import HELD_MAX, Change, droppable_doubts, limits, next_change, possible_shift
 from meteragent.domain.readings import Readings
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 from tests.support.terms import terms_with
@@ -66,7 +66,9 @@ def use_wh(items: list[Count], rules: Readings = RULES) -> Fraction:
 def believed(values: list[float], rules: Readings = RULES, period_s: int = 60) -> tuple[list[int], list[str]]:
     """The places of the good readings, and what was counted."""
     changes = walk(counts(values, period_s), rules)
-    return [0, *(change.end for change in changes)], [change.counter for change in changes if change.counter]
+    return [0, *(change.end for change in changes)], [
+        change.counter_name for change in changes if change.counter_name
+    ]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +209,8 @@ def test_a_day_adds_up(day: Day) -> None:
     """Glitches cost nothing, and a reset costs the use of its own span."""
     assert use_wh(day.items) == day.use_wh
     changes = walk(day.items)
-    assert sum(change.counter == "register_reset" for change in changes) == day.levels
-    assert not any(change.counter == "register_jump" for change in changes)
+    assert sum(change.counter_name == "register_reset" for change in changes) == day.levels
+    assert not any(change.counter_name == "register_jump" for change in changes)
 
 
 @given(days(ROLLING))
@@ -245,7 +247,7 @@ def test_the_last_two_doubted_readings_suffice(moves: list[int], rules: Readings
         while (change := next_change(pending, 0, rules)) is not None and change.settled_by < len(pending):
             ends.append(pending[change.end])
             pending = pending[change.end :]
-        for index in reversed(needless(len(pending), 0, change)):
+        for index in reversed(droppable_doubts(len(pending), 0, change)):
             del pending[index]
         assert len(pending) <= 1 + HELD_MAX
     settled = walk(items, rules, is_over=False)

@@ -81,7 +81,7 @@ def test_days_are_of_all_sorts() -> None:
         items, readings = day(seed)
         good = 0
         while (change := next_change(items, good, readings)) is not None:
-            sorts |= {change.counter, f"{change.end > good + 1}", change.settled_by - change.end}
+            sorts |= {change.counter_name, f"{change.end > good + 1}", change.settled_by - change.end}
             good = change.end
         sorts.add("doubted" if good + 1 < len(items) else "settled")
     assert sorts >= {
@@ -127,7 +127,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     ),
     "a jump is use": (
         "_new_level",
-        lambda *rest: (level := NEW_LEVEL(*rest)) and level._replace(counter=None),
+        lambda *rest: (level := NEW_LEVEL(*rest)) and level._replace(counter_name=None),
     ),
 }
 POSSIBLE = judgement.possible_shift

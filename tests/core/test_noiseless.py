@@ -138,7 +138,7 @@ def test_means_are_what_the_core_adds(steps: Sequence[tuple[int, int]], source: 
         while not timeline.windows or timeline.windows[-1].end_ms <= time_ms:
             start_ms = timeline.windows[-1].end_ms if timeline.windows else START_MS
             window = Window(start_ms, terms, terms.id, (), "", noise_bound=0)
-            window.draw(0, start_ms, 0)
+            window.open_slot(0, start_ms, 0)
             timeline.windows.append(window)
         reading = Pending(time_ms, watts * MICRO, None)
         if extend_standing(timeline, reading, time_ms) is None:

@@ -19,11 +19,11 @@ class Watcher:
     readings: list[tuple[str, int, int]] = field(default_factory=list)
     spans: list[tuple[str, int, int, object]] = field(default_factory=list)
 
-    def reading(self, meter: str, time_ms: int, value_u: int) -> None:
+    def note_reading(self, meter: str, time_ms: int, value_u: int) -> None:
         """Write a reading down."""
         self.readings.append((meter, time_ms - BASE_MS, value_u // WATT))
 
-    def span(self, meter: str, start_ms: int, end_ms: int, value: object) -> None:
+    def note_span(self, meter: str, start_ms: int, end_ms: int, value: object) -> None:
         """Write a span down."""
         watts = value // WATT if isinstance(value, int) else value
         self.spans.append((meter, start_ms - BASE_MS, end_ms - BASE_MS, watts))

@@ -246,7 +246,7 @@ def test_a_copy_and_a_release_have_the_loss_of_the_largest_move(lattice: int, t:
         law: dict[int, Fraction] = defaultdict(Fraction)
         for noise, dither in product(range(-9, 10), range(lattice)):
             window = window_of(lattice, 2)
-            window.draw(noise, 0, dither)
+            window.open_slot(noise, 0, dither)
             for number, energy in enumerate(parts):
                 window.add(number * lattice, number * lattice + 1, energy)
                 window.add(number * lattice + 1, (number + 1) * lattice, 0)
@@ -272,7 +272,7 @@ def test_a_register_is_cut_at_parts(energies: list[int], cuts: list[int]) -> Non
     step_ms, parts = 1000, 8
     window = window_of(step_ms, parts)
     window.terms = terms_with(window.terms, high_u=10**12)
-    window.draw(0, 0, 0)
+    window.open_slot(0, 0, 0)
     spans = sorted({min(cut * parts * step_ms // 10**6, parts * step_ms - 1) for cut in cuts} - {0})
     edges = [0, *spans, parts * step_ms]
     course = [Fraction(0)] * (parts * step_ms)
@@ -288,9 +288,9 @@ def test_a_register_is_cut_at_parts(energies: list[int], cuts: list[int]) -> Non
 def test_what_has_no_noise_is_neither_kept_nor_released() -> None:
     """After a restart a part that has ended waits for noise; until then no state can be stored."""
     window = window_of(10, 3)
-    window.draw(0, 0, 0)
+    window.open_slot(0, 0, 0)
     with pytest.raises(AssertionError, match="again"):
-        window.draw(0, 0, 0)
+        window.open_slot(0, 0, 0)
     window.mask = None
     window.add(0, 10, 5)
     assert window.lacks_noise

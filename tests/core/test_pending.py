@@ -32,7 +32,7 @@ def opened(terms: Terms) -> Timeline:
     """A meter whose first window is open, without noise."""
     timeline = timeline_of(terms, 0)
     window = Window(0, terms, terms.id, (), "m1", noise_bound=0)
-    window.draw(0, 0, 0)
+    window.open_slot(0, 0, 0)
     timeline.windows = [window]
     timeline.next_ms = terms.length_ms
     return timeline

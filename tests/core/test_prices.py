@@ -263,7 +263,7 @@ def test_an_open_window_keeps_its_bound() -> None:
     terms = schedule().usual
     book = Prices([(DAY_START_MS, DAY_START_MS + DAY_MS, 9_000_000)])
     window = Window(DAY_START_MS, terms, terms.id, (), "m1", prices=book)
-    window.draw(0, DAY_START_MS, 0)
+    window.open_slot(0, DAY_START_MS, 0)
     window.add(DAY_START_MS, DAY_START_MS + HOUR_MS, 7)
     assert window.slots[0] == 500_000 * 7 * HOUR_MS
 
@@ -277,7 +277,7 @@ def released(terms: Terms, watts: Sequence[int], prices: Iterable[Price], seed: 
     bits = SeededBits(seed)
     mechanism = terms.mechanism
     noise = mechanism.draw(mechanism.noise_bound(bits), bits)
-    window.draw(noise, DAY_START_MS, bits.integer(40) % terms.lattice(0))
+    window.open_slot(noise, DAY_START_MS, bits.integer(40) % terms.lattice(0))
     for hour, power in enumerate(watts):
         window.add(DAY_START_MS + hour * HOUR_MS, DAY_START_MS + (hour + 1) * HOUR_MS, power * MICRO)
     return float(window.close(0) * terms.quantum)

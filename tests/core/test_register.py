@@ -47,7 +47,7 @@ def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
     """A window with all its slots open, whose noise is within its bound."""
     window = Window(start_ms, terms, terms.id, (Destination("main", "t"),), "m1", noise_bound=abs(noise) + 1)
     for _ in range(terms.n):
-        window.draw(noise, start_ms, 0)
+        window.open_slot(noise, start_ms, 0)
     return window
 
 
@@ -342,7 +342,7 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
     states: list[TimelineState] = []
     for shift in (0, more):
         window = Window(0, REGISTER, REGISTER.id, (), "m1", noise_bound=10**13)
-        window.draw(noise + shift, 0, 0)
+        window.open_slot(noise + shift, 0, 0)
         meter = RegisterTimeline(REGISTER, 0)
         meter.windows, meter.next_ms = [window], 12
         quantum = shift * REGISTER.quantum_u

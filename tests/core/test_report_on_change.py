@@ -37,7 +37,7 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
     for start_ms in range(0, 1000 * SECONDS, terms.length_ms):
         window = Window(start_ms, terms, terms.id, (), "m1", noise_bound=0)
         for _ in range(terms.n):
-            window.draw(0, start_ms, 0)
+            window.open_slot(0, start_ms, 0)
         meter.windows.append(window)
     for time_ms, value in zip(readings.times_ms.tolist(), readings.values.tolist(), strict=True):
         meter.accept(Pending(time_ms, round(value) * MICRO, None))

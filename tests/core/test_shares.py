@@ -16,7 +16,7 @@ from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.message import Report
 from meteragent.crowd.seal import PAD, SHARE, info
-from meteragent.crowd.share import MODULUS, signed
+from meteragent.crowd.share import MODULUS, to_signed_64
 from meteragent.domain.commit import Commit, Outgoing, Receiver, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -104,7 +104,7 @@ def quanta(machines: tuple[Leader, Helper], row: Outgoing) -> int:
         assert keys is not None
         place = info(purpose, WORLD.group.id, report.slot_s, keys.id, report.label.encode())
         parts.append(keys.open(sealed, place) or 0)
-    return signed(sum(parts) % MODULUS)
+    return to_signed_64(sum(parts) % MODULUS)
 
 
 powers = st.lists(st.integers(0, 20_000), min_size=30, max_size=30)

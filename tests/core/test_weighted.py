@@ -119,7 +119,7 @@ def amount(terms: Terms) -> Amount:
 def opened(terms: Terms, noise: int = 0, start_ms: int = MONTH_MS, until_ms: int = 0) -> Window:
     """An open window with this noise and no dither."""
     window = window_of(terms)(start_ms, terms, terms.id, (), "m1")
-    window.draw(noise, until_ms, 0)
+    window.open_slot(noise, until_ms, 0)
     return window
 
 

@@ -27,7 +27,7 @@ def opened(terms: Terms, start_ms: int = 0, noise: int = 0, dither: int = 0) -> 
     """A window with all its slots open."""
     window = Window(start_ms, terms, terms.id, (), "m1", noise_bound=7)
     for _ in range(terms.n):
-        window.draw(noise, start_ms, dither)
+        window.open_slot(noise, start_ms, dither)
     return window
 
 
@@ -56,7 +56,7 @@ def test_no_more_draws_than_slots() -> None:
     """The n+1st draw from one radius is an error: it would cost many times epsilon (THEORY 2.1)."""
     window = opened(TERMS)
     with pytest.raises(AssertionError, match="more draws than slots"):
-        window.draw(0, 0, 0)
+        window.open_slot(0, 0, 0)
     assert window.draws == TERMS.n == 3
 
 
@@ -83,7 +83,7 @@ def test_halves_go_up(energy: int, quanta: int) -> None:
 def test_a_slot_is_born_with_its_noise() -> None:
     """An accumulator is noise * lattice + dither before anything is added (law 3)."""
     window = Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)
-    window.draw(-5, 0, 3)
+    window.open_slot(-5, 0, 3)
     assert window.slots == {0: -5 * TERMS.lattice(0) + 3}
     assert TERMS.lattice(0) == MICRO * TERMS.step_ms
 
@@ -93,7 +93,7 @@ def test_time_covered_before_a_slot_opens_is_gap() -> None:
     terms = terms_with(TERMS, gap_u=3)
     window = Window(0, terms, terms.id, (), "m1", noise_bound=7)
     for _ in range(3):
-        window.draw(0, 6, 0)
+        window.open_slot(0, 6, 0)
     assert window.slots == {0: 3 * 4, 1: 3 * 2, 2: 0}
 
 
@@ -357,11 +357,11 @@ def test_slots_that_open_after_the_meaning_changed_are_gap() -> None:
     terms = terms_with(TERMS, gap_u=7)
     meter = Timeline(terms, 0)
     meter.windows = [Window(0, terms, terms.id, (), "m1", noise_bound=7)]
-    meter.windows[0].draw(0, 0, 0)
+    meter.windows[0].open_slot(0, 0, 0)
     meter.next_ms = 12
     other = restarted(meter, terms_with(terms, unit="kW"))
     assert other.next_open_ms() == 4
-    other.windows[0].draw(0, other.integrated_until_ms, 0)
+    other.windows[0].open_slot(0, other.integrated_until_ms, 0)
     assert other.windows[0].slots == {0: 28, 1: 28}
 
 
@@ -369,8 +369,8 @@ def test_what_is_kept_of_a_window() -> None:
     """The radius, the number of draws and the accumulators come back: nothing is drawn again."""
     meter = Timeline(TERMS, 0)
     meter.windows = [Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)]
-    meter.windows[0].draw(3, 0, 1)
-    meter.windows[0].draw(-3, 4, 2)
+    meter.windows[0].open_slot(3, 0, 1)
+    meter.windows[0].open_slot(-3, 4, 2)
     meter.windows[0].close(0)
     other = restarted(meter, TERMS)
     assert other.windows == meter.windows

@@ -13,7 +13,7 @@ from meteragent.crowd import draw, helper, leader, message, seal
 from meteragent.crowd.machine import Key, Outgoing
 from meteragent.crowd.message import Batch, Chunk, Entry, Report
 from meteragent.crowd.seal import DayKeys, Identity
-from meteragent.crowd.share import signed
+from meteragent.crowd.share import to_signed_64
 from tests.support.crowd import (
     HELPER,
     LEADER,
@@ -63,7 +63,7 @@ def two_sets_that_differ_by_one_home() -> object:
     opened = totals(world, [request(world, entries), request(world, without)])
     if len(opened) < 2:
         return None
-    return signed((share_of(world, "victim") + opened[0] - opened[1]) % 2**64)
+    return to_signed_64((share_of(world, "victim") + opened[0] - opened[1]) % 2**64)
 
 
 def two_answers() -> object:
@@ -106,7 +106,7 @@ def a_pad_counted_twice() -> object:
     opened = totals(world, [request(world, sorted([*entries, victim._replace(label="other")]))])
     pads = [pad_of(world, entry) for entry in entries]
     # With a mistake the victim's pad counts twice: larger noise would be needed to hide it.
-    return None if abs(signed((opened[0] - sum(pads)) % 2**64)) < 2**40 else opened
+    return None if abs(to_signed_64((opened[0] - sum(pads)) % 2**64)) < 2**40 else opened
 
 
 def a_home_in_two_chunks() -> object:
@@ -118,7 +118,7 @@ def a_home_in_two_chunks() -> object:
     entries = entries_of(world)
     opened = totals(world, [chunks(world, [entries, entries[-1:]])])
     others = sum(pad_of(world, entry) for entry in entries[:-1])
-    return signed((opened[0] + 2 * share_of(world, "victim") - others) % 2**64) if opened else None
+    return to_signed_64((opened[0] + 2 * share_of(world, "victim") - others) % 2**64) if opened else None
 
 
 def pad_of(world: Street, entry: Entry) -> int:

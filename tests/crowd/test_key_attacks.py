@@ -13,7 +13,7 @@ from meteragent.crowd.group import Group
 from meteragent.crowd.machine import Key
 from meteragent.crowd.message import Batch, Chunk, KeyList, Report
 from meteragent.crowd.seal import DayKeys
-from meteragent.crowd.share import signed
+from meteragent.crowd.share import to_signed_64
 from tests.support.crowd import HELPER, LATTICE, LEADER, SLOT_S, Street, fixed_entropy, secret
 from tests.support.crowd_attacks import SECRET_QUANTA, Mutant, attacked, entries_of, request
 
@@ -27,7 +27,7 @@ def energy_opened(world: Street, keys: home.SlotKeys, thief: DayKeys) -> int | N
     assert leader_keys is not None
     share = world.leader._share(leader_keys, report)
     pad = thief.open(report.pad, seal.info(seal.PAD, world.group.id, SLOT_S, thief.id, b"victim"))
-    return None if share is None or pad is None else signed((share + pad) % 2**64)
+    return None if share is None or pad is None else to_signed_64((share + pad) % 2**64)
 
 
 def the_leader_s_list_in_the_helper_s_place() -> object:

@@ -39,14 +39,14 @@ def test_sums_of_shares_and_pads_are_sums_of_energies(quanta: list[int], data: s
     """Pads cancel, and the signed sum is that of the quanta."""
     pads = [data.draw(PADS) for _ in quanta]
     shares = [(m - pad) % share.MODULUS for m, pad in zip(quanta, pads, strict=True)]
-    assert share.signed(share.total([share.total(pads), share.total(shares)])) == sum(quanta)
+    assert share.to_signed_64(share.total([share.total(pads), share.total(shares)])) == sum(quanta)
 
 
 def test_the_largest_batch_does_not_wrap_around() -> None:
     """2^20 homes of 2^40 quanta, and noise of 2^60 from each operator, keep their sign."""
     largest = share.HOMES_MAX * share.QUANTA_MAX + 2 * (1 << 60)
-    assert share.signed(largest % share.MODULUS) == largest
-    assert share.signed(-largest % share.MODULUS) == -largest
+    assert share.to_signed_64(largest % share.MODULUS) == largest
+    assert share.to_signed_64(-largest % share.MODULUS) == -largest
 
 
 @pytest.mark.parametrize(("pad", "dither"), [(-1, 0), (1 << 64, 0), (0, -1), (0, 7)])

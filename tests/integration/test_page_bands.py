@@ -114,7 +114,7 @@ async def test_bands_have_no_place_on_the_trace(site: Site) -> None:
         for place in ("#trace .key li + li", "#trace-numbers", "#trace-reader", "#attack-order"):
             await expect(look.page.locator(place).first).to_be_hidden()
         payload = look.world.history[0].replace(b"2026-09", b"2026-11").replace(b"2026-08", b"2026-10")
-        look.world.viewers.released("main", [page_world_row(payload)])
+        look.world.viewers.queue_records("main", [page_world_row(payload)])
         await expect(look.page.locator("#said")).to_contain_text("kWh was sent for the band")
 
 

@@ -60,7 +60,7 @@ async def test_an_amount_is_not_shown_as_power(browser: Browser, source: str) ->
         for hidden in ("#trace .key li + li", "#trace-numbers", "#trace-reader", "#attack-order"):
             await expect(place(hidden).first).to_be_hidden()
         november = world.window(NOVEMBER_MS, 4000)[0]
-        world.viewers.released("main", [Outgoing("main", "private/house/power", november, 0, False)])
+        world.viewers.queue_records("main", [Outgoing("main", "private/house/power", november, 0, False)])
         await expect(place("#said")).to_have_text("1.8\u00a0EUR was sent for Nov 1, 00:00 to Dec 1, 00:00.")
         await expect(place("#trace-latest")).to_contain_text("1.8\u00a0EUR sent, 95% band")
 

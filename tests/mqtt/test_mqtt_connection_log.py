@@ -46,7 +46,7 @@ def test_a_broker_that_stays_away_is_logged_once_a_minute(
     """The first failure is logged at once, then one line a minute with the number of failures."""
     log = ConnectionLog("sink h:1", str)
     for _ in range(361):
-        log.failed(DOWN, 0.0, 0.5)
+        log.on_failed(DOWN, 0.0, 0.5)
         clock.pass_s(0.5)
     clock.close()
     assert caplog.messages == [
@@ -62,10 +62,10 @@ def test_a_broker_that_stays_away_is_logged_once_a_minute(
 def test_a_new_reason_is_logged_at_once_with_its_hint(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that is back and refuses the login is a new failure; but the number of reasons is bounded."""
     log = ConnectionLog("source h:1", {"": "", "login_refused": "Set source.username."}.__getitem__)
-    log.failed(DOWN, 0.0, 1.0)
-    log.failed(LoginRefused("refused"), 0.0, 1.0)
+    log.on_failed(DOWN, 0.0, 1.0)
+    log.on_failed(LoginRefused("refused"), 0.0, 1.0)
     for number in range(20):
-        log.failed(LinkError(f"reason {number}"), 0.0, 1.0)
+        log.on_failed(LinkError(f"reason {number}"), 0.0, 1.0)
     clock.close()
     assert caplog.messages[1] == (
         "source h:1: refused; next try in 1.0 s (2 failures so far). Set source.username."
@@ -76,15 +76,15 @@ def test_a_new_reason_is_logged_at_once_with_its_hint(clock: Clock, caplog: pyte
 def test_the_return_is_logged_once_it_lasts(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that accepts connections and ends them at once is not logged as back each time."""
     log = ConnectionLog("sink h:1", str)
-    log.connected("MQTT 5")
+    log.on_connected("MQTT 5")
     for _ in range(10):
-        log.failed(DOWN, 1.0, 0.5)
-        log.connected("MQTT 5")
+        log.on_failed(DOWN, 1.0, 0.5)
+        log.on_connected("MQTT 5")
         clock.pass_s(1)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
     clock.pass_s(STABLE_S)
     assert caplog.messages[-1] == "sink h:1: connected with MQTT 5 after 10 failures"
-    log.failed(DOWN, STABLE_S, 0.5)
+    log.on_failed(DOWN, STABLE_S, 0.5)
     clock.close()
     assert caplog.messages[-1] == "sink h:1: cannot connect; next try in 0.5 s"
 
@@ -92,9 +92,9 @@ def test_the_return_is_logged_once_it_lasts(clock: Clock, caplog: pytest.LogCapt
 def test_nothing_is_logged_after_the_end(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A return that was about to be logged is dropped with its connection."""
     log = ConnectionLog("sink h:1", str)
-    log.failed(DOWN, 0.0, 0.5)
-    log.failed(DOWN, 0.0, 0.5)
-    log.connected("MQTT 5")
+    log.on_failed(DOWN, 0.0, 0.5)
+    log.on_failed(DOWN, 0.0, 0.5)
+    log.on_connected("MQTT 5")
     log.close()
     clock.pass_s(2 * STABLE_S)
     clock.close()

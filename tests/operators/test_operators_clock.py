@@ -57,7 +57,7 @@ def test_a_tick_has_its_own_instant_however_late_it_runs(pauses_s: tuple[int, ..
     ticks, now_s, instants = Ticks(START_S), START_S, list[int]()
     for pause_s in pauses_s:
         now_s += pause_s
-        instants += ticks.due(now_s, now_s)
+        instants += ticks.take_due(now_s, now_s)
     assert instants == [START_S + 10 * place for place in range(1, 7)]
     assert ticks.next_s == START_S + 70
 
@@ -65,15 +65,15 @@ def test_a_tick_has_its_own_instant_however_late_it_runs(pauses_s: tuple[int, ..
 def test_no_tick_overtakes_a_message_that_waits() -> None:
     """A report that arrived before the deadline is taken before the tick that passes the deadline."""
     ticks = Ticks(START_S)
-    assert ticks.due(START_S + 35, START_S + 19) == [START_S + 10]
-    assert ticks.due(START_S + 36, START_S + 19) == []
-    assert ticks.due(START_S + 37, START_S + 37) == [START_S + 20, START_S + 30]
+    assert ticks.take_due(START_S + 35, START_S + 19) == [START_S + 10]
+    assert ticks.take_due(START_S + 36, START_S + 19) == []
+    assert ticks.take_due(START_S + 37, START_S + 37) == [START_S + 20, START_S + 30]
 
 
 def test_a_clock_that_was_set_has_one_tick() -> None:
     """After a long pause, and after a step back, ticks continue from the time that the clock shows."""
     ticks = Ticks(START_S)
     later_s = START_S + TICKS_S + TICK_S
-    assert ticks.due(later_s + 3, later_s + 3) == [later_s]
-    assert ticks.due(START_S + 15, START_S + 15) == [START_S + 10]
-    assert ticks.due(START_S + 25, START_S + 25) == [START_S + 20]
+    assert ticks.take_due(later_s + 3, later_s + 3) == [later_s]
+    assert ticks.take_due(START_S + 15, START_S + 15) == [START_S + 10]
+    assert ticks.take_due(START_S + 25, START_S + 25) == [START_S + 20]

@@ -175,11 +175,11 @@ def test_what_was_not_accepted_is_sent_again() -> None:
     total = Outgoing("total", b"total", due_s=60)
     departures.add([keys, total], 0)
     for packet_id, message in enumerate(departures.due(60)):
-        departures.sent(message, packet_id)
+        departures.on_sent(message, packet_id)
     assert departures.due(60) == []
-    departures.delivered(0)
+    departures.on_delivered(0)
     assert departures.in_flight == 1
-    departures.connected(100)
+    departures.on_connected(100)
     assert {message.payload for message in departures.due(100)} == {b"keys", b"total"}
     assert len(departures) == 2
 
@@ -188,11 +188,11 @@ def test_what_the_broker_refuses_is_tried_later() -> None:
     """A refused message waits; its topic is a problem until the broker accepts it."""
     departures = Departures()
     departures.add([Outgoing("total", b"total", due_s=60)], 0)
-    departures.sent(departures.due(60)[0], 1)
-    departures.refused(1, 60)
+    departures.on_sent(departures.due(60)[0], 1)
+    departures.on_refused(1, 60)
     assert departures.refused_topics == {"total"}
     assert departures.due(60) == []
     [message] = departures.due(60 + REFUSED_S)
-    departures.sent(message, 2)
-    departures.delivered(2)
+    departures.on_sent(message, 2)
+    departures.on_delivered(2)
     assert departures.refused_topics == set()

@@ -10,7 +10,7 @@ import pytest
 
 from meteragent.mqtt import Endpoint, Entropy, Link, SubscriptionRefused
 from meteragent.operators import published
-from meteragent.service.health import tell
+from meteragent.service.health import notify_systemd
 from meteragent.service.process import Notify
 from tests.operators.test_operators_service import Still, make_service
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
@@ -114,7 +114,7 @@ async def test_the_watchdog_is_fed_while_there_is_no_round_yet() -> None:
     for has_begun in (False, True):
         service._has_begun = has_begun
         lines.clear()
-        keeping = asyncio.create_task(tell(service._notify, service._problems, service._idle_s))
+        keeping = asyncio.create_task(notify_systemd(service._notify, service._problems, service._idle_s))
         await until(lambda: any(line.startswith("STATUS=") for line in lines))
         keeping.cancel()
         assert ("WATCHDOG=1" in lines) is not has_begun

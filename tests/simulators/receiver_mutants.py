@@ -143,13 +143,13 @@ def gives_open_windows_to_whoever_is_clear(patch: pytest.MonkeyPatch) -> None:
 
 def holds_every_receiver_back(patch: pytest.MonkeyPatch) -> None:
     """One receiver to which another store releases holds back all."""
-    clear = Outlets.clear
+    clear = Outlets.take_free_destinations
 
     def careful(self: Outlets) -> list[Destination]:
         is_held = any(listener._silent_names for listener in self._listeners.values())
         return [] if is_held else clear(self)
 
-    patch.setattr(Outlets, "clear", careful)
+    patch.setattr(Outlets, "take_free_destinations", careful)
 
 
 RECEIVER_MUTANTS = (

@@ -149,11 +149,11 @@ def sends_before_it_is_due(patch: pytest.MonkeyPatch) -> None:
 def does_not_wait_for_what_waited(patch: pytest.MonkeyPatch) -> None:
     """What fell due while the agent was stopped is closed at once."""
 
-    def at_once(self: CatchUp, now_ms: int, *, subscribed: bool) -> int:
+    def at_once(self: CatchUp, now_ms: int, *, is_subscribed: bool) -> int:
         self.is_over = True
         return now_ms
 
-    patch.setattr(CatchUp, "closing_ms", at_once)
+    patch.setattr(CatchUp, "advance", at_once)
 
 
 def believes_every_clock(patch: pytest.MonkeyPatch) -> None:
@@ -201,14 +201,14 @@ def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
     """A window's noise is drawn with its first slot: whoever copies the disk has all of it."""
-    draw = Window.draw
+    draw = Window.open_slot
 
     def eager(self: Window, noise: int, covered_ms: int, dither: int) -> None:
         if not self.draws:
             for _ in range(self.terms.n):
                 draw(self, noise, covered_ms, dither)
 
-    patch.setattr(Window, "draw", eager)
+    patch.setattr(Window, "open_slot", eager)
 
 
 def waits_for_large_values(patch: pytest.MonkeyPatch) -> None:

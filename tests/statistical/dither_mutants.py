@@ -16,7 +16,7 @@ from meteragent.privacy.sampling import below
 from meteragent.store import schema
 
 Patch = Callable[[pytest.MonkeyPatch], None]
-DRAW, CLOSE, STATE = Window.draw, Window.close, Window.state
+DRAW, CLOSE, STATE = Window.open_slot, Window.close, Window.state
 RESTORE = Factory.restored_timeline
 
 
@@ -50,7 +50,7 @@ def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
         self.slots[index] += late.get(index, 0)
         return CLOSE(self, index)
 
-    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "open_slot", draw)
     patch.setattr(Window, "close", close)
 
 
@@ -61,7 +61,7 @@ def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
         quarter = self.terms.lattice(self.draws) // 4
         DRAW(self, noise, covered_ms, noise % 4 * quarter + dither // 4)
 
-    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "open_slot", draw)
 
 
 def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
         bare = [Slot(p, a - added[self.public_id, self.start_ms, p]) for p, a in kept.slots]
         return kept._replace(slots=tuple(bare))
 
-    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "open_slot", draw)
     patch.setattr(Window, "state", state)
 
 
@@ -112,7 +112,7 @@ def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:
         DRAW(self, noise, covered_ms, dither)
         self.noise_bound = noise_bound
 
-    patch.setattr(Window, "draw", draw)
+    patch.setattr(Window, "open_slot", draw)
 
 
 def keeps_fractions(patch: pytest.MonkeyPatch) -> None:

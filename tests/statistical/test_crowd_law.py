@@ -74,7 +74,7 @@ def helper_noise(world: Street, asked: list[bytes], answer: bytes) -> int:
     total = keys.open(sealed, seal.info(seal.TOTAL, group_id, slot_s, keys.id, digest))
     assert total is not None
     pads = [world.helper._pad(other, slot_s, entry) or 0 for entry in chunk.entries]
-    return shares.signed((total - sum(pads)) % shares.MODULUS)
+    return shares.to_signed_64((total - sum(pads)) % shares.MODULUS)
 
 
 def requests(slots: int) -> Iterator[tuple[Street, list[bytes], int]]:

@@ -33,8 +33,8 @@ def wanted(name: str, *, url: str = "mqtt://a", from_ms: int = 0, until_ms: int 
 
 def settle(store: Store, *receivers: Wanted, now_ms: int = 0) -> dict[str, grants.Grant]:
     """Admit exactly these receivers; return all grants by the receiver's name."""
-    grants.settle(store, receivers, {}, now_ms)
-    return {grant.name: grant for grant in grants.active(store.connection)}
+    grants.apply_admissions(store, receivers, {}, now_ms)
+    return {grant.name: grant for grant in grants.active_grants(store.connection)}
 
 
 def released(k: int, *held: grants.Grant, payload: bytes = b"record") -> Commit:
@@ -114,13 +114,13 @@ def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store
     assert waiting(store, held["a"]) == empty
     assert outbox.depth(store.connection, held["a"].queue) == 2
     assert outbox.descriptors(store.connection, held["a"].queue) == []
-    assert grants.withdrawing(store.connection) == [held["a"]]
+    assert grants.grants_to_withdraw(store.connection) == [held["a"]]
     persist(store, released(2, held["b"]))
     assert waiting(store, held["a"]) == empty
     assert waiting(store, held["b"])[: len(kept)] == kept
     rows = outbox.pending(store.connection, held["a"].queue, EVER_MS, 9)
     persist(store, Commit("main-day", 0), [row.id for row in rows])
-    assert grants.withdrawing(store.connection) == []
+    assert grants.grants_to_withdraw(store.connection) == []
 
 
 def test_a_revoked_queue_is_not_dropped_to_make_room(store: Store) -> None:
@@ -128,7 +128,7 @@ def test_a_revoked_queue_is_not_dropped_to_make_room(store: Store) -> None:
     held = settle(store, wanted("a"))
     persist(store, released(1, held["a"]))
     settle(store)
-    names = {"main-day", *(grant.queue for grant in grants.withdrawing(store.connection))}
+    names = {"main-day", *(grant.queue for grant in grants.grants_to_withdraw(store.connection))}
     assert outbox.make_room(store, 1, names) == (False, 0)
     assert len(waiting(store, held["a"])) == 2
 
@@ -142,7 +142,7 @@ def test_the_receipt_counts_what_was_confirmed(store: Store) -> None:
     for _ in range(2):  # a row may be marked twice, and counts once
         persist(store, Commit("main-day", 5 * LENGTH_MS), ids)
     assert grants.receipts(store.connection) == []
-    grants.settle(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
+    grants.apply_admissions(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
     [receipt] = grants.receipts(store.connection)
     sent = Sent("a/m1/power", "d1", 2, LENGTH_MS, 3 * LENGTH_MS)
     assert receipt == grants.Receipt(held["a"], 6 * LENGTH_MS, "paused", 3, (sent,))
@@ -171,7 +171,7 @@ def test_who_is_admitted_again_keeps_its_descriptors(store: Store) -> None:
     settle(store, now_ms=LENGTH_MS)
     again = settle(store, wanted("a"), now_ms=2 * LENGTH_MS)
     assert waiting(store, held["a"]) == []
-    assert [grant.name for grant in grants.withdrawing(store.connection)] == ["b"]
+    assert [grant.name for grant in grants.grants_to_withdraw(store.connection)] == ["b"]
     assert store.snapshot("main-day").announced == {}
     persist(store, released(3, again["a"]))
     assert [payload for _, payload in waiting(store, again["a"])] == [b"terms", b"terms", b"record"]
@@ -205,4 +205,4 @@ def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
     with open_store(path) as store:
         assert waiting(store, held["a"]) == before
-        assert grants.active(store.connection) == [held["a"]]
+        assert grants.active_grants(store.connection) == [held["a"]]

@@ -103,7 +103,7 @@ def test_what_a_path_is_on(
     actual = mount_of(tmp_path, tmp_path / "table")
     assert (actual.kind if actual else None) == kind
     monkeypatch.setattr("meteragent.store.mount.mount_of", lambda _path: actual)
-    assert mount.keeper(tmp_path) == keeper
+    assert mount.block_keeping_file_system(tmp_path) == keeper
 
 
 def test_the_nearest_mount_counts(tmp_path: Path) -> None:

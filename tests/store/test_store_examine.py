@@ -54,7 +54,7 @@ def stored_with_receiver(path: Path) -> Path:
     link = json.dumps({"url": "mqtt://a"})
     receiver = grants.Wanted("main-day", "app", "app/{meter}", link, 0, None)
     with open_store(path) as store:
-        grants.settle(store, [receiver], {}, 0)
+        grants.apply_admissions(store, [receiver], {}, 0)
         for k, delivered in ((1, ()), (2, (1, 2, 3))):
             commit = Commit("main-day", (k + 1) * LENGTH_MS)
             queue = "main-day@app.1"
@@ -94,7 +94,7 @@ def test_receivers_that_cannot_have_been_written_are_set_aside(tmp_path: Path, d
         assert connection.execute(damage).rowcount >= 1
     with open_store(path, now_ms=77) as store:
         assert store.set_aside
-        assert grants.active(store.connection) == []
+        assert grants.active_grants(store.connection) == []
 
 
 def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
     path = stored_with_receiver(tmp_path / "db")
     with open_store(path) as store:
         assert not store.set_aside
-        assert [grant.name for grant in grants.active(store.connection)] == ["app"]
-        grants.settle(store, [], {}, 5 * LENGTH_MS)
+        assert [grant.name for grant in grants.active_grants(store.connection)] == ["app"]
+        grants.apply_admissions(store, [], {}, 5 * LENGTH_MS)
     with open_store(path) as store:
         assert not store.set_aside
         [receipt] = grants.receipts(store.connection)

@@ -291,8 +291,8 @@ class Street:
             if self.now_s % _TICK_S == 0:
                 operator.finish(operator.desk.tick(self.now_s), self.now_s)
             for outgoing in operator.departures.due(self.now_s):
-                operator.departures.sent(outgoing, 0)
-                operator.departures.delivered(0)
+                operator.departures.on_sent(outgoing, 0)
+                operator.departures.on_delivered(0)
                 self.left.append((outgoing.topic, outgoing.payload))
                 if not (outgoing.topic in ("request", "answer") and self.rng.random() < 0.1):
                     self._send(outgoing.topic, outgoing.payload)

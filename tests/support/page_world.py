@@ -125,7 +125,7 @@ class PageWorld:
 
     async def _past(self, _stream: str, _meter: str) -> page_history.History:
         released = page_history.TopicRecords(self.history, [], config.schedule(self.stream))
-        return page_history.of(released, self.now_ms, self.tariffs)
+        return page_history.build_history(released, self.now_ms, self.tariffs)
 
     async def _problems(self) -> Sequence[Problem]:
         return self.problems
@@ -151,10 +151,10 @@ class PageWorld:
         observer, value_u = self.viewers.observer("main"), round(watts * MICRO)
         if observer is None:
             return
-        observer.reading(meter, time_ms, value_u)
+        observer.note_reading(meter, time_ms, value_u)
         terms = config.terms(self.stream)
         timeline = self.timelines.setdefault(meter, Timeline(terms, time_ms - time_ms % terms.length_ms))
-        timeline.observe = partial(observer.span, meter)
+        timeline.observe = partial(observer.note_span, meter)
         timeline.accept(Pending(time_ms, value_u, None))
         timeline.integrate_to_watermark(time_ms)
 
@@ -175,7 +175,9 @@ class PageWorld:
         if meter in self.timelines:
             # the core integrates up to the slot's end before it closes the slot
             self.timelines[meter].integrate_until(start_ms + config.terms(self.stream).step_ms)
-        self.viewers.released("main", [Outgoing("main", f"private/{meter}/power", payload, start_ms, False)])
+        self.viewers.queue_records(
+            "main", [Outgoing("main", f"private/{meter}/power", payload, start_ms, False)]
+        )
         return payload
 
 

@@ -65,7 +65,7 @@ def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
     timeline = timeline_of(terms, START)
     window = window_of(terms)(START, terms, terms.id, (), "label", noise_bound=0)
-    window.draw(0, START, 0)
+    window.open_slot(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
         timeline.accept(Pending(time_ms, value_u, None))

@@ -56,7 +56,7 @@ class Listener:
         for code in ("other_agent", "earlier_store"):  # an earlier run's listener may have raised them
             context.alarms.clear(code, stream)
         self._questions: dict[str, _Question] = {}
-        self._clear_topics: list[str] = []
+        self._free_topics: list[str] = []
         self._foreign_names: set[str] = set()
         self._silent_names: dict[str, bool] = {}
         self._session: Session | None = None
@@ -67,11 +67,11 @@ class Listener:
         self._questions |= {name: _Question(loop_s()) for name in sink_topics}
         self._wake.set()
 
-    def clear(self) -> list[str]:
-        """Return the topics that have become clear since the last call; the receiver may get windows there.
+    def take_free_topics(self) -> list[str]:
+        """Return the topics found free since the last call; the receiver may get windows there.
 
-        A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
-        within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the
+        A topic is free if its descriptor comes from this store or a predecessor, or if no descriptor arrives
+        within `listen_s` after the broker granted the subscription. It is also free, with a warning, if the
         broker retains nothing, refuses the subscription or does not grant it within `listen_s` after the
         question.
         """
@@ -82,9 +82,9 @@ class Listener:
                 if question.grant_s is None:
                     self._context.counts.add("unchecked")
                     _log.warning(_UNCHECKED, self._stream)
-                self._settle(name)
-                self._clear_topics.append(name)
-        sink_topics, self._clear_topics = self._clear_topics, []
+                self._stop_listening(name)
+                self._free_topics.append(name)
+        sink_topics, self._free_topics = self._free_topics, []
         return sink_topics
 
     def hear(self, topic: str, payload: bytes, *, retain: bool) -> None:
@@ -97,11 +97,11 @@ class Listener:
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
             return
-        self._settle(name)
+        self._stop_listening(name)
         if is_foreign:
             self._note_foreign(name, is_live=not retain)
         else:
-            self._clear_topics.append(name)
+            self._free_topics.append(name)
 
     def _note_foreign(self, name: str, *, is_live: bool) -> None:
         """Report a topic on which another store has released and, if `is_live`, another agent releases."""
@@ -151,11 +151,11 @@ class Listener:
         except SubscriptionRefused:
             question.is_refused = True
         except LinkError:
-            return  # the connection has ended, or there is no answer: `clear` ends the wait
+            return  # the connection has ended, or there is no answer: `take_free_topics` ends the wait
         else:
             question.grant_s = loop_s()
 
-    def _settle(self, name: str) -> None:
+    def _stop_listening(self, name: str) -> None:
         """Stop listening on a topic."""
         question = self._questions.pop(name)
         if question.grant_s is not None:

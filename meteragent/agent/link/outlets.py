@@ -123,10 +123,10 @@ class Outlets:
         for queue, topic in destinations:
             self._listeners[queue].ask([topic])
 
-    def clear(self) -> list[Destination]:
-        """Return the destinations that have become clear since the last call."""
+    def take_free_destinations(self) -> list[Destination]:
+        """Return the destinations that have been found free since the last call."""
         items = self._listeners.items()
-        return [Destination(queue, topic) for queue, listener in items for topic in listener.clear()]
+        return [Destination(queue, name) for queue, item in items for name in item.take_free_topics()]
 
     def last_due_ms(self, store: Store) -> dict[Destination, int]:
         """Return, by destination, the latest due time of the messages due after the store's time."""
@@ -151,7 +151,7 @@ def outlets_of(stream: settings.Stream, links: parts.Links, context: Context) ->
     """Return the connections to a stream's receivers. Raises ConfigError or StoreError for a wrong broker."""
     if links.sink is not None:
         return (_outlet(stream, links.sink, None, context),)
-    active = {grant.name: grant for grant in receivers.active(stream, context.store)}
+    active = {grant.name: grant for grant in receivers.stream_grants(stream, context.store)}
     return tuple(
         _outlet(
             settings.receiver_link(stream, receiver),
@@ -178,14 +178,14 @@ def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, co
     reader, counts = OutboxReader(context.thread, queue), context.counts.part()
     sink = Sink(reader, context.clock.now_ms, counts, presence, refusals)
     link = replace(_link(endpoint, client_id, sink, role), will=presence.will, inflight=stream.sink.inflight)
-    return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd(stream, context))
+    return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd_keys(stream, context))
 
 
 def _link(endpoint: Endpoint, client_id: str, sink: Sink, role: str) -> Link:
     return Link(endpoint, client_id, sink.on_message, sink.on_delivered, sink.on_refused, role=role)
 
 
-def _crowd(stream: settings.Stream, context: Context) -> "Keys | None":
+def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
     """Return the keys of a stream's group; None if it has no group."""
     if stream.group is None:
         return None

@@ -1,8 +1,9 @@
 """The receivers that share a stream: their admission and revocation, their grants, and their receipts.
 
-The agent compares the configuration with the store (`settle`) at its start, and again whenever a receiver
-is to be admitted or revoked (`next_ms`): it stops sending, settles, and continues with new connections. A
-receiver is therefore revoked only while nothing is sent, and no copy of its messages remains in memory.
+The agent compares the configuration with the store (`apply_admissions`) at its start, and again whenever a
+receiver is to be admitted or revoked (`next_ms`): it stops sending, compares, and continues with new
+connections. A receiver is therefore revoked only while nothing is sent, and no copy of its messages remains
+in memory.
 """
 
 import json
@@ -61,21 +62,21 @@ def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.
     return ((stream, receiver) for stream in config.stream for receiver in stream.receivers)
 
 
-def runs(stream: settings.Stream, now_ms: int) -> bool:
+def must_run(stream: settings.Stream, now_ms: int) -> bool:
     """Return whether a stream must run: it has its own sink, or a receiver gets it now or later."""
     return not stream.receivers or any(
         _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
 
 
-def active(stream: settings.Stream, store: Store) -> list[grants.Grant]:
+def stream_grants(stream: settings.Stream, store: Store) -> list[grants.Grant]:
     """Return the grants of a stream."""
-    return [grant for grant in grants.active(store.connection) if grant.stream == stream.name]
+    return [grant for grant in grants.active_grants(store.connection) if grant.stream == stream.name]
 
 
-def of(stream: settings.Stream, store: Store) -> tuple[Receiver, ...] | None:
+def granted_receivers(stream: settings.Stream, store: Store) -> tuple[Receiver, ...] | None:
     """Return the receivers of a stream that have a grant; None if the stream has a sink of its own."""
-    return tuple(grant.receiver for grant in active(stream, store)) if stream.receivers else None
+    return tuple(grant.receiver for grant in stream_grants(stream, store)) if stream.receivers else None
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:
@@ -86,7 +87,7 @@ def next_ms(config: settings.Config, now_ms: int) -> int | None:
     return min((time_ms for time_ms in times_ms if time_ms > now_ms), default=None)
 
 
-def settle(config: settings.Config, store: Store, now_ms: int) -> None:
+def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None:
     """Revoke and admit receivers as configured for `now_ms`, and write the receipts of revoked receivers.
 
     The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
@@ -98,10 +99,10 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
         reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
         if reason is None:
             admissible.append(_grant_request(stream, receiver, now_ms))
-    if not admissible and not grants.active(store.connection) and not grants.receipts(store.connection):
+    if not (admissible or grants.active_grants(store.connection) or grants.receipts(store.connection)):
         return
     streams = {stream.name: stream for stream in config.stream}
-    for grant in grants.settle(store, admissible, reasons, now_ms):
+    for grant in grants.apply_admissions(store, admissible, reasons, now_ms):
         _log_first_window(streams[grant.stream], grant)
     for entry in grants.receipts(store.connection):
         try:

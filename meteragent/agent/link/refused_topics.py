@@ -78,7 +78,7 @@ class Refusals:
         return sum(self._held_bytes.values())
 
     @property
-    def one_by_one(self) -> bool:
+    def must_send_singly(self) -> bool:
         """Whether messages must be sent one by one, so that an abrupt end reveals which message caused it."""
         return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
@@ -114,7 +114,7 @@ class Refusals:
         self._accepted_trials.add(topic)
         return True
 
-    def update(self, now_s: float) -> bool:
+    def update_trials(self, now_s: float) -> bool:
         """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:
@@ -160,9 +160,9 @@ class Refusals:
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
             return  # no message is to blame, or a suspected topic's trial ended the connection, as expected
-        was_one_by_one = self.one_by_one
+        had_to_send_singly = self.must_send_singly
         self._abrupt_ends += 1
-        if was_one_by_one and len(topics) == 1:
+        if had_to_send_singly and len(topics) == 1:
             if not self._is_retain_tested and any(retain for _, retain in flights):
                 self._avoids_retain = not self._avoids_retain
                 self._is_retain_tested = not self._avoids_retain

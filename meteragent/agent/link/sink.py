@@ -138,14 +138,14 @@ class Announcer:
     now_ms: Callable[[], int | None]
     refusals: Refusals
     publish: Callable[[Session, str, str, bytes], Awaitable[None]]
-    _status_s: float = math.inf
-    _descriptors_s: float = math.inf
-    _devices_s: float = math.inf
+    _status_due_s: float = math.inf
+    _descriptors_due_s: float = math.inf
+    _devices_due_s: float = math.inf
     _period_s: float = math.inf
 
     async def begin(self, session: Session, now_s: float) -> None:
         """Subscribe to starts of Home Assistant on a new connection, where everything is due at once."""
-        self._status_s = self._descriptors_s = self._devices_s = now_s
+        self._status_due_s = self._descriptors_due_s = self._devices_due_s = now_s
         self._period_s = math.inf if session.retains else UNRETAINED_S
         if self.presence.discovery is not None:
             try:
@@ -158,24 +158,24 @@ class Announcer:
         """Process a message, which may announce a start of Home Assistant: then the devices are due soon."""
         discovery = self.presence.discovery
         if discovery is not None and (topic, payload, retain) == (discovery.birth, ONLINE, False):
-            self._devices_s = min(self._devices_s, now_s + self.presence.delay_s)
+            self._devices_due_s = min(self._devices_due_s, now_s + self.presence.delay_s)
 
     def next_s(self) -> float:
         """Return when the next announcement is due; while the clock shows no time, no status is."""
-        status_s = math.inf if self.presence.status is None or self.now_ms() is None else self._status_s
-        return min(status_s, self._descriptors_s, self._devices_s)
+        status_s = math.inf if self.presence.status is None or self.now_ms() is None else self._status_due_s
+        return min(status_s, self._descriptors_due_s, self._devices_due_s)
 
     async def send_due(self, session: Session, now_s: float) -> None:
         """Publish what is due: the status, then descriptors, then devices."""
         now_ms = self.now_ms()
-        if self.presence.status is not None and now_s >= self._status_s and now_ms is not None:
-            self._status_s = now_s + status.PERIOD_S
+        if self.presence.status is not None and now_s >= self._status_due_s and now_ms is not None:
+            self._status_due_s = now_s + status.PERIOD_S
             await self._publish_allowed(session, self.presence.status, status.online(now_ms))
-        if now_s >= self._descriptors_s:
-            self._descriptors_s = now_s + self._period_s
+        if now_s >= self._descriptors_due_s:
+            self._descriptors_due_s = now_s + self._period_s
             await self._send_descriptors(session)
-        if now_s >= self._devices_s:
-            self._devices_s = now_s + self._period_s
+        if now_s >= self._devices_due_s:
+            self._devices_due_s = now_s + self._period_s
             await self._introduce_all(session)
 
     async def _send_descriptors(self, session: Session) -> None:
@@ -344,7 +344,7 @@ class Sink:
         while True:
             self._wake.clear()
             await self._announcer.send_due(session, loop_s())
-            if self.refusals.update(loop_s()):
+            if self.refusals.update_trials(loop_s()):
                 self._read_again()
             rows = await self._due()
             if not rows:
@@ -414,7 +414,7 @@ class Sink:
     async def _wait_for_room(self, session: Session) -> None:
         """Wait until another message may be in flight and the clock shows a time (rule 2)."""
         while self._now_ms() is None or len(self._in_flight) >= (
-            1 if self.refusals.one_by_one else session.inflight
+            1 if self.refusals.must_send_singly else session.inflight
         ):
             self._room.clear()
             await wait_at_most(self._room, POLL_S)

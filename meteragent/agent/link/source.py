@@ -221,7 +221,7 @@ class Source:
     @property
     def backlog_max(self) -> int:
         """The number of waiting messages beyond which the broker may soon stop sending."""
-        return min(self._bound() // 2, BATCH)
+        return min(self._held_max() // 2, BATCH)
 
     @property
     def batches(self) -> int:
@@ -266,7 +266,7 @@ class Source:
         for delivery in deliveries:
             self._held_deliveries.pop(delivery, None)
         self._release(deliveries)
-        excess = self._held_count() - self._bound()
+        excess = self._held_count() - self._held_max()
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
@@ -276,7 +276,7 @@ class Source:
                 del self._held_deliveries[delivery]
             self._counts.add("acked_open", len(oldest))
             self._release(oldest)
-            excess = self._held_count() - self._bound()
+            excess = self._held_count() - self._held_max()
 
     @property
     def _in_order(self) -> bool:
@@ -295,7 +295,7 @@ class Source:
         waiting_count: int = sum(token.epoch == self._epoch for token in tokens)
         return self._session.unacknowledged - waiting_count
 
-    def _bound(self) -> int:
+    def _held_max(self) -> int:
         """Return the largest number of messages that may be held (rule 2)."""
         is_mqtt_5 = self._session is None or self._session.version == MQTT_5
         bound = self._inflight if is_mqtt_5 or not self._is_capped else min(self._inflight, HELD_MAX_3_1_1)

@@ -164,7 +164,7 @@ class _Page:
     async def _stream_events(self, stream: StreamView, viewer: Viewer, language: str) -> AsyncIterator[bytes]:
         """Yield the events of an open page until it is closed or the server stops."""
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
-        yield RETRY + serialise.event("start", serialise.start(viewer, history))
+        yield RETRY + serialise.event("start", serialise.first_event(viewer, history))
         loop = asyncio.get_running_loop()
         glance_s = loop.time()
         meters: list[str] = []
@@ -173,7 +173,7 @@ class _Page:
                 glance_s = loop.time() + GLANCE_S
                 meters, previous_meters = serialise.meters(stream), meters
                 state = await self._view.glance(stream.name, viewer.meter)
-                glance = serialise.glance(state, stream.terms, self._view.counts)
+                glance = serialise.glance_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with catalogue.use_language(language):
                     glance["problems"] = serialise.problem_rows(problems)
@@ -185,7 +185,7 @@ class _Page:
                 await asyncio.sleep(GATHER_S)
             news = viewer.take()
             if news.readings or news.records:
-                yield serialise.event("news", serialise.news(news))
+                yield serialise.event("news", serialise.news_fields(news))
 
 
 def _language(request: Request) -> str:

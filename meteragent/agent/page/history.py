@@ -90,7 +90,7 @@ class TopicRecords(NamedTuple):
     schedule: Schedule
 
 
-def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
+def build_history(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
     """Return a meter's history from the records and descriptors on its topic.
 
     A period is a local day or, for records that cover more than a day, the interval of one record. Days and

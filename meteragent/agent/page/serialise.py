@@ -125,13 +125,13 @@ def _said(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
+def first_event(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
     """Return the first event of a page: its meter, and the meter's latest records before it was opened."""
     records = [_text(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
-def news(batch: News) -> dict[str, Any]:
+def news_fields(batch: News) -> dict[str, Any]:
     """Return readings as (time in ms, value), records, the count of dropped events, and means of slots."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
@@ -139,7 +139,7 @@ def news(batch: News) -> dict[str, Any]:
     return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
 
 
-def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
+def glance_fields(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
     """Return a meter's state; `spent` states epsilon in 1/W, and its level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
     return {

@@ -294,7 +294,8 @@ class View:
         privacy_topic, _ = descriptor.topics(topic, "")
         descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
         topic_records = history.TopicRecords(records, descriptors, stream.schedule)
-        return await asyncio.to_thread(history.of, topic_records, self._clock.newest_ms, stream.tariffs)
+        newest_ms = self._clock.newest_ms
+        return await asyncio.to_thread(history.build_history, topic_records, newest_ms, stream.tariffs)
 
     async def latest_payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
         """Return the payloads of the latest records on a topic, oldest first; none of reports."""

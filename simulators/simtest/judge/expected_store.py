@@ -202,7 +202,7 @@ class ExpectedStore:
         return any((row.topic, row.payload) == (topic, payload) for row in rows)
 
     def _difference_of_grants(self, store: Store) -> str | None:
-        on_disk = [(g.id, *g.receiver) for g in grants.active(store.connection)]
+        on_disk = [(g.id, *g.receiver) for g in grants.active_grants(store.connection)]
         if on_disk != [(g.id, g.queue, g.topic, g.since_ms, g.until_ms) for g in self.active()]:
             return "receivers"
         for grant in self.grants.values():

@@ -86,8 +86,8 @@ def admitted(core: Stream, settings: config.Config, place: int, store: Store, no
     stream = settings.stream[place]
     if not stream.receivers:
         return core
-    receivers.settle(settings, store, now_ms)
-    return replace(core, receivers=receivers.of(stream, store) or ())
+    receivers.apply_admissions(settings, store, now_ms)
+    return replace(core, receivers=receivers.granted_receivers(stream, store) or ())
 
 
 def _run(case: Case, settings: config.Config, place: int, folder: Path) -> Outcome:

@@ -5,7 +5,7 @@ from typing import Any
 from meteragent.agent.link.crowd import Keys
 from meteragent.crowd.message import Report
 from meteragent.crowd.seal import PAD, SHARE, info
-from meteragent.crowd.share import MODULUS, signed
+from meteragent.crowd.share import MODULUS, to_signed_64
 from tests.support.crowd import Street
 from tests.support.frozen.cases import SPRING_MS
 from tests.support.frozen.special import GROUP
@@ -43,7 +43,7 @@ def opened(payload: bytes) -> dict[str, Any]:
         place = info(purpose, GROUP.id, report.slot_s, day_keys.id, report.label.encode())
         parts.append(day_keys.open(sealed, place) or 0)
     share, pad = parts
-    quanta = signed((share + pad) % MODULUS)
+    quanta = to_signed_64((share + pad) % MODULUS)
     return {
         "label": report.label,
         "slot_s": report.slot_s,

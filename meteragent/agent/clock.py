@@ -100,18 +100,17 @@ class CatchUp:
 
     Slots that fell due while the agent was stopped, or paused because of its store, stay open for `catch_up`
     after the subscription is confirmed or, if it already is, after processing resumes. Readings that arrive
-    by then count. If `is_over`, slots close as soon as they are due.
+    by then count. Slots have closed up to `closed_ms`; if `is_over`, they close as soon as they are due.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Start after a stop.
+        """Start after a stop at `closed_ms`, the stream's time.
 
-        Slots have closed up to `closed_ms`. `wait_ms` is the length of the catch-up. `waits` says whether
-        at least one slot may be overdue.
+        `wait_ms` is the length of the catch-up. `waits` says whether at least one slot may be overdue.
         """
         self.ends_ms: int | None = None
         self.is_over = not waits
-        self._closed_ms = closed_ms
+        self.closed_ms = closed_ms
         self._wait_ms = wait_ms
 
     def restart(self) -> None:
@@ -125,8 +124,8 @@ class CatchUp:
         if self.ends_ms is not None and now_ms >= self.ends_ms:
             self.is_over, self.ends_ms = True, None
         if self.is_over:
-            self._closed_ms = now_ms
-        return self._closed_ms
+            self.closed_ms = now_ms
+        return self.closed_ms
 
 
 async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:

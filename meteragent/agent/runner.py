@@ -25,16 +25,14 @@ accumulators in the log for too long (`_time`). Any exception except ClockJumped
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from meteragent.agent.clock import POLL_S, CatchUp, SteadyClock
+from meteragent.agent.clock import POLL_S, CatchUp
+from meteragent.agent.environment import Context
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.link.source import Source
-from meteragent.agent.store_thread import StoreThread
-from meteragent.agent.viewers import Viewers
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Budget, Commit
-from meteragent.domain.counters import Counts
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.reading import Message
 from meteragent.store import outbox
@@ -49,41 +47,31 @@ _log = logging.getLogger("meteragent")
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms    the stream's time at the last stop, or the current time if nothing was scheduled
-    heartbeat    a function that is called in every round, for a watchdog
-    flush_ms     how long readings may be collected before they are written, `store.flush`
-    boundary_ms  a function that returns the first boundary of the stream's windows at or after a time
-    viewers      the open local pages
-    on_commit    a function that is called with the new rows of each commit
+    heartbeat  a function that is called in every round, for a watchdog
+    on_commit  a function that is called with the new rows of each commit
 
     In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
-    flash memory, so readings are collected. They are not acknowledged meanwhile, and a slot that is due is
-    never delayed.
+    flash memory, so readings are collected for up to `store.flush`. They are not acknowledged meanwhile, and
+    a slot that is due is never delayed.
     """
 
     pipeline: Pipeline
     source: Source
     outlets: Outlets
-    store: StoreThread
-    clock: SteadyClock
+    context: Context
     catch_up: CatchUp
     budget: Budget | None
-    counts: Counts
-    resume_ms: int
     heartbeat: Callable[[], None]
-    flush_ms: int = 0
-    boundary_ms: Callable[[int], int] = lambda time_ms: time_ms
-    viewers: Viewers = field(default_factory=Viewers)
     on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
     async def run(self) -> None:
         """Run until cancelled; any exception except ClockJumped must end the process."""
-        last_now_ms = last_closing_ms = self.resume_ms
+        last_now_ms = last_closing_ms = self.catch_up.closed_ms
         while True:
             # Read this before the time, so that the catch-up never starts before the subscription.
-            subscribed = self.source.subscribed.is_set()
+            is_subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
-            closing_ms = self.catch_up.advance(now_ms, is_subscribed=subscribed)
+            closing_ms = self.catch_up.advance(now_ms, is_subscribed=is_subscribed)
             steps = self._steps(last_now_ms, now_ms)
             # Slots that fell due since the last round stay open until the waiting messages are fed.
             messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batches)
@@ -92,7 +80,7 @@ class Runner:
             if messages_first and closing_ms > last_closing_ms:
                 await self._close_after(now_ms, last_closing_ms, closing_ms)
             if self._may_wait(last_now_ms, now_ms, closing_ms):
-                await asyncio.sleep(min(self._pause_s(), self.flush_ms / 1000))
+                await asyncio.sleep(min(self._pause_s(), self.context.config.store.flush / 1000))
                 continue
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             last_now_ms, last_closing_ms = now_ms, closing_ms
@@ -101,18 +89,18 @@ class Runner:
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
         """Return whether messages may wait for others.
 
-        They may wait for less than `flush_ms`, and only while nothing is due. The messages may include a new
-        meter, whose first window opens at the next boundary, so that boundary is a deadline, too. While a
+        They may wait for less than `store.flush`, and only while nothing is due. The messages may include a
+        new meter, whose first window opens at the next boundary, so that boundary is a deadline, too. While a
         page is open, or more than `backlog_max` messages wait, none may wait.
         """
         if (
-            self.viewers
+            self.context.viewers
             or not 0 < self.source.backlog <= self.source.backlog_max
-            or now_ms - fed_ms >= self.flush_ms
+            or now_ms - fed_ms >= self.context.config.store.flush
         ):
             return False
         deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
-        due_ms = self.boundary_ms(fed_ms + 1)
+        due_ms = self.pipeline.schedule.first_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, last_closing_ms: int, closing_ms: int) -> None:
@@ -124,26 +112,28 @@ class Runner:
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
         """Return the times between `from_ms` and `to_ms` at which to feed the core: one per window length."""
-        return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
+        length_ms = self.pipeline.schedule.usual.length_ms
+        return range(from_ms + length_ms, to_ms, length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
+        clock, viewers, name = self.context.clock, self.context.viewers, self.pipeline.name
         self.heartbeat()
-        self.clock.check()
-        has_too_many = self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
+        clock.check()
+        has_too_many = self.context.thread.note_refused(name, self.outlets.refused_bytes)
         self.pipeline.withhold(self.outlets.refused if has_too_many else ())
-        observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
-        self.pipeline.admit_destinations(self.outlets.take_free_destinations(), self.clock.newest_ms)
+        observer = viewers.observer(name) if viewers else None
+        self.pipeline.admit_destinations(self.outlets.take_free_destinations(), clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)
         self.outlets.ask(effects.listen)
-        if self.viewers:
-            self.viewers.queue_records(self.pipeline.name, effects.commit.outgoing)
+        if viewers:
+            viewers.queue_records(name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
     async def _commit(self, commit: Commit) -> None:
         row_ids = sorted(self.outlets.unmarked_ids)
         if commit or row_ids:
-            rows = await self.store.persist(commit, row_ids, self.budget)
+            rows = await self.context.thread.persist(commit, row_ids, self.budget)
             self.outlets.note_marked(row_ids)
             if rows:
                 self.on_commit(rows)
@@ -151,20 +141,20 @@ class Runner:
 
     async def _time(self) -> int:
         """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
-        is_paused = False
+        is_paused, thread, clock = False, self.context.thread, self.context.clock
         while True:
             self.heartbeat()
-            await self.store.wait_until_erased()
-            self.clock.check()
-            now_ms = self.clock.now_ms()
+            await thread.wait_until_erased()
+            clock.check()
+            now_ms = clock.now_ms()
             if now_ms is not None:
-                is_unerased = self.store.unerased_s >= UNERASED_MAX_S
-                if not is_unerased and await self.store.has_space():
+                is_unerased = thread.unerased_s >= UNERASED_MAX_S
+                if not is_unerased and await thread.has_space():
                     return now_ms
                 if not is_paused:
                     is_paused = True
                     self.catch_up.restart()
-                    self.counts.add("store_unerased" if is_unerased else "store_full")
+                    self.context.counts.add("store_unerased" if is_unerased else "store_full")
                     meaning = PROBLEMS["unerased_stands" if is_unerased else "store_full"]
                     _log.warning("%s. %s", meaning.cause, meaning.cure)
                 if not is_unerased:
@@ -173,11 +163,11 @@ class Runner:
 
     async def flush(self) -> None:
         """Mark delivered rows in a commit of their own, at a stop or to make room."""
-        await self._commit(Commit(self.pipeline.name, self.clock.newest_ms))
+        await self._commit(Commit(self.pipeline.name, self.context.clock.newest_ms))
 
     def _pause_s(self) -> float:
         """Return the time until the next deadline or the end of the catch-up, at most `POLL_S`."""
-        now_ms = self.clock.now_ms()  # read again, because the last batch took time
+        now_ms = self.context.clock.now_ms()  # read again, because the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
         if now_ms is None or not times_ms:

@@ -91,17 +91,11 @@ def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> U
         pipeline=pipeline,
         source=_source(stream, core, context),
         outlets=outlets,
-        store=context.thread,
-        clock=clock,
+        context=context,
         catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
         budget=parts.budget(stream),
-        counts=context.counts,
-        resume_ms=resume_ms,
         heartbeat=watch.heartbeat,
         on_commit=first_minutes.on_commit,
-        flush_ms=context.config.store.flush,
-        boundary_ms=core.schedule.first_ms,
-        viewers=context.viewers,
     )
     source_id = _source_client_id(store, stream.name, links.source)
     return Unit(stream, links, runner, watch, connections, source_id)

@@ -23,9 +23,8 @@ STEP_MS = MINUTE_MS
 """The longest step of the clock: the machine may have slept, or its clock may have been set."""
 SOON_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
-FEWEST = (
-    3  # NOTE: this and the next five are chosen; false and missed problems in the field would settle them
-)
+# NOTE: these six are chosen; false and missed problems in the field would settle them.
+FEWEST = 3
 """The smallest number of refused messages, or clamped or doubted readings, that is a problem after `SOON_MS`.
 For a wrong zone, one message is enough."""
 FEWEST_AT_ONCE = 5

@@ -214,24 +214,21 @@ class Intake:
             for verdict in self._judges[meter, name].hear(item, rules, item.shift_u):
                 self._arrivals.note_verdict(its_arrival, verdict)
 
-    def correct_fast_clock(
-        self, timeline: Timeline, reading: Pending, received_ms: int, free: list[Token]
-    ) -> bool:
+    def undo_fast_clock(self, timeline: Timeline, reading: Pending, received_ms: int) -> list[Token] | None:
         """Drop what is later than a reading that shows that its meter's clock was fast and is right now.
 
-        Return whether it shows that; tokens are appended to `free`. The choice depends on times alone.
+        Return the freed tokens; None if it does not show that. The choice depends on times alone.
         """
         terms, newest_ms = self._stream.terms, timeline.newest_ms
         was_fast = newest_ms is not None and newest_ms > received_ms + _FAST_MS
         if not was_fast or not -_ON_THE_WAY_MS <= reading.time_ms - received_ms <= _NEAR_MS:
-            return False
+            return None
         # Under the event clock, arrivals show nothing. A register's readings are judged by their values.
         if terms.clock is not Clock.WALL or terms.readings.kind is Kind.REGISTER:
-            return False
+            return None
         tokens = timeline.drop_pending_from(reading.time_ms)
         self._arrivals.counts.add("from_future", len(tokens))
-        free += tokens + timeline.forget_phases()
-        return True
+        return tokens + timeline.forget_phases()
 
     def forget(self, meter: str) -> None:
         """Forget what has arrived of a meter."""

@@ -47,7 +47,9 @@ class SlotMeans:
         if not self._windows or start_ms != self._end_ms:
             self._windows = []
             self._open(self._schedule.grid.start_ms(start_ms))
-            self._start_ms = _whole_part_ms(self._windows[0], start_ms)
+            whole_ms = self._windows[0].whole_ms(start_ms)
+            # If the windows have parts, nothing is observed before the first whole one.
+            self._start_ms = whole_ms if whole_ms == start_ms else whole_ms + self._windows[0].terms.step_ms
         while self._windows[-1].end_ms < end_ms:
             self._open(self._windows[-1].end_ms)
         for window in self._windows:
@@ -86,28 +88,17 @@ class SlotMeans:
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
         """Return the mean over the observed part of a slot; None if no part was observed."""
-        terms = window.terms
-        observed_ms = _overlap_ms(window, index, self._start_ms, self._end_ms)
+        terms, stretches = window.terms, window.terms.stretches(index)
+        low_ms, high_ms = self._start_ms - window.start_ms, self._end_ms - window.start_ms
+        observed_ms = sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
         has_parts = terms.shape.has_parts
         if observed_ms < (terms.step_ms if has_parts else 1):
             return None
-        part = observed_ms / sum(end - start for start, end in terms.stretches(index))
+        part = observed_ms / sum(end - start for start, end in stretches)
         band = terms.shape.names[index] if terms.shape.names else ""
         from_ms, to_ms = (window.start_ms + at_ms for at_ms in terms.shape.extent(index))
         power = _power(terms, window.slots[index], terms.step_ms if has_parts else observed_ms)
         return SlotMean(from_ms, to_ms, band, power, part)
-
-
-def _whole_part_ms(window: Window, time_ms: int) -> int:
-    """Return the time from which a window is observed: if it has parts, the start of the next whole one."""
-    return time_ms if window.whole_ms(time_ms) == time_ms else window.whole_ms(time_ms) + window.terms.step_ms
-
-
-def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
-    """Return how much of a slot lies between `from_ms` and `to_ms`."""
-    low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
-    stretches = window.terms.stretches(index)
-    return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
 
 
 def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:

@@ -105,10 +105,6 @@ class Openings:
         """Return the first boundary from `time_ms` on at which a window of the meter may open (law 1)."""
         return self._stream.schedule.first_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
 
-    def ask(self, meter: str) -> None:
-        """Ask whether another store releases on one of the meter's topics."""
-        self.claims.ask(self._names[meter].destinations)
-
     def open(self, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool) -> None:
         """Open the next slot; for a window's first slot, open the window, or skip it if it may not open."""
         windows = timeline.windows

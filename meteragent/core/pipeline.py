@@ -38,6 +38,7 @@ from meteragent.domain.commit import Commit, Destination, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Message, Observer
+from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
@@ -73,7 +74,7 @@ class Pipeline:
             self._schedule(timeline)
             self.arrivals.expect(meter)
             if stream.listens:
-                self._openings.ask(meter)
+                self._openings.claims.ask(self._names[meter].destinations)
         self._effects = Effects(Commit(stream.name, 0))
         self._observer: Observer | None = None
 
@@ -83,9 +84,9 @@ class Pipeline:
         return self._stream.name
 
     @property
-    def length_ms(self) -> int:
-        """The length of an ordinary window, in ms; the shell advances the time by at most this per feed."""
-        return self._stream.terms.length_ms
+    def schedule(self) -> Schedule:
+        """The windows; the shell advances the time by at most the length of an ordinary one per feed."""
+        return self._stream.schedule
 
     @property
     def _is_wall(self) -> bool:
@@ -179,10 +180,12 @@ class Pipeline:
         meter, phase, _ = origin
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
-        is_new = meter not in self._timelines
+        is_changed = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
-        is_new |= self._intake.correct_fast_clock(timeline, reading, received_ms, self._effects.acknowledge)
+        if (tokens := self._intake.undo_fast_clock(timeline, reading, received_ms)) is not None:
+            is_changed = True
+            self._effects.acknowledge += tokens
         standing = extend_standing(timeline, reading, clock_ms) if phase is None else None
         if standing is not None:  # the fast path, for nearly all power readings
             outcome, free, meter_readings = Outcome.ACCEPTED, [standing.token], [reading]
@@ -194,7 +197,7 @@ class Pipeline:
             timeline.thinned_count = 0
         self.arrivals.count(origin.arrival, outcome.value, reading.time_ms - received_ms)
         if outcome is not Outcome.ACCEPTED:
-            return is_new
+            return is_changed
         self._note(origin, reading, meter_readings)
         if standing is None:
             self._apply(timeline, clock_ms, now_ms)
@@ -224,7 +227,7 @@ class Pipeline:
             raise PayloadError("refused_meters")
         else:
             timeline = self._timelines[meter] = timeline_of(self._stream.terms, first_ms, meter)
-            self._openings.ask(meter)
+            self._openings.claims.ask(self._names[meter].destinations)
         if self._is_wall:
             self._deadlines.add_opening(first_ms, meter)
         return timeline

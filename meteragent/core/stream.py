@@ -1,6 +1,6 @@
 """The core's view of a stream, the names of its meters, and the core's answer to a feed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -76,9 +76,7 @@ class Stream:
         """Return the queues of the receivers that get a slot, given its end and its window's start."""
         return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
 
-    def destinations_of_slot(
-        self, destinations: Iterable[Destination], window_ms: int, end_ms: int
-    ) -> Destinations:
+    def destinations_of_slot(self, destinations: Destinations, window_ms: int, end_ms: int) -> Destinations:
         """Return those destinations whose receivers get a slot, given its end and its window's start."""
         queues = self.queues(window_ms, end_ms)
         return tuple([destination for destination in destinations if destination.queue in queues])

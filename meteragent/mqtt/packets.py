@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 MQTT_3: Final = 4
 MQTT_5: Final = 5
 """Protocol levels in CONNECT (3.1.2.2)."""
+LAST_ID: Final = 65_535
+"""The largest packet id (2.2.1), and so the largest number of messages without an acknowledgement."""
 
 _SHORT: Final = struct.Struct("!H")
 _PUBACK: Final = struct.Struct("!BBH").pack
@@ -69,9 +71,8 @@ PINGREQ: Final = bytes((Kind.PINGREQ, 0))
 def connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
     """Return a CONNECT (3.1); `properties` are the encoded properties of MQTT 5, without their length."""
     will, login = request.will, (request.username, request.password)
-    flags = (
-        (request.session_expiry_s == 0) << 1 | 0x80 * (login[0] is not None) | 0x40 * (login[1] is not None)
-    )
+    flags = 0x80 * (login[0] is not None) | 0x40 * (login[1] is not None)
+    flags |= 0x02 * (request.session_expiry_s == 0)
     parts = [
         _text("MQTT"),
         bytes((level, flags | (0x0C | will.retain << 5 if will else 0))),
@@ -95,9 +96,8 @@ def subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
 
 def unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     """Return an UNSUBSCRIBE from one filter (3.10)."""
-    return _packet(
-        Kind.UNSUBSCRIBE | 0x02, _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
-    )
+    parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
+    return _packet(Kind.UNSUBSCRIBE | 0x02, *parts)
 
 
 _PUBLISH: Final = bytes((Kind.PUBLISH | 0x02,))
@@ -226,7 +226,9 @@ class Cursor:
     def properties(self) -> Properties:
         """Read and return the properties, which are prefixed with their length (2.2.2)."""
         values: Properties = {}
-        cursor = Cursor(self.data, *self._span(self.number()))
+        size = self.number()
+        self.take(size)
+        cursor = Cursor(self.data, self.offset - size, self.offset)
         while cursor.remaining:
             identifier = cursor.number()
             if identifier in values and identifier not in _REPEATABLE:
@@ -240,10 +242,6 @@ class Cursor:
             else:
                 raise Malformed("a property that MQTT 5 does not have")
         return values
-
-    def _span(self, size: int) -> tuple[int, int]:
-        self.take(size)
-        return self.offset - size, self.offset
 
     def finish(self) -> None:
         """Check that no bytes follow the last field."""

@@ -23,11 +23,10 @@ from typing import Final, NamedTuple
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import packets
-from meteragent.mqtt.packets import MQTT_5, Connect, Cursor, Kind, Malformed
+from meteragent.mqtt.packets import LAST_ID, MQTT_5, Connect, Cursor, Kind, Malformed
 
 REFUSED: Final = 0x80
 """The smallest reason code of a refusal."""
-LAST_ID: Final = 65_535
 
 TLS_ANSWER: Final = "an answer in TLS"
 """The rule of the Violation by a port that speaks only TLS."""
@@ -137,9 +136,7 @@ class Protocol:
             (_RECEIVE_MAXIMUM, request.receive_maximum, 2),
             (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
         )
-        properties = [
-            bytes((identifier,)) + value.to_bytes(size, "big") for identifier, value, size in limits
-        ]
+        properties = [bytes((id_,)) + value.to_bytes(size, "big") for id_, value, size in limits]
         return packets.connect(self.level, request, b"".join(properties))
 
     def subscribe(self, topic_filter: str) -> tuple[int, bytes]:

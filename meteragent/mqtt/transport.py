@@ -99,10 +99,7 @@ class Transport(asyncio.Protocol):
         self._flush()
         self._socket.close()
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await asyncio.shield(self._loss)
-        except TimeoutError:
-            pass
+            await asyncio.wait({self._loss}, timeout=CLOSE_TIMEOUT_S)
         finally:
             self.abort()
 

@@ -57,17 +57,12 @@ class BootClock:
         if newest_ms is None or ahead_ms > newest_ms:
             self._ahead_ms = ahead_ms
         step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
-        self._query_if_due(boot_ms, at_once=step_ms > STEP_MS)
+        is_due = self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000)
+        if not self._synchronised and (is_due or step_ms > STEP_MS):
+            self._synchronised, self._query_ms = self._query(), boot_ms
         if was_synchronised or self._synchronised is None:
             return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
         return 0
-
-    def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Query whether the clock is synchronised, until it is: at once, or at most once every `LOOK_S`."""
-        if self._synchronised:
-            return
-        if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
-            self._synchronised, self._query_ms = self._query(), boot_ms
 
 
 def kernel_state() -> int:

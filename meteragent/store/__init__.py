@@ -270,10 +270,7 @@ def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
 
 def announced(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
     """Return the id of the latest descriptor at each destination of a stream's receivers."""
-    rows = (
-        connection.execute(  # a grant's queue begins with the stream's name and "@", which no name contains
-            "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1",
-            (stream,),
-        )
-    )
+    # A grant's queue begins with the stream's name and "@", which no name contains.
+    query = "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1"
+    rows = connection.execute(query, (stream,))
     return {Destination(queue, topic): id_ for queue, topic, id_ in rows}

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.agent.link.source import BATCH, HELD_MAX_3_1_1, PACKET_IDS
+from meteragent.agent.link.source import BATCH, HELD_MAX_3_1_1
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Token
+from meteragent.mqtt.packets import LAST_ID
 from tests.agent.source_line import MAX_PAYLOAD, NOW_MS, Line
 from tests.support.mqtt_peer import turns
 
@@ -222,7 +223,7 @@ async def test_a_broker_that_sends_more_than_there_are_packet_ids_is_left() -> N
     line = Line(inflight=1)
     await line.connect()
     token = (1,)
-    for _ in range(line.source.receive_maximum + PACKET_IDS):
+    for _ in range(line.source.receive_maximum + LAST_ID):
         line.source.on_message("in/m", b"", 1, False, token)
     with pytest.raises(LinkError):
         line.source.on_message("in/m", b"", 1, False, token)

@@ -6,7 +6,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
-from meteragent.mqtt.protocol import LAST_ID
+from meteragent.mqtt.packets import LAST_ID
 from tests.support.fake_broker import PUBLISH, FakeBroker, Wire, packet_id
 from tests.support.mqtt_peer import closed, connected, soon, token, turns
 

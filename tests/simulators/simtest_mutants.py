@@ -23,8 +23,8 @@ from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.reading import Message, Token
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
-from meteragent.mqtt.packets import puback
-from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
+from meteragent.mqtt.packets import LAST_ID, puback
+from meteragent.mqtt.protocol import Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store, generation, ledger, outbox, transaction
@@ -239,17 +239,18 @@ def leaves_with_the_last_reading(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     """A stop that cancels a commit which waits for the store loses what that was to mark: it comes twice."""
-    commit = Runner._commit
+    mark_and_commit = Runner._commit
     taken: defaultdict[object, set[int]] = defaultdict(set)
 
     async def taking(self: Runner, step: Commit) -> None:
         taken[self.outlets] |= self.outlets.unmarked_ids
-        await commit(self, step)
+        await mark_and_commit(self, step)
 
     async def flush(self: Runner) -> None:
         delivered = sorted(self.outlets.unmarked_ids - taken[self.outlets])
         if delivered:
-            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
+            commit = Commit(self.pipeline.name, self.context.clock.newest_ms)
+            await self.context.thread.persist(commit, delivered, None)
             self.outlets.note_marked(delivered)
 
     patch.setattr(Runner, "_commit", taking)

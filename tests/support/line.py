@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.agent.clock import CatchUp, SteadyClock
@@ -12,6 +13,7 @@ from meteragent.agent.link.sink import Sink
 from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
 from meteragent.agent.store_thread import OutboxReader, StoreThread
+from meteragent.config import Config, model
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -25,6 +27,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store
 from meteragent.store.outbox import WaitingRow
 from tests.support import bare_numbers
+from tests.support.contexts import context_of
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.stores import TERMS, opened
 from tests.support.terms import terms_with
@@ -94,23 +97,12 @@ class Line:
         self.source = Source(("in/+",), 100, 100, clock.now_ms, self.counts)
         self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
-        stood_ms = store.clock_ms or START_MS
-        catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
+        config = Config.model_construct(stream=(), store=model.Store(flush=flush_ms))
+        context = replace(context_of(config, self.store, self.counts), clock=clock)
+        catch_up = CatchUp(store.clock_ms or START_MS, wait_ms, waits=waits)
         self.turns = 0
-        self.runner = Runner(
-            pipeline,
-            self.source,
-            Outlets({"main": self.sink}),
-            self.store,
-            clock,
-            catch_up,
-            None,
-            self.counts,
-            stood_ms,
-            self._turn,
-            flush_ms,
-            STREAM.schedule.first_ms,
-        )
+        outlets = Outlets({"main": self.sink})
+        self.runner = Runner(pipeline, self.source, outlets, context, catch_up, None, self._turn)
 
     def _turn(self) -> None:
         self.turns += 1

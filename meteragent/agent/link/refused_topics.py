@@ -24,13 +24,12 @@ from math import inf
 
 from meteragent.domain.problem import PROBLEMS
 from meteragent.mqtt.packets import MQTT_3, MQTT_5
+from meteragent.mqtt.reconnect import STABLE_S
 
 TRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
-STABLE_S = 30.0
-"""The age of a connection beyond which its end resets the count of abrupt ends."""
 ABRUPT = 3
 """The number of abrupt ends after which messages are sent one by one."""
 STRIKES = 2
@@ -156,7 +155,7 @@ class Refusals:
         """Record a connection's end: topics and retain flags in flight, the last sent at `publish_s`."""
         topics = {topic for topic, _ in flights}
         self._suspects |= {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
-        if now_s - self._connection_s > STABLE_S:
+        if now_s - self._connection_s >= STABLE_S:  # the earlier ends are another outage's
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
             return  # no message is to blame, or a suspected topic's trial ended the connection, as expected

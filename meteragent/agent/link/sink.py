@@ -123,21 +123,28 @@ class SendQueue:
         return self._rows[0].due_ms if self._rows else None
 
 
+class Flight(NamedTuple):
+    """A message in flight: its row (0: not in the outbox), the topic that a refusal would hold, its flag."""
+
+    row: int
+    topic: str
+    retain: bool = False
+
+
 @dataclass
 class Announcer:
     """What a sink sends besides rows of the outbox, each with the time in the event loop at which it is due.
 
     Descriptors, the status and devices for Home Assistant are sent on each connection; the status also every
     minute, the devices when Home Assistant starts, and, if the broker retains no messages, descriptors and
-    devices every `UNRETAINED_S`. `publish` publishes a retained message, given the topic that a refusal would
-    hold and its topic.
+    devices every `UNRETAINED_S`. `publish` publishes a message, given its flight, topic and payload.
     """
 
     presence: Presence
     outbox: OutboxReader
     now_ms: Callable[[], int | None]
     refusals: Refusals
-    publish: Callable[[Session, str, str, bytes], Awaitable[None]]
+    publish: Callable[[Session, Flight, str, bytes], Awaitable[None]]
     _status_due_s: float = math.inf
     _descriptors_due_s: float = math.inf
     _devices_due_s: float = math.inf
@@ -180,10 +187,10 @@ class Announcer:
 
     async def _send_descriptors(self, session: Session) -> None:
         for descriptor in await self.outbox.descriptors():
-            held_topic = self.refusals.topic_of(descriptor.topic)
-            if held_topic not in self.refusals.held_topics:
+            flight = Flight(0, self.refusals.topic_of(descriptor.topic), retain=True)
+            if flight.topic not in self.refusals.held_topics:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                    await self.publish(session, held_topic, topic, descriptor.payload)
+                    await self.publish(session, flight, topic, descriptor.payload)
 
     async def _introduce_all(self, session: Session) -> None:
         """Announce only the devices of meters with open windows, so that deleted devices do not return."""
@@ -205,15 +212,7 @@ class Announcer:
     async def _publish_allowed(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish a status or device, unless the broker refuses its topic."""
         if self.refusals.may_send(topic, 0, 0):
-            await self.publish(session, topic, topic, payload)
-
-
-class Flight(NamedTuple):
-    """A message in flight: its row (0: not in the outbox), the topic that a refusal would hold, its flag."""
-
-    row: int
-    topic: str
-    retain: bool = False
+            await self.publish(session, Flight(0, topic, retain=True), topic, payload)
 
 
 _NO_FLIGHT = Flight(0, "")
@@ -244,7 +243,7 @@ class Sink:
         self._in_flight: dict[int, Flight] = {}
         self._publish_s = -math.inf
         self.refusals = refusals or Refusals(3)
-        self._announcer = Announcer(presence, reader, now_ms, self.refusals, self._announce)
+        self._announcer = Announcer(presence, reader, now_ms, self.refusals, self._publish)
         self._unmarked_ids: set[int] = set()
         self.late_ids: set[int] = set()
         self._last_ms = _NEVER_MS
@@ -373,9 +372,6 @@ class Sink:
             self.late_ids.add(row.id)
             self.counts.add("report_late")
         return True
-
-    async def _announce(self, session: Session, held_topic: str, topic: str, payload: bytes) -> None:
-        await self._publish(session, Flight(0, held_topic, retain=True), topic, payload)
 
     async def _publish(self, session: Session, flight: Flight, topic: str, payload: bytes) -> None:
         """Publish a message as soon as one more may be in flight and the clock shows a time."""

@@ -43,14 +43,12 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Message
 from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.mqtt import Token as MqttToken
-from meteragent.mqtt.packets import MQTT_5
+from meteragent.mqtt.packets import LAST_ID, MQTT_5
 
 BATCH = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
 HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
-PACKET_IDS = 65_535
-"""The largest number of unacknowledged messages that any broker can send, because packet ids have 16 bits."""
 
 SILENCES_S = (10.0, 11.0, 12.5)
 """Silences after which a test shows whether the broker waits for an acknowledgement: it does if it answers
@@ -160,7 +158,7 @@ class Source:
         self._unit_filters = unit_filters
         self._inflight = inflight
         self._is_capped = is_capped
-        self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
+        self.receive_maximum = min(2 * inflight, inflight + BATCH, LAST_ID)
         self._max_payload = max_payload
         self._now_ms = now_ms
         self._counts = counts
@@ -194,7 +192,7 @@ class Source:
             if qos == 0:
                 self._counts.add("shed")
                 return
-            if backlog >= self.receive_maximum + PACKET_IDS:
+            if backlog >= self.receive_maximum + LAST_ID:
                 raise LinkError("the broker sends more messages than Receive Maximum allows")
         delivery = None
         if token is not None:
@@ -266,21 +264,18 @@ class Source:
         for delivery in deliveries:
             self._held_deliveries.pop(delivery, None)
         self._release(deliveries)
+        is_in_order = self._session is not None and self._session.in_order
         excess = self._held_count() - self._held_max()
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
             # In order, one acknowledgement may free any number of others.
-            oldest = list(islice(self._held_deliveries, 1 if self._in_order else excess))
+            oldest = list(islice(self._held_deliveries, 1 if is_in_order else excess))
             for delivery in oldest:
                 del self._held_deliveries[delivery]
             self._counts.add("acked_open", len(oldest))
             self._release(oldest)
             excess = self._held_count() - self._held_max()
-
-    @property
-    def _in_order(self) -> bool:
-        return self._session is not None and self._session.in_order
 
     def _release(self, deliveries: Iterable[_Delivery]) -> None:
         """Acknowledge deliveries, unless their connection has ended."""
@@ -289,7 +284,7 @@ class Source:
 
     def _held_count(self) -> int:
         """Return the number of messages that are held, or whose acknowledgement waits for such a message."""
-        if self._session is None or not self._in_order:
+        if self._session is None or not self._session.in_order:
             return len(self._held_deliveries)
         tokens = [message.token for message, _ in self._backlog if message.token is not None]
         waiting_count: int = sum(token.epoch == self._epoch for token in tokens)

@@ -143,7 +143,7 @@ class Rehearsal:
 
     def advance(self, now_ms: int) -> list[Row]:
         """Advance the clock to `now_ms`; return the slots that ended."""
-        fast_ms, step_ms = self._fast_ms(now_ms), self._noisy.length_ms
+        fast_ms, step_ms = self._fast_ms(now_ms), self._noisy.schedule.usual.length_ms
         rows = []
         for time_ms in (*range(self._fed_ms + step_ms, fast_ms, step_ms), fast_ms):
             rows += self._feed([], time_ms, now_ms)

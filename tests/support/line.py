@@ -97,7 +97,7 @@ class Line:
         self.source = Source(("in/+",), 100, 100, clock.now_ms, self.counts)
         self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
-        config = Config.model_construct(stream=(), store=model.Store(flush=flush_ms))
+        config = Config.model_construct(stream=(), store=model.Store.model_construct(flush=flush_ms))
         context = replace(context_of(config, self.store, self.counts), clock=clock)
         catch_up = CatchUp(store.clock_ms or START_MS, wait_ms, waits=waits)
         self.turns = 0

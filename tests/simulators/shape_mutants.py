@@ -108,7 +108,7 @@ SHAPE_MUTANTS = [
     ShapeMutant(Space.ABOVE, "integrand", ENERGY, 69),
     ShapeMutant(Space.ABOVE, "lattice", ENERGY, 69),
     ShapeMutant(Space.ABOVE, "redraw", DRAWS, 69),
-    ShapeMutant(Space.SHARE, "reach", CHARGES, 46),
+    ShapeMutant(Space.SHARE, "reach", "a descriptor states what its window is not", 46),
     ShapeMutant(Space.SHARE, "integrand", "did not begin with its pad", 57),
     ShapeMutant(Space.SHARE, "lattice", "did not begin with its pad", 16),
 ]

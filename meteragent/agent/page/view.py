@@ -334,7 +334,8 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     async def healthz() -> tuple[int, str, bytes]:
         """Return the problems of the agent itself as text, with status 503 if there are any."""
         # A restart because a phase fell silent would cure nothing, and be visible at the sink.
-        return _status([item for item in await watch.problems() if item.code not in CODES])
+        vitals = await watch.vitals()
+        return _status([item for item in vitals.problems if item.code not in CODES])
 
     async def readyz() -> tuple[int, str, bytes]:
         """Return all problems as text, with status 503 if there are any, or if nothing has arrived yet."""

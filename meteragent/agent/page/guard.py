@@ -75,7 +75,7 @@ class Keys:
     def compare(self, token: bytes, request: Request) -> bool | None:
         """Return whether `token` in a request is the configured token; None if its address has to wait."""
         now_s, address = monotonic(), request.client.host if request.client else ""
-        self._waits = {other: until_s for other, until_s in self._waits.items() if until_s > now_s}
+        self._waits = {host: until_s for host, until_s in self._waits.items() if until_s > now_s}
         has_to_wait = address in self._waits
         if not token or (not has_to_wait and hmac.compare_digest(token, self._token or b"")):
             return bool(token) and self.is_set

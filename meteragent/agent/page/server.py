@@ -112,8 +112,8 @@ class _Protocol(H11Protocol):
         connections = [cast("_Protocol", connection) for connection in self.connections]
         connections = [connection for connection in connections if not connection.is_dropped]
         if len(connections) > CONNECTIONS:
-            waiting = [other for other in connections if other is not self and other.waits_for_client]
-            min(waiting, key=lambda other: other.opened_s, default=self).drop()
+            waiting = [item for item in connections if item is not self and item.waits_for_client]
+            min(waiting, key=lambda item: item.opened_s, default=self).drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timer of the closed connection."""

@@ -87,6 +87,9 @@ class InvariantChecker(History):
             public_id = public_name(model.stream.names.pseudonym_key, meter)
             destinations = model.stream.destinations(window.queues, public_id)
             self.windows[key] = Window(window.spec, public_id, destinations)
+            if window.spec.clock == "event":  # nobody listens, so both stores release from now on
+                for _, topic in destinations:
+                    self.end_foreign(topic, None)
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:

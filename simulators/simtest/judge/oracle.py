@@ -196,6 +196,7 @@ class Oracle:
         expected.floor_ms, expected.states = floor_ms, {}
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
         self.replace_store(expected)
+        self.process.confirmed.clear()  # what the other copy was told is not marked in this one
 
     def restore(self, spec: StreamSpec) -> Model:
         """Return a stream's model in the state of its last commit."""

@@ -42,11 +42,15 @@ class Held(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A stretch of decided time, and the value that counts for it; the value is None in a gap."""
+    """A stretch of decided time, and the value that counts for it; the value is None in a gap.
+
+    `book` holds the prices by which a stretch ahead of the clock counts: later ones come too late for it.
+    """
 
     start_ms: int
     end_ms: int
     value: int | Use | None
+    book: PriceBook | None = None
 
 
 @dataclass
@@ -242,15 +246,15 @@ class Meter:
                     break
                 from_ms, to_ms = max(decided.start_ms, start_ms), min(decided.end_ms, end_ms)
                 if from_ms < to_ms and counts(decided):
-                    total += self._units(spec, decided.value, from_ms, to_ms)
+                    total += self._units(spec, decided, from_ms, to_ms)
         return total
 
-    def _units(self, spec: WindowSpec, value: int | Use | None, from_ms: int, to_ms: int) -> int:
-        """Return what a value counts for over a stretch of time, at the window's prices if it has any."""
+    def _units(self, spec: WindowSpec, decided: Decided, from_ms: int, to_ms: int) -> int:
+        """Return what a part of a stretch counts for, at the window's prices if it has any."""
         if spec.price is None:
-            return _count(spec.readings, value, from_ms, to_ms)
-        pieces = self.book.pieces(spec.price, from_ms, to_ms)
-        return sum(price_u * _count(spec.readings, value, *piece) for piece, price_u in pieces)
+            return _count(spec.readings, decided.value, from_ms, to_ms)
+        pieces = (decided.book or self.book).pieces(spec.price, from_ms, to_ms)
+        return sum(price_u * _count(spec.readings, decided.value, *piece) for piece, price_u in pieces)
 
     # --- slots that are on disk as a difference ------------------------------------------------
 

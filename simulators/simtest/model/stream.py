@@ -73,7 +73,8 @@ class Model:
             meter.lose()
             end_ms = max(window.end_ms for window in meter.windows)
             if end_ms > meter.covered_ms:
-                meter.stretches.append(Decided(meter.covered_ms, end_ms, None))
+                prices = PriceBook(self.book.rows)
+                meter.stretches.append(Decided(meter.covered_ms, end_ms, None, prices))
                 meter.covered_ms = end_ms
         for window in meter.windows:
             window.resume(meter.covered_ms)

@@ -12,12 +12,11 @@ from meteragent import __version__, config
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.crowd.group import Group
-from meteragent.domain.grid import duration_text, format_duration, iso_time
+from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import Metric
-from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.terms import Clock
 from meteragent.report import sharing
-from meteragent.report.format import energy
+from meteragent.report.format import hidden
 
 _IN_SECONDS = 120
 """Waits shorter than this are stated in seconds, all others in minutes."""
@@ -35,7 +34,7 @@ def lines(settings: config.Config) -> Iterator[str]:
             f"{name}: reads {kind} in {source.unit} from {source.url}, topic {config.formula(source)},"
             f" profile {source.profile}"
         )
-        yield f"{name}: hides {energy(terms.hides_wh)} {_scope_text(terms)}"
+        yield f"{name}: hides {hidden(terms)}"
         if stream.group is not None:
             yield f"{name}: {_group_text(stream.group)}"
         if not stream.receivers:
@@ -49,14 +48,6 @@ def _group_text(group: Group) -> str:
         f"counts in the total of the group {group.name} ({group.id.hex()}), which {group.leader.name} and"
         f" {group.helper.name} publish for {group.smallest_crowd:,} or more homes; no number of a home leaves"
     )
-
-
-def _scope_text(terms: Terms) -> str:
-    if terms.metric is Metric.L1:
-        return "in total over all bands of a window" if terms.shape.names else "in total within a window"
-    if terms.shape.names:
-        return "within any band of a day"
-    return f"within any slot of {format_duration(terms.step_ms)}"
 
 
 def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:

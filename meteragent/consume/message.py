@@ -98,7 +98,7 @@ class Descriptor:
         """Yield, for each condition of consistency, the field and whether it holds if those before do."""
         noise, shape = self.mechanism, self.shape
         yield "metric", self.metric in shape.metrics
-        yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
+        yield "in_all", self.metric.is_sum == (self.facts.get("in_all") is True)
         yield "kind", self.kind in shape.kinds
         yield "unit", self.unit in [shape.value_unit(unit, self.kind) for unit in UNITS[self.kind]]
         yield "epsilon_unit", fields["epsilon_unit"] == f"1/{self.unit}"
@@ -332,7 +332,7 @@ def id_of(facts: Mapping[str, Any], names: Collection[str] = _METER_FIELDS) -> s
 
 
 def _mechanism(fields: Fields) -> LInfLaplace:
-    n = 1 if fields["metric"] == Metric.L1 else fields["n"]
+    n = 1 if Metric(fields["metric"]).is_sum else fields["n"]
     with suppress(ValueError):
         return LInfLaplace(fields["epsilon"], fields["quantum"], n)
     raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' do not make a mechanism")

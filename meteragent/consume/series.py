@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.domain.errors import RecordError
-from meteragent.domain.shapes import Metric
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
@@ -318,7 +317,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:
-        is_independent = series.terms(record).metric is Metric.L1
+        is_independent = series.terms(record).metric.is_sum
         windows[record.descriptor, window_ms, record.band if is_independent else None].append(weight)
     equal_windows = Counter(
         (id_, tuple(sorted(weights_of_window))) for (id_, *_), weights_of_window in windows.items()

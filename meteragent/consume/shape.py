@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Estimate, Floats, Integers, Series, freeze
-from meteragent.domain.shapes import Metric, Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.units import KILO, UNIT_FACTOR
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.curve import reconstruct
@@ -152,7 +152,7 @@ def _estimate(value: float, terms: Descriptor, factor: float, unit: str, coverag
 
 def _half_width(terms: Descriptor, coverage: float) -> float:
     """Return the half-width within which all errors of a window lie with probability `coverage`."""
-    if terms.metric is Metric.L1:  # the noises of the window's slots are independent
+    if terms.metric.is_sum:  # the noises of the window's slots are independent
         return half_width(terms.mechanism, coverage ** (1 / terms.n), terms.rounding)
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 

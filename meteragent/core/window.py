@@ -29,7 +29,6 @@ from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
 from meteragent.domain.commit import Destination, OpenWindow, Slot
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.mechanism.laplace import reach
@@ -136,7 +135,7 @@ class Window:
 
         In l1, all slots open at once, each with noise from a bound of its own, and no bound is kept.
         """
-        in_all = self.terms.metric is Metric.L1
+        in_all = self.terms.metric.is_sum
         while self.draws < (self.terms.n if in_all else 1):
             noise_bound, slot_noise = noise.open(self.terms_id, self.terms.mechanism)
             self.noise_bound = None if in_all else noise_bound

@@ -20,7 +20,6 @@ once; for k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
 from fractions import Fraction
 from math import ceil
 
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, Kind
 from meteragent.privacy import loads as bounds
@@ -40,7 +39,7 @@ def counts_max(terms: Terms) -> int:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
     else:
         numbers = [terms.prices_count * len(terms.stretches(i)) for i in slots]
-    return terms.readings.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
+    return terms.readings.counters * int(terms.metric.over(map(Fraction, numbers)))
 
 
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:

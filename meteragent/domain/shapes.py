@@ -10,6 +10,7 @@ Methods take the kind of the readings and their unit as arguments, because the s
 readings are of power, and energies if they are of energy.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -40,6 +41,15 @@ class Metric(StrEnum):
 
     LINF = "linf"
     L1 = "l1"
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the distances in all slots add up; then each slot has a noise bound of its own."""
+        return self is Metric.L1
+
+    def over(self, distances: Iterable[Fraction]) -> Fraction:
+        """Return the distance of two windows, given the distances in those of their slots that differ."""
+        return sum(distances, Fraction(0)) if self.is_sum else max(distances, default=Fraction(0))
 
 
 class Accumulator(StrEnum):
@@ -157,10 +167,9 @@ class Shape:
         In linf it is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest slot for
         energies. In l1 it is the sum over all slots (THEORY 3.9).
         """
+        is_energy = self.is_energy(kind)
         slots_ms = [self.slot_ms(slot_index) for slot_index in range(self.n)] or [self.step_ms]
-        if not self.is_energy(kind):
-            return Fraction(len(slots_ms) if metric is Metric.L1 else 1)
-        return Fraction(sum(slots_ms) if metric is Metric.L1 else max(slots_ms), HOUR_MS)
+        return metric.over(Fraction(slot_ms, HOUR_MS) if is_energy else Fraction(1) for slot_ms in slots_ms)
 
     def is_sound(self) -> bool:
         """Return whether the numbers make a window: durations are positive, and whole slots fill it."""

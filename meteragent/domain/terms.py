@@ -89,7 +89,7 @@ class Terms:
     @property
     def slots_per_bound(self) -> int:
         """The number of slots whose noise shares a noise bound: all slots of a window, or in l1 one slot."""
-        return 1 if self.metric is Metric.L1 else self.n
+        return 1 if self.metric.is_sum else self.n
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
         """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""

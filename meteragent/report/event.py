@@ -13,7 +13,6 @@ from fractions import Fraction
 
 from meteragent.domain import loads
 from meteragent.domain.grid import duration_text, parse_duration
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.report.catalogue import say
@@ -130,8 +129,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
     parts = [
         Fraction(ms, HOUR_MS if terms.is_energy else terms.slot_ms(index)) for index, ms in filled_ms.items()
     ]
-    part = sum(parts, Fraction(0)) if terms.metric is Metric.L1 else max(parts, default=Fraction(0))
-    return event.power_w / terms.wh_per_value * part
+    return event.power_w / terms.wh_per_value * terms.metric.over(parts)
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from meteragent.domain import figures as plain
 from meteragent.domain.figures import exact
-from meteragent.domain.grid import duration_parts
+from meteragent.domain.grid import duration_parts, format_duration
+from meteragent.domain.terms import Terms
 from meteragent.report.catalogue import say
 
 MEAN_W = 330
@@ -65,6 +66,17 @@ def full(number: Fraction) -> str:
 def energy(wh: float | Fraction) -> str:
     """Format the energy of an event or a promise, in Wh."""
     return amount(float(wh), "Wh")
+
+
+def hidden(terms: Terms) -> str:
+    """Return the hidden energy and where in a window it is hidden, as logs and receipts say it."""
+    if terms.metric.is_sum:
+        place = "in total over all bands of a window" if terms.shape.names else "in total within a window"
+    elif terms.shape.names:
+        place = "within any band of a day"
+    else:
+        place = f"within any slot of {format_duration(terms.step_ms)}"
+    return f"{energy(terms.hides_wh)} {place}"
 
 
 def rate(level: Fraction) -> str:

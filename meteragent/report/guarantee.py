@@ -16,7 +16,7 @@ from meteragent.crowd.error import sd as sd_of_crowd
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
 from meteragent.domain.prices import pieces
-from meteragent.domain.shapes import Amount, Metric, Share
+from meteragent.domain.shapes import Amount, Share
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
 from meteragent.privacy.in_all import success_in_all
@@ -293,7 +293,7 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     its own dithered noise, the sum of all distances also bounds the probability (THEORY T.7); off the grid,
     the event can touch one more window per day, which adds one step of the readings.
     """
-    off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
+    off_grid = terms.metric.over([terms.quantum] * terms.n)
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
     if terms.length_ms < DAY_MS:
         repetitions, alignments = days, distances(event, terms)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from meteragent import __version__, config
 from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, crowd, sharing, tariffs, whole, wording
@@ -22,6 +21,7 @@ from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
+from meteragent.report.shapes import METRICS
 from meteragent.wire import descriptor, total
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
 from meteragent.wire.record import RecordFormat
@@ -243,7 +243,7 @@ def _guarantee(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.odds_sentence(promise)
-    distance = "largest difference" if terms.metric is Metric.LINF else "sum of the differences"
+    distance = METRICS[terms.metric].distance
     loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
         _text(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),

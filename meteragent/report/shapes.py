@@ -1,11 +1,11 @@
-"""What a report says of each kind of window: the keys of its texts, one row a kind."""
+"""What a report says of each kind of window and each metric: the keys of its texts, one row each."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain.figures import exact
-from meteragent.domain.shapes import Shape, Space
+from meteragent.domain.shapes import Metric, Shape, Space
 from meteragent.domain.units import MICRO
 from meteragent.report.catalogue import say
 from meteragent.report.format import full, localised
@@ -71,6 +71,38 @@ ROWS: dict[Space, ShapeRow] = {
         number="stream.share",
         first=("promise.crowd",),
         exposed=("hidden.crowd_collusion", "hidden.crowd_kept", "hidden.crowd_presence", "hidden.crowd_lies"),
+    ),
+}
+
+
+class MetricRow(NamedTuple):
+    """The keys of the texts about one metric; None: that of the kind of window (`in_all`, `large`).
+
+    where     where energy is hidden
+    odds      the odds at the radius
+    radius    the radius, as the distance of two windows
+    stretch   the stretch in which a lasting effect counts once
+    large     the sentence about changes that are not hidden
+    distance  the metric in words of the theory, which are not translated
+    """
+
+    where: str | None = "promise.within"
+    odds: str = "promise.odds"
+    radius: str = "promise.radius"
+    stretch: str = "in_all.slot"
+    large: str | None = "hidden.large"
+    distance: str = "largest difference"
+
+
+METRICS: dict[Metric, MetricRow] = {
+    Metric.LINF: MetricRow(),
+    Metric.L1: MetricRow(
+        where=None,
+        odds="promise.odds_in_all",
+        radius="promise.radius_in_all",
+        stretch="in_all.window",
+        large=None,
+        distance="sum of the differences",
     ),
 }
 

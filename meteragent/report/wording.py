@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from meteragent.domain import loads
 from meteragent.domain.problem import Problem, fill
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
@@ -26,7 +25,7 @@ from meteragent.report.format import (
     whole,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
-from meteragent.report.shapes import row_of, say_of
+from meteragent.report.shapes import METRICS, row_of, say_of
 from meteragent.report.warn import unknown_of_loads
 
 _HOME_LABELS = {
@@ -79,9 +78,8 @@ def slot(terms: Terms) -> str:
 
 def place_phrase(terms: Terms, slot_text: str | None = None) -> str:
     """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
-    if terms.metric is Metric.L1:
-        return say(row_of(terms.shape).in_all)
-    return say("promise.within", slot=slot_text or slot(terms))
+    key = METRICS[terms.metric].where or row_of(terms.shape).in_all
+    return say(key, slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
@@ -127,7 +125,7 @@ def odds_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the odds between two series, of loads or readings, at the radius."""
     terms = guarantee.terms
     return say(
-        "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
+        METRICS[terms.metric].odds,
         courses=say("promise.loads_courses" if guarantee.follows_loads else "promise.readings_courses"),
         values=slot_values(terms),
         radius=f"{full(terms.radius)} {terms.value_unit}",
@@ -167,9 +165,7 @@ def of_curves(guarantee: Guarantee) -> str:
     if level is None:
         return ""
     key = "promise.dead_band" if terms.readings.kind is Kind.POWER else "promise.count_step"
-    radius = f"{full(terms.radius)} {terms.value_unit}"
-    if terms.metric is Metric.L1:
-        radius = say("promise.radius_in_all", radius=radius)
+    radius = say(METRICS[terms.metric].radius, radius=f"{full(terms.radius)} {terms.value_unit}")
     step = f"{full(guarantee.step)} {terms.readings.unit}"
     return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds(level))
 
@@ -237,7 +233,7 @@ def _reasons(terms: Terms) -> Iterator[str]:
 
 def _place(terms: Terms) -> str:
     """Return the word for the stretch in which a lasting effect counts once: a slot or, in l1, a window."""
-    return say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
+    return say(METRICS[terms.metric].stretch)
 
 
 # What it costs ------------------------------------------------------------------------------------
@@ -308,8 +304,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 def not_hidden(guarantee: Guarantee) -> list[str]:
     """Return the sentences about facts that are not hidden."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
-    key = row.large if terms.metric is Metric.L1 else "hidden.large"
-    large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
+    large = say(METRICS[terms.metric].large or row.large, energy=energy(terms.hides_wh), slot=slot(terms))
     return [large, *map(say, ("hidden.repeated", "hidden.public", "hidden.bill", *row.exposed))]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import StoreError
-from meteragent.domain.shapes import Accumulator, Metric
+from meteragent.domain.shapes import Accumulator
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNITS, Kind
 from meteragent.store.schema import decode_prices, decode_state, decode_terms, decode_total
@@ -161,7 +161,7 @@ def _unreadable_error(content: str) -> StoreError:
 def _is_possible(window: OpenWindow, terms: Terms) -> bool:
     """Return whether a window under these terms can have this state."""
     slot_indexes = [slot.slot_index for slot in window.slots]
-    shape, needs_noise_bound = terms.shape, terms.metric is Metric.LINF and window.draws < terms.n
+    shape, needs_noise_bound = terms.shape, not terms.metric.is_sum and window.draws < terms.n
     return (
         (0 <= window.draws <= terms.n or (shape.is_redrawn and window.draws > 0))
         and (window.noise_bound is not None) == needs_noise_bound

@@ -59,7 +59,7 @@ def record() -> dict[str, Any]:
 
 def descriptor() -> dict[str, Any]:
     """Return the schema of a descriptor."""
-    in_all = {"properties": {"metric": {"const": str(Metric.L1)}}}
+    in_all = {"properties": {"metric": {"enum": [metric for metric in Metric if metric.is_sum]}}}
     metric = {"if": in_all, "then": {"required": ["in_all"]}, "else": _absent("in_all")}
     schema = {
         **grammar.DESCRIPTOR.schema,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from meteragent.domain import loads
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.wire import shapes
@@ -72,7 +71,7 @@ def _shape_facts(terms: Terms) -> dict[str, Any]:
     facts: dict[str, Any] = {"preset": terms.preset, "timezone": terms.timezone}
     facts = {name: text for name, text in facts.items() if text is not None}
     facts |= {"rounding": terms.rounding, **shapes.write(terms.shape)}
-    if terms.metric is Metric.L1:
+    if terms.metric.is_sum:
         facts["in_all"] = True
     if terms.others_per_day:
         facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}

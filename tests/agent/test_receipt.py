@@ -24,7 +24,7 @@ def test_it_says_what_was_sent_and_on_which_terms() -> None:
     assert "records:      3, confirmed by the receiver's broker\n" in text
     assert f"  homes/m1: 2 of 2026-11-20T12:00:00Z to 2026-11-20T13:00:00Z, terms {id_}\n" in text
     assert "deleted:      4 messages" in text
-    assert f"  {id_}: 110 Wh hidden in each slot at level 1, for a window of 30min\n" in text
+    assert f"  {id_}: hides 110 Wh within any slot of 30min at level 1, for a window of 30min\n" in text
     assert "  gone: no longer in the store\n" in text
 
 

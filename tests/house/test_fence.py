@@ -21,6 +21,7 @@ knows no kind of ours, but has names like theirs."""
 CLASSES = {kind.__name__ for kind in shapes.SHAPES.values()} | {shapes.Banded.__name__}
 FENCE = {
     "Space.X": 0,
+    "Metric.X": 0,
     "Accumulator.X": 1,
     "a shape's class": 5,
     ".weights": 1,

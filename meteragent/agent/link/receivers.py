@@ -18,10 +18,9 @@ from meteragent.domain.commit import Receiver
 from meteragent.domain.errors import StoreError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration, iso_time
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.mqtt import Endpoint
-from meteragent.report.format import energy
+from meteragent.report.format import hidden
 from meteragent.store import Store, grants, terms
 from meteragent.store.grants import Receipt, Wanted
 from meteragent.wire.descriptor import describe
@@ -197,11 +196,10 @@ def _receipt_lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[
 def _promise(item: Terms) -> str:
     """Return the promise of a window's terms, in one line."""
     preset = f"preset {item.preset}, " if item.preset else ""
-    scope = "in all, over the slots of a window," if item.metric is Metric.L1 else "in each slot"
     length = f"a window of {format_duration(item.length_ms)}"
     if item.timezone is not None:
         length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"
-    return f"{preset}{energy(item.hides_wh)} hidden {scope} at level {exact(item.level)}, for {length}"
+    return f"{preset}hides {hidden(item)} at level {exact(item.level)}, for {length}"
 
 
 def write_receipt(store: Store, receipt: Receipt) -> Path:

@@ -13,7 +13,7 @@ from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path
 from meteragent.domain.refusal import nearest
-from meteragent.domain.shapes import UNKNOWN_BAND, Metric
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.mqtt import Endpoint
 
 _TOPIC_KEYS = ("source.topic", "source.part", "source.url", "sink.topic", "sink.url")
@@ -118,7 +118,7 @@ def archive(tables: Sequence[Table]) -> Problems:
         if stream.sink.crowd is not None:
             yield ConfigError(f"{prefix}sink.crowd", "a table together with [archive]", "a file of its own")
         is_known = not is_wrong(wrong_paths, "privacy.metric", "privacy.space")
-        if is_known and metric(stream) is Metric.L1:
+        if is_known and metric(stream).is_sum:
             expected = "the metric 'linf', the only metric that archives support"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' together with [archive]", expected)
         if is_known and not row_of(stream).is_archived:

@@ -70,13 +70,10 @@ def energy(wh: float | Fraction) -> str:
 
 def hidden(terms: Terms) -> str:
     """Return the hidden energy and where in a window it is hidden, as logs and receipts say it."""
+    place = "any band of a day" if terms.shape.names else f"any slot of {format_duration(terms.step_ms)}"
     if terms.metric.is_sum:
-        place = "in total over all bands of a window" if terms.shape.names else "in total within a window"
-    elif terms.shape.names:
-        place = "within any band of a day"
-    else:
-        place = f"within any slot of {format_duration(terms.step_ms)}"
-    return f"{energy(terms.hides_wh)} {place}"
+        place = "all bands of a window together" if terms.shape.names else "a whole window"
+    return f"{energy(terms.hides_wh)} within {place}"
 
 
 def rate(level: Fraction) -> str:

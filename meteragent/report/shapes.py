@@ -86,24 +86,19 @@ class MetricRow(NamedTuple):
     distance  the metric in words of the theory, which are not translated
     """
 
-    where: str | None = "promise.within"
-    odds: str = "promise.odds"
-    radius: str = "promise.radius"
-    stretch: str = "in_all.slot"
-    large: str | None = "hidden.large"
-    distance: str = "largest difference"
+    where: str | None
+    odds: str
+    radius: str
+    stretch: str
+    large: str | None
+    distance: str
 
 
+_LINF = "promise.within", "promise.odds", "promise.radius", "in_all.slot", "hidden.large"
+_L1 = None, "promise.odds_in_all", "promise.radius_in_all", "in_all.window", None
 METRICS: dict[Metric, MetricRow] = {
-    Metric.LINF: MetricRow(),
-    Metric.L1: MetricRow(
-        where=None,
-        odds="promise.odds_in_all",
-        radius="promise.radius_in_all",
-        stretch="in_all.window",
-        large=None,
-        distance="sum of the differences",
-    ),
+    Metric.LINF: MetricRow(*_LINF, "largest difference"),
+    Metric.L1: MetricRow(*_L1, "sum of the differences"),
 }
 
 

@@ -84,10 +84,8 @@ def place_phrase(terms: Terms, slot_text: str | None = None) -> str:
 
 def slot_values(terms: Terms) -> str:
     """Return the noun for the values of slots."""
-    key = row_of(terms.shape).values
-    if key is not None:
-        return say_of(key, terms.shape)
-    return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
+    usual = "promise.slot_energies" if terms.is_energy else "promise.slot_means"
+    return say_of(row_of(terms.shape).values or usual, terms.shape)
 
 
 # The promise --------------------------------------------------------------------------------------
@@ -178,7 +176,7 @@ def of_loads(guarantee: Guarantee) -> str:
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.readings.kind is not Kind.POWER and terms.readings.dead_band:
         level = figures(guarantee.level_of_step)
-        return say("promise.loads_step", loads=text, place=_place(terms), level=level)
+        return say("promise.loads_step", loads=text, place=say(METRICS[terms.metric].stretch), level=level)
     return text
 
 
@@ -222,18 +220,13 @@ def _reasons(terms: Terms) -> Iterator[str]:
     if step_wh:
         key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"
         step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
-        yield say(key, place=_place(terms), step=step)
+        yield say(key, place=say(METRICS[terms.metric].stretch), step=step)
     hold_ms = terms.readings.longest_hold_ms
     if terms.readings.kind is Kind.POWER and hold_ms:
         more_wh = terms.readings.width_w * hold_ms / HOUR_MS
         yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
-
-
-def _place(terms: Terms) -> str:
-    """Return the word for the stretch in which a lasting effect counts once: a slot or, in l1, a window."""
-    return say(METRICS[terms.metric].stretch)
 
 
 # What it costs ------------------------------------------------------------------------------------

@@ -24,21 +24,9 @@ from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.report.shapes import METRICS
 from meteragent.wire import descriptor, total
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
+from meteragent.wire.grammar import RECORD
 from meteragent.wire.record import RecordFormat
 
-_FIELDS = {
-    "v": "the version of the format; public",
-    "meter": "the meter's name, as above; public",
-    "t": "the start of the slot, in UTC; public",
-    "for": "the length of the slot; public",
-    "band": "the hours of the day that the number is for; public",
-    "value": "**private**: what was measured in the slot, with noise",
-    "unit": "its unit; public",
-    "sd": "the standard deviation of the noise; public",
-    "d": "the id of the descriptor; public",
-    "draws": "how often noise was drawn: once, and at most once more for each restart in the window; public",
-}
-"""What each field of a record says."""
 _WIDTH = 100
 _ANYBODY = "anyone who sees it, whatever else they know and whatever computing power they have"
 _NEVER_STORED = (
@@ -158,7 +146,7 @@ def _leaves(part: Part) -> list[str]:
     return [
         *([] if stream.receivers else _leaves_on(stream, terms)),
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
-        _table(["field of a record", "what it says"], _named({name: _FIELDS[name] for name in record})),
+        _table(["field of a record", "what it says"], _named(_fields(record))),
         _text(
             "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
             f" value follows from the configuration, the meter's name, the clock, {restarts}and the"
@@ -208,6 +196,12 @@ def _leaves_of_an_archive(part: Part) -> list[str]:
         _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.places)))),
         _list(*archive.BESIDE, *_counts(stream, terms)),
     ]
+
+
+def _fields(names: Iterable[str]) -> dict[str, str]:
+    """Return what each of these fields of a record says, and whether it is private."""
+    privacy = {"value": "**Private.**"}
+    return {name: f"{privacy.get(name, 'Public.')} {RECORD.rows[name].words}" for name in names}
 
 
 def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -19,14 +19,15 @@ from meteragent.domain.grid import iso_time
 from meteragent.store import commands, terms
 from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe
+from meteragent.wire.grammar import RECORD
 
-COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
+_FIELDS = tuple(name for name in RECORD.rows if name != "v")
+COLUMNS = ("stream", *_FIELDS, "delivered")
 VIEW = "nonnegative"
-_FIELDS = ("meter", "t", "for", "band", "value", "unit", "sd", "d")
 
 
 def _row(record: DeliveredRow) -> list[str]:
-    """Return the columns, with the record's exact digits; `band` is empty if the slot is not a band."""
+    """Return the columns, with the record's exact digits; what a record does not have is empty."""
     values = _fields(record.payload)
     fields = {name: values.get(name, "") for name in _FIELDS}
     fields |= {name: cell_of(fields[name]) for name in ("meter", "band")}

@@ -137,7 +137,7 @@ def test_a_broker_that_keeps_nothing_may_lose_records_and_readings() -> None:
         for home in kills.HOMES
         for time, value in zip(times, (100, 100, 7), strict=True)
     ]
-    delivered = kills.exported("\n".join(["stream,meter,time,value", *lines]))
+    delivered = kills.exported("\n".join(["stream,meter,t,value", *lines]))
     received = {
         f"private/main/{home}": [json.dumps({"t": times[0], "value": 100}).encode()] for home in kills.HOMES
     }

@@ -217,7 +217,7 @@ def exported(text: str) -> Delivered:
     """Return the records of the agent's export."""
     values = defaultdict[str, dict[int, Decimal]](dict)
     for row in csv.DictReader(text.splitlines()):
-        values[row["meter"]][parse_time(row["time"])] = Decimal(row["value"])
+        values[row["meter"]][parse_time(row["t"])] = Decimal(row["value"])
     return values
 
 

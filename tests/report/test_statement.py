@@ -85,7 +85,7 @@ def test_the_page_names_the_fields_that_leave() -> None:
         record = RecordFormat.of(describe(config.terms(stream))).record("m1", 0, 0, 5)
         table = section(page(**sections), "What leaves")
         assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(json.loads(record))
-        assert re.findall(r"^\| `(\w+)` \| \*\*private\*\*", table, re.MULTILINE) == ["value"]
+        assert re.findall(r"^\| `(\w+)` \| \*\*Private\.\*\*", table, re.MULTILINE) == ["value"]
 
 
 def test_a_peak_states_how_often_noise_was_drawn() -> None:
@@ -93,7 +93,7 @@ def test_a_peak_states_how_often_noise_was_drawn() -> None:
     zone = "timezone = 'UTC'"
     text = page(source="every = '1s'", window=zone, privacy="preset = 'peak'")
     words = " ".join(text.split())
-    assert "| `draws` | how often noise was drawn" in words
+    assert "| `draws` | Public. The number of draws of noise" in words
     assert "the clock, restarts of the agent, and the time of a meter's first reading" in words
     adds = " ".join(section(text, "What repeats and adds up").split())
     assert "each restart of the agent within a window draws new noise" in adds

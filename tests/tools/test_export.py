@@ -59,7 +59,7 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
     """Return the rows that `export` prints."""
 
     def rows(*options: str) -> list[list[str]]:
-        assert main(["export", str(path), "--csv", *options]) == 0
+        assert main(["export", str(path), *options]) == 0
         return list(csv.reader(io.StringIO(capsys.readouterr().out)))
 
     return rows
@@ -68,11 +68,11 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
 def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
     """A record's fields as they were written, its stream, and when the broker confirmed it."""
     leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
-    end = ("kW", "0.3111", describe(KILO).id, "2026-11-21T12:00:00Z")
+    end = ("kW", "0.3111", describe(KILO).id, "", "", "2026-11-21T12:00:00Z")
     assert exported() == [
         list(COLUMNS),
-        ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "", "-1234.567", *end],
-        ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "", "100000000000000000.001", *end],
+        ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "-1234.567", *end],
+        ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "100000000000000000.001", *end],
     ]
 
 
@@ -80,14 +80,14 @@ def test_no_name_is_a_formula(path: Path, exported: Exported) -> None:
     """A name that a spreadsheet would compute has a mark before it; a negative number has none."""
     leave(path, recorded(KILO, [-1000], "@SUM(A1)"), KILO)
     [_, row] = exported()
-    assert (row[1], row[5]) == ("'@SUM(A1)", "-1")
+    assert (row[1], row[4]) == ("'@SUM(A1)", "-1")
 
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
     """Undelivered rows and descriptors are left out, whatever they look like."""
     descriptor = describe(TERMS).message("m1", NOON_MS)
     leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
-    assert [row[5] for row in exported()] == ["value", "1"]
+    assert [row[4] for row in exported()] == ["value", "1"]
 
 
 def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
@@ -97,7 +97,7 @@ def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
     leave(path, recorded(TERMS, [7], "m2"), stream="other")
     leave(path, bands, known.usual)
     found = exported()[1:]
-    assert [(row[0], row[1], row[4]) for row in found] == [
+    assert [(row[0], row[1], row[8]) for row in found] == [
         ("other", "m2", ""),
         *(("main", "m1", name) for name in ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")),
     ]
@@ -111,9 +111,9 @@ def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) ->
     with open_store(path.with_name("db")) as store:
         rows = [Outgoing("main", "private/m", recorded(TERMS, [2], first=1)[0], 0, retain=False)]
         persist(store, Commit("main", 0, outgoing=rows), delivered=[2], now_ms=LATER_MS)
-        assert [row[5] for row in exported()] == ["value", "1", "2"]
+        assert [row[4] for row in exported()] == ["value", "1", "2"]
     assert before
-    assert [row[5] for row in exported()] == ["value", "1", "2"]
+    assert [row[4] for row in exported()] == ["value", "1", "2"]
 
 
 def test_an_empty_store_exports_the_header(path: Path, exported: Exported) -> None:
@@ -124,40 +124,30 @@ def test_an_empty_store_exports_the_header(path: Path, exported: Exported) -> No
 
 def test_without_a_store_there_is_nothing_to_export(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a store: 1, the reason, nothing on standard output, and no store is made."""
-    assert main(["export", str(path), "--csv"]) == 1
+    assert main(["export", str(path)]) == 1
     out, told = capsys.readouterr()
     assert "there is no store" in told
     assert out == ""
     assert not path.with_name("db").exists()
 
 
-def test_csv_is_the_default(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --csv the command prints the same CSV."""
-    leave(path, recorded(TERMS, [1, 2]))
-    assert main(["export", str(path), "--csv"]) == 0
-    csv = capsys.readouterr().out
-    assert main(["export", str(path)]) == 0
-    assert capsys.readouterr().out == csv
-    assert csv.count("\n") == 3
-
-
 def test_a_bad_configuration_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As for all commands: 78, with the key."""
     path.write_text(path.read_text().replace("[window]", "[window]\nstep = '7min'"))
-    assert main(["export", str(path), "--csv"]) == EXIT_CONFIG
+    assert main(["export", str(path)]) == EXIT_CONFIG
     assert "window.step: found" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
     """`export .. | head` ends with 0 and without a message."""
     leave(path, recorded(TERMS, list(range(2000))))
-    command = [sys.executable, "-m", "meteragent", "export", str(path), "--csv"]
+    command = [sys.executable, "-m", "meteragent", "export", str(path)]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        assert running.stdout.readline().startswith("stream,meter,time,")
+        assert running.stdout.readline().startswith("stream,meter,t,")
         running.stdout.close()
         assert running.stderr.read() == ""
     assert running.returncode == 0
@@ -174,9 +164,9 @@ def test_the_view_is_one_more_column(
     leave(path, [*messages, *recorded(TERMS, [3], "m1", first=48)])
     found = exported("--nonnegative")
     assert found[0] == [*COLUMNS, "nonnegative"]
-    assert [row[5] for row in found[1:]] == ["10", "-4", "8", "5", "-7", "3"]
+    assert [row[4] for row in found[1:]] == ["10", "-4", "8", "5", "-7", "3"]
     assert [row[-1] for row in found[1:]] == ["8", "0", "6", "0", "0", "3"]
-    assert main(["export", str(path), "--csv", "--nonnegative"]) == 0
+    assert main(["export", str(path), "--nonnegative"]) == 0
     assert "1 day or window has a negative total, which is shown as zero" in capsys.readouterr().err
 
 
@@ -195,13 +185,13 @@ def test_the_view_knows_all_terms_of_the_store(path: Path, exported: Exported) -
     assert [row[-1] for row in found[4:]] == ["0", "0.002", "4.5", "0", "5.5"]
     hours = [180, 330, 120, 90]
     kept = sum(float(row[-1]) * h for row, h in zip(found[:4], hours, strict=True))
-    assert kept == pytest.approx(sum(float(row[5]) * h for row, h in zip(found[:4], hours, strict=True)))
+    assert kept == pytest.approx(sum(float(row[4]) * h for row, h in zip(found[:4], hours, strict=True)))
 
 
 def test_a_view_without_terms_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Records under terms that the store does not know have no view: 1, with the stream and the meter."""
     leave(path, recorded(KILO, [1], "m7"), TERMS)
-    assert main(["export", str(path), "--csv", "--nonnegative"]) == 1
+    assert main(["export", str(path), "--nonnegative"]) == 1
     out, told = capsys.readouterr()
     assert "stream main, meter m7: a record whose descriptor is not among" in told
     assert out == ""

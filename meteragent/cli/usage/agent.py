@@ -36,10 +36,7 @@ COMMANDS = {
         "export home.toml > private.csv",
         {
             "": [CONFIG],
-            "output": [
-                argument("--csv", None, "print CSV (the default)"),
-                argument("--nonnegative", None, _NONNEGATIVE),
-            ],
+            "output": [argument("--nonnegative", None, _NONNEGATIVE)],
         },
         {1: _BAD_STORE},
     ),

@@ -98,7 +98,7 @@ async def _exported(agent: Service, homes: Sequence[str], end_ms: int) -> dict[s
     def complete() -> bool:
         """Return whether the export reaches the last full hour of every home."""
         rows = [*DictReader(agent.command("export").stdout.splitlines())]
-        last_ms = {row["meter"]: parse_time(row["time"]) for row in rows}
+        last_ms = {row["meter"]: parse_time(row["t"]) for row in rows}
         return all(last_ms.get(home, 0) >= end_ms - HOUR_MS for home in homes)
 
     give_up_s = time.monotonic() + WAIT_S
@@ -118,7 +118,7 @@ async def _agrees(socket: Socket, agent: Service, names: Mapping[str, str]) -> i
     hours: dict[tuple[str, int], Fraction] = {}
     ends_ms: dict[str, int] = {}
     for row in DictReader(agent.command("export").stdout.splitlines()):
-        start_ms = parse_time(row["time"])
+        start_ms = parse_time(row["t"])
         assert row["for"] == "PT30M"
         key = row["meter"], start_ms // HOUR_MS * HOUR_MS
         hours[key] = hours.get(key, Fraction(0)) + Fraction(row["value"]) / 2000

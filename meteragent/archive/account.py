@@ -75,7 +75,7 @@ class Account:
             self.refused_windows += int(is_taken.sum())
             self.released_windows += int((~is_taken).sum())
             forms.append(
-                np.array([(hash(_normal_form(name)), hash(name)) for name in names], np.int64).reshape(-1, 2)
+                np.array([(hash(normal_form(name)), hash(name)) for name in names], np.int64).reshape(-1, 2)
             )
             yield _rows(windows.rows(~is_taken), names, source.policy, key, self)
         meters = np.unique(np.concatenate(forms), axis=0)  # of other jobs, too
@@ -87,7 +87,7 @@ class Account:
             )
 
 
-def _normal_form(name: str) -> str:
+def normal_form(name: str) -> str:
     """Return what names have in common that only look different to a program."""
     return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 

@@ -1,17 +1,18 @@
-"""Count how many numbers an input has, and how many of them are missing, outside the range, or tiny.
+"""Read an input's numbers and count them: how many there are, and how many are missing, clamped or repeated.
 
 An input is refused if most of its numbers are outside the range. The counts are private: show them only to
 people who may see the readings.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import pyarrow as pa
 
-from meteragent.archive.account import ProgressReporter
-from meteragent.archive.layout import Counts
-from meteragent.archive.number import micro
+from meteragent.archive.account import ProgressCallback, ProgressReporter
+from meteragent.archive.job import Job, read
+from meteragent.archive.number import Counts, count_own, micro
+from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
@@ -19,27 +20,48 @@ _BATCH_NUMBERS = 1 << 20
 """The approximate number of values in a batch."""
 
 
-class Numbers(NamedTuple):
-    """The counts of the numbers in some rows.
-
-    `small_count` is the count of numbers whose absolute value, after clamping, is less than a thousandth of
-    the largest absolute value in the range. `rows` is the number of rows.
-    """
-
-    counts: Counts
-    small_count: int
-    rows: int
-
-
-def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
-    """Count all numbers of an input."""
-    counts, small_count = Counts(), 0
+def count_numbers(source: Source, jobs: Iterable[Job], show: ProgressReporter) -> Counts:
+    """Count all numbers of an input, whose `jobs` are read one by one if it is long."""
+    counts = Counts()
     with show("count", source.rows, "row") as progress:
-        for part in _parts(source):
-            counts.add(part.counts)
-            small_count += part.small_count
-            progress(part.rows)
-    return Numbers(counts, small_count, source.rows)
+        if source.layout == "wide":
+            for part, rows in _parts(source):
+                counts.add(part)
+                progress(rows)
+            return counts
+        for job in jobs:
+            names: dict[str, int] = {}
+            readings = merge_equal_times(read_job(source, job, names, counts, progress))
+            counts.add(readings.counts(names_of(names), lambda rows: job.opens(rows.time_ms, source.policy)))  # noqa: B023
+    return counts
+
+
+def read_job(
+    source: Source, job: Job, names: dict[str, int], counts: Counts, progress: ProgressCallback
+) -> Readings:
+    """Read the readings of a job, number meters in the order in which they leave, and count in `counts`.
+
+    A reading that another job reads, too, is counted by the job in which it opens a window.
+    """
+    policy, empty = source.policy, np.empty(0, np.int64)
+    parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
+    for rows in read(source, job, names, needs_values=True):
+        values, is_own = micro(rows.value, policy), job.opens(rows.time_ms, policy)
+        parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
+        counts.add(count_own(rows.value, values, is_own, policy))
+        progress(rows.row.size)
+    rank = np.empty(len(names), np.int64)
+    # Sort by public id: the order of the meters' own names would help to link pseudonyms to them.
+    order = sorted(names, key=policy.public_id)
+    rank[[names[name] for name in order]] = np.arange(len(order))
+    names.update({name: i for i, name in enumerate(order)})
+    meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Readings(rank.take(meter), time_ms, value_u, valid)
+
+
+def names_of(names: dict[str, int]) -> pa.Array:
+    """Return the meters' names in the order of their numbers."""
+    return pa.array(sorted(names, key=names.__getitem__), pa.string())
 
 
 def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
@@ -53,10 +75,10 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
     total, counts = sum(group.values for group in source.groups), Counts()
     with show("check", source.rows, "row") as progress:
         rows = 0
-        for part in _parts(source):
-            counts.add(part.counts)
-            rows += part.rows
-            progress(part.rows)
+        for part, part_rows in _parts(source):
+            counts.add(part)
+            rows += part_rows
+            progress(part_rows)
             if 2 * (counts.present - counts.clamped) >= total:
                 break
         progress(source.rows - rows)
@@ -68,14 +90,10 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
         )
 
 
-def _parts(source: Source) -> Iterator[Numbers]:
-    """Yield the counts of an input's numbers, batch by batch."""
-    policy = source.policy
-    usual, name = policy.usual, policy.columns.value
-    largest_u = max(abs(usual.readings.low_u), abs(usual.readings.high_u))
+def _parts(source: Source) -> Iterator[tuple[Counts, int]]:
+    """Yield the counts of an input's numbers and the number of rows, batch by batch."""
+    policy, name = source.policy, source.policy.columns.value
     for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
         column = batch.column(name)
         values = micro(column.flatten() if source.layout == "wide" else column, policy)
-        counts = Counts(values.valid.size, int((~values.valid).sum()), values.clamped_count)
-        is_small = values.valid & (1000 * np.abs(values.values_u) < largest_u)
-        yield Numbers(counts, int(is_small.sum()), batch.num_rows)
+        yield Counts.of(values, policy.usual), batch.num_rows

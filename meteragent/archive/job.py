@@ -61,6 +61,11 @@ class Job:
             and (self.parts == 1 or zlib.crc32(policy.public_id(name).encode()) % self.parts == self.part)
         )
 
+    def opens(self, times_ms: Integers, policy: Policy) -> Flags:
+        """Return whether each reading opens a window of the job, not one of another job."""
+        begin_ms, (first, end) = times_ms - policy.lead_ms, self.starts_ms
+        return np.asarray((first <= begin_ms) & (begin_ms < end))
+
 
 def jobs(source: Source, limit: int) -> list[Job]:
     """Return jobs of at most about `limit` rows, cut by the plan that reads the fewest rows."""

@@ -11,7 +11,6 @@ a value. All readings whose span overlaps the window count in it.
 The type of the value column determines the layout.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,8 +19,18 @@ import pyarrow.compute as pc
 
 from meteragent.archive.kernel import TIME, WINDOWS
 from meteragent.archive.kernel import milliseconds as ms_of
-from meteragent.archive.number import Flags, is_number, micro, milliseconds, whole_quanta
+from meteragent.archive.number import (
+    Counts,
+    Flags,
+    Micro,
+    count_own,
+    is_number,
+    micro,
+    milliseconds,
+    whole_quanta,
+)
 from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.slots import Ragged, Spans, fill_slots, integrate
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.identity import holds_text
@@ -30,31 +39,6 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 Layout = Literal["wide", "long"]
-
-
-@dataclass(slots=True)
-class Counts:
-    """Counts of numbers, of gaps and of clamped ones; never published, as they tell of readings."""
-
-    numbers: int = 0
-    gap: int = 0
-    clamped: int = 0
-
-    @property
-    def present(self) -> int:
-        """The count of numbers that are not missing."""
-        return self.numbers - self.gap
-
-    @property
-    def are_mostly_clamped(self) -> bool:
-        """Whether more than half of the numbers that are not missing are clamped."""
-        return 2 * self.clamped > self.present
-
-    def add(self, other: "Counts") -> None:
-        """Add the counts of `other` to these counts."""
-        self.numbers += other.numbers
-        self.gap += other.gap
-        self.clamped += other.clamped
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
@@ -136,23 +120,29 @@ def _numbers(
     """Compute the slots of windows from the numbers of their parts, and count the numbers."""
     are_slots = _are_slots(starts_ms, lengths, policy)
     if are_slots and (quanta := whole_quanta(column, policy)) is not None:
-        return Ragged(lengths, quanta), Counts(quanta.size)
+        return Ragged(lengths, quanta), _count_quanta(quanta, policy.usual)
     values = micro(column, policy)
     values_u, quantum_u = values.values_u, policy.usual.quantum_u
     if not values.valid.all():
         values_u = np.where(values.valid, values_u, policy.usual.readings.gap_u)
-    counts = Counts(int(values.valid.size), int((~values.valid).sum()), values.clamped_count)
+    counts = Counts.of(values, policy.usual)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
     return _slots(starts_ms, lengths, values_u, policy), counts
 
 
-def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+def _count_quanta(quanta: Integers, usual: Terms) -> Counts:
+    """Count numbers that are whole quanta within the range."""
+    return Counts.of(Micro(quanta * usual.quantum_u, np.ones(quanta.size, np.bool_), 0), usual)
+
+
+def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
-    A row is omitted if no reading's span begins in its window. Raises ArchiveError if a meter's name or a
-    time is missing or invalid, or if the values are not numbers.
+    A row is omitted if no reading's span begins in its window. A reading is counted in the window in which
+    its span begins. Raises ArchiveError if a meter's name or a time is missing or invalid, or if the values
+    are not numbers.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
@@ -161,13 +151,22 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     times = milliseconds(readings.field(0), policy.columns.time)
     values = micro(readings.field(1), policy)
     window = np.repeat(np.arange(starts.size), lengths)
-    is_opening = policy.starts(times - policy.lead_ms) == starts[window]
+
+    def open_window(window: Integers, times_ms: Integers) -> Flags:
+        """Return whether the span of each reading begins in its window."""
+        return np.asarray(policy.starts(times_ms - policy.lead_ms) == starts[window])
+
+    is_opening = open_window(window, times)
+    counts = count_own(readings.field(1), values, is_opening, policy)
     has_opening = np.bincount(window[is_opening], minlength=starts.size) > 0
     is_usable = values.valid & has_opening[window]
-    counts = np.bincount(window[is_usable], minlength=starts.size)[has_opening]
-    slots = integrate(starts[has_opening], counts, times[is_usable], values.values_u[is_usable], policy)
-    names = meters(batch.column("meter"), policy).filter(pa.array(has_opening))
-    return windows_batch(names, starts[has_opening], slots)
+    merged = merge_equal_times(Readings(window, times, values.values_u, values.valid).rows(is_usable))
+    names = meters(batch.column("meter"), policy)
+    counts.add(merged.counts(names, lambda rows: open_window(rows.meter, rows.time_ms)))
+    sizes = np.bincount(merged.readings.meter, minlength=starts.size)[has_opening]
+    starts = starts[has_opening]
+    slots = integrate(starts, sizes, merged.readings.time_ms, merged.readings.value_u, policy)
+    return windows_batch(names.filter(pa.array(has_opening)), starts, slots), counts
 
 
 def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:

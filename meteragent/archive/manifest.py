@@ -72,15 +72,15 @@ def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes
     facts = {"v": 1, "run": account.run, "input": files, "policy": source.policy.facts}
     facts |= {"released": account.released_windows, "refused": account.refused_windows}
     facts |= {"descriptors": account.descriptors, "keys": sorted(account.keys)}
+    facts |= {"similar_meters": account.similar_meters}
     return _json(facts)
 
 
 def account_of(content: bytes, path: Path) -> Account:
     """Return the account in a ledger's facts, read from `path`. Raises ArchiveError if that fails."""
     facts = _load(content, path)
-    return Account(
-        facts["run"], facts["released"], facts["refused"], facts["descriptors"], set(facts["keys"])
-    )
+    counts = facts["run"], facts["released"], facts["refused"]
+    return Account(*counts, facts["descriptors"], set(facts["keys"]), facts["similar_meters"])
 
 
 def part_path(out: Path, run: str, index: int) -> Path:

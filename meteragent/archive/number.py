@@ -6,7 +6,8 @@ halfway between two millionths, to within a rounding error, either may result. N
 missing. No error message contains a value.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,61 @@ class Micro(NamedTuple):
     values_u: Integers
     valid: Flags
     clamped_count: int
+
+
+TOTALS = "numbers", "gap", "clamped", "small", "repeated", "conflicting"
+"""The names of the counts in `Counts`, which add up."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts of an input's numbers, for whoever may see the readings; never published.
+
+    `gap` numbers are missing, `clamped` ones are outside the range, and `small` ones are, after clamping,
+    less than a thousandth of the range's largest absolute value. In the long layout, `repeated` readings have
+    the time of another reading of their meter, and `conflicting` ones are left out for a smaller value at the
+    same time; `first_conflict` is the meter and the time in ms of the first of them.
+    """
+
+    numbers: int = 0
+    gap: int = 0
+    clamped: int = 0
+    small: int = 0
+    repeated: int = 0
+    conflicting: int = 0
+    first_conflict: tuple[str, int] | None = None
+
+    @classmethod
+    def of(cls, values: Micro, usual: Terms) -> Self:
+        """Count the numbers of a column."""
+        largest_u = max(abs(usual.readings.low_u), abs(usual.readings.high_u))
+        is_small = values.valid & (1000 * np.abs(values.values_u) < largest_u)
+        gap = values.valid.size - int(np.count_nonzero(values.valid))
+        return cls(values.valid.size, gap, values.clamped_count, int(np.count_nonzero(is_small)))
+
+    @property
+    def present(self) -> int:
+        """The count of numbers that are not missing."""
+        return self.numbers - self.gap
+
+    @property
+    def are_mostly_clamped(self) -> bool:
+        """Whether more than half of the numbers that are not missing are clamped."""
+        return 2 * self.clamped > self.present
+
+    def add(self, other: "Counts") -> None:
+        """Add the counts of `other` to these counts."""
+        for name in TOTALS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        conflicts = (self.first_conflict, other.first_conflict)
+        self.first_conflict = min((conflict for conflict in conflicts if conflict), default=None)
+
+
+def count_own(column: pa.Array, values: Micro, is_own: Flags, policy: Policy) -> Counts:
+    """Count the numbers of a column, converted to `values`, for which `is_own` is true."""
+    if not is_own.all():
+        values = micro(column.filter(pa.array(is_own)), policy)
+    return Counts.of(values, policy.usual)
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:

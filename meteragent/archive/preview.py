@@ -13,10 +13,11 @@ from meteragent.archive import manifest
 from meteragent.archive.account import Account, ProgressReporter
 from meteragent.archive.count import count_numbers
 from meteragent.archive.key import Key
-from meteragent.archive.layout import Counts, Layout
+from meteragent.archive.layout import Layout
 from meteragent.archive.ledger import Ledger
+from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Local, check_paths, first_window_ms, identify
+from meteragent.archive.run import Local, check_paths, first_window_ms, identify, jobs_of
 from meteragent.archive.source import Source
 
 
@@ -24,10 +25,8 @@ from meteragent.archive.source import Source
 class Preview:
     """The expected result of a run.
 
-    `counts` covers the whole input, including refused windows. `small_count` is the count of numbers whose
-    absolute value, after clamping, is less than a thousandth of the largest absolute value in the range.
-    `is_debited` is true if the ledger already contains the run, and `is_complete` is true if the output is
-    complete.
+    `counts` covers the whole input, including refused windows. `is_debited` is true if the ledger already
+    contains the run, and `is_complete` is true if the output is complete.
     """
 
     policy: Policy
@@ -36,7 +35,6 @@ class Preview:
     ledger: Path
     account: Account
     counts: Counts
-    small_count: int
     is_debited: bool
     is_complete: bool
 
@@ -59,9 +57,7 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
         else:
             for _table in engine.debits(source, ledger, key, account, show):
                 pass
-        counts, small_count, _ = count_numbers(source, show)
+        counts = count_numbers(source, jobs_of(source), show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
-    return Preview(
-        policy, source.layout, out, ledger.folder, account, counts, small_count, is_debited, complete
-    )
+    return Preview(policy, source.layout, out, ledger.folder, account, counts, is_debited, complete)

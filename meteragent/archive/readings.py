@@ -4,12 +4,13 @@ Columns are numpy arrays, and a meter is represented by its number in a list of 
 meter and start, regardless of the order of the readings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from meteragent.archive.number import Flags
+from meteragent.archive.number import Counts, Flags
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.slots import Ragged, integrate
 from meteragent.domain.errors import ArchiveError
@@ -58,8 +59,7 @@ def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Window
 def slots(
     readings: Readings, windows: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
-    """Yield windows and the slots into which readings are integrated, `batch_windows` windows at a time."""
-    readings = _sort(readings)
+    """Yield windows and the slots into which merged readings are integrated, `batch_windows` at a time."""
     first, last = _ranges(readings, windows, policy)
     for begin in range(0, windows.meter.size, batch_windows):
         part = slice(begin, begin + batch_windows)
@@ -72,20 +72,43 @@ def slots(
         )
 
 
-def _sort(readings: Readings) -> Readings:
-    """Return readings with a value by meter and time; of several at one time, the smallest counts."""
+class Merged(NamedTuple):
+    """Readings in order of meter and time, one for each, and those that another one replaces.
+
+    `repeated` are all but one of several at one time; `conflicting` are those of another value than the one
+    that counts.
+    """
+
+    readings: Readings
+    repeated: Readings
+    conflicting: Readings
+
+    def counts(self, names: pa.Array, is_own: Callable[[Readings], Flags]) -> Counts:
+        """Count the replaced readings for which `is_own` is true; `names` are those of the meters."""
+        repeated, conflicting = (rows.rows(is_own(rows)) for rows in self[1:])
+        meters, first_rows = np.unique(conflicting.meter, return_index=True)
+        times_ms = conflicting.time_ms[first_rows].tolist()
+        first = min(zip(names.take(pa.array(meters)).to_pylist(), times_ms, strict=True), default=None)
+        return Counts(repeated=repeated.meter.size, conflicting=conflicting.meter.size, first_conflict=first)
+
+
+def merge_equal_times(readings: Readings) -> Merged:
+    """Sort readings that have a value by meter and time; of several at one time, the smallest counts."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _are_in_order(readings.meter, readings.time_ms):
         readings = readings.rows(np.lexsort((readings.time_ms, readings.meter)))
     meter, time_ms, value_u, valid = readings
-    is_repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
-    if not is_repeated.any():
-        return readings
-    first_rows = np.flatnonzero(np.append(True, ~is_repeated))
-    return Readings(
-        meter[first_rows], time_ms[first_rows], np.minimum.reduceat(value_u, first_rows), valid[first_rows]
-    )
+    is_repeated = np.zeros(meter.size, np.bool_)
+    is_repeated[1:] = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
+    repeated = readings.rows(is_repeated)
+    if not repeated.meter.size:
+        return Merged(readings, repeated, repeated)
+    first_rows = np.flatnonzero(~is_repeated)
+    smallest_u = np.minimum.reduceat(value_u, first_rows)
+    conflicting = readings.rows(value_u != np.repeat(smallest_u, np.diff(np.append(first_rows, meter.size))))
+    kept = Readings(meter[first_rows], time_ms[first_rows], smallest_u, valid[first_rows])
+    return Merged(kept, repeated, conflicting)
 
 
 def _are_in_order(meter: Integers, time_ms: Integers) -> bool:

@@ -36,18 +36,18 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, ProgressCallback, ProgressReporter, check_rows
-from meteragent.archive.count import require_range
+from meteragent.archive.count import count_numbers, names_of, read_job, require_range
 from meteragent.archive.files import write
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
-from meteragent.archive.layout import Counts, Layout, by_slots, read_wide, slot_schema, windows_batch
+from meteragent.archive.layout import Layout, by_slots, read_wide, slot_schema, windows_batch
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
-from meteragent.archive.number import Flags, micro, milliseconds
+from meteragent.archive.number import Counts, Flags, milliseconds
 from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
-from meteragent.archive.readings import Readings, Windows, opened_windows, slots
+from meteragent.archive.readings import Windows, merge_equal_times, opened_windows, slots
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
 
 class Parts(NamedTuple):
-    """The numbers of new and existing parts, and the counts of the values read for new parts, if known."""
+    """The numbers of new and existing parts, and the counts of the input's numbers, if all were read."""
 
     new: int
     existing: int
@@ -84,7 +84,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run; `counts` covers the values read for new parts, if they were counted."""
+    """The result of a run; `counts` covers the whole input, or is None if the output was complete."""
 
     policy: Policy
     layout: Layout
@@ -125,15 +125,13 @@ def sanitise_archive(
             require_range(source, show, clamp=clamp)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
-        similar_meters = account.similar_meters
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
-        account.similar_meters = similar_meters
         if earlier_facts is None:
             shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # from an output that was removed
             _create(out)
         run_ledger = sibling(out)
         if earlier_facts is not None and earlier_facts["complete"]:
-            parts = Parts(0, len(earlier_facts["parts"]), None)
+            parts, counts = Parts(0, len(earlier_facts["parts"]), None), None
         else:
             manifest.remove_faults(out, earlier_facts)
             manifest.save(out, manifest.build(source, account, engine.cut, None))
@@ -141,8 +139,9 @@ def sanitise_archive(
             paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
             write(run_ledger, lambda file: _save_ledger(file, ledger, run))
             manifest.save(out, manifest.build(source, account, engine.cut, paths))
+            counts = parts.counts or count_numbers(source, jobs_of(source), show)
     folders = out, run_ledger, ledger.folder
-    return RunResult(policy, source.layout, *folders, account, parts.counts, parts.new, parts.existing)
+    return RunResult(policy, source.layout, *folders, account, counts, parts.new, parts.existing)
 
 
 def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
@@ -169,7 +168,7 @@ class Local:
         """Yield the run's rows for the ledger, one table per job."""
         with show("account", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
-            yield from account.tables(source, _jobs(source), ledger, key, progress)
+            yield from account.tables(source, jobs_of(source), ledger, key, progress)
         self._has_every_row = not account.refused_windows
 
     def release(
@@ -180,7 +179,7 @@ class Local:
         return second_pass.parts(show, has_every_row=self._has_every_row)
 
 
-def _jobs(source: Source) -> list[Job]:
+def jobs_of(source: Source) -> list[Job]:
     """Cut an input into jobs of the size that this engine uses."""
     return jobs(source, ROWS if source.layout == "long" else WINDOWS)
 
@@ -192,7 +191,7 @@ class _Release:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
         self.account, self.out, self.counts = account, out, Counts()
         self._folder = _waiting_folder(out, account.run)
-        self._jobs = _jobs(source)
+        self._jobs, self._is_resumed = jobs_of(source), False
 
     def parts(self, show: ProgressReporter, *, has_every_row: bool) -> Parts:
         """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
@@ -209,7 +208,9 @@ class _Release:
                 else:
                     self._write(path, make_batches(progress))
         shutil.rmtree(self._folder, ignore_errors=True)
-        return Parts(missing_count, len(work) - missing_count, self.counts)
+        existing_count = len(work) - missing_count
+        has_counted = not existing_count and not self._is_resumed
+        return Parts(missing_count, existing_count, self.counts if has_counted else None)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""
@@ -237,6 +238,7 @@ class _Release:
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
         _create(self._folder)
         file_count = len(list(self._folder.glob("*.arrow")))  # files are written in order
+        self._is_resumed = file_count > 0
         with show("release", source.rows, "row") as progress:
             first = min(file_count * chunk_rows, source.rows)
             progress(first)
@@ -252,13 +254,13 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows that `flags` allows (None: all rows) to windows, and count their numbers."""
+        """Convert rows to windows, count their numbers, and return those that `flags` allows (None: all)."""
         parts, row = [], 0
         for batch in batches:  # types may differ between files, so batches are converted one by one
-            rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
-            windows, counts = read_wide(rows, self.policy)
+            windows, counts = read_wide(batch, self.policy)
             self.counts.add(counts)
-            parts.append(windows)
+            rows = slice(row, row + batch.num_rows)
+            parts.append(windows if flags is None else windows.filter(pa.array(flags[rows])))
             row += batch.num_rows
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
@@ -301,34 +303,18 @@ class _Release:
     def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield the releases of a job of the long layout, sorted by public name and then by time."""
         names: dict[str, int] = {}
-        readings = self._readings(job, names, progress)
+        readings = read_job(self.source, job, names, self.counts, progress)
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
         released_intervals = self.ledger.intervals_of(self.account.run, names)
         windows = windows.rows(released_intervals.contains(windows, self.policy.ends(windows.start_ms)))
-        meters = pa.array(sorted(names, key=names.__getitem__), pa.string())
+        meters, merged = names_of(names), merge_equal_times(readings)
+        self.counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, self.policy)))
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
         batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
-        for part_windows, ragged in slots(readings, windows, self.policy, batch_windows):
+        for part_windows, ragged in slots(merged.readings, windows, self.policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
-
-    def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:
-        """Read and count the readings of a job, and number meters in the order in which they are written."""
-        empty = np.empty(0, np.int64)
-        parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
-        for rows in read(self.source, job, names, needs_values=True):
-            values = micro(rows.value, self.policy)
-            parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
-            self.counts.add(Counts(rows.row.size, int((~values.valid).sum()), values.clamped_count))
-            progress(rows.row.size)
-        rank = np.empty(len(names), np.int64)
-        # Sort by public id: the order of the meters' own names would help to link pseudonyms to them.
-        order = sorted(names, key=self.policy.public_id)
-        rank[[names[name] for name in order]] = np.arange(len(order))
-        names.update({name: i for i, name in enumerate(order)})
-        meter, time_ms, value_u, valid = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Readings(rank.take(meter), time_ms, value_u, valid)
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:

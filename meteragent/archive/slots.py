@@ -2,8 +2,8 @@
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
-rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the
-same time, only the smallest value counts, so the order of the readings does not matter.
+rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the same time, only the
+smallest value counts (`readings.merge_equal_times`), so the order of the readings does not matter.
 
 The agent receives readings one after another and stores accumulators. Its results therefore differ, mainly in
 these ways: if two readings have the same time, the first counts; readings that arrive later than `lateness`
@@ -58,27 +58,13 @@ def integrate(
         starts_ms: the starts of the windows.
         lengths: the number of readings of each window; `times_ms` and `values_u` hold the readings of one
             window after another.
-        times_ms: the readings' times, in any order within a window.
+        times_ms: the readings' times, in ascending order within a window.
         values_u: the readings' values in millionths of the unit, clamped.
         policy: the policy, which gives the terms of each window.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
-    if not _are_in_order(window, times_ms, values_u):
-        order = np.lexsort((values_u, times_ms, window))
-        times_ms, values_u = times_ms[order], values_u[order]
-    first = np.ones(window.size, np.bool_)
-    first[1:] = (window[1:] != window[:-1]) | (times_ms[1:] != times_ms[:-1])
-    if not first.all():
-        window, times_ms, values_u = window[first], times_ms[first], values_u[first]
     offset_ms = times_ms - starts_ms[window]
     return fill_slots(starts_ms, _spans(window, offset_ms, values_u, policy.usual), policy)
-
-
-def _are_in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
-    """Return whether readings are sorted by window, then by time and then by value."""
-    same_window = window[1:] == window[:-1]
-    step = np.diff(times_ms)
-    return not (same_window & ((step < 0) | ((step == 0) & (np.diff(values_u) < 0)))).any()
 
 
 def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:

@@ -12,7 +12,7 @@ from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, report_missing_extra
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.domain.figures import count_text, exact
-from meteragent.domain.grid import format_duration
+from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
@@ -80,7 +80,6 @@ def summary(result: Any) -> str:
         f"{result.out}: {_windows(result)} released, run {account.run}",
         _refused(account.refused_windows),
         *_numbers(result),
-        *_checks(_name_texts(result)),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
@@ -90,13 +89,11 @@ def summary(result: Any) -> str:
 
 def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
-    account, counts = preview.account, preview.counts
+    account = preview.account
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
         _refused(account.refused_windows),
-        *_count_lines(counts),
-        *_coverage_lines(preview, account.windows),
-        *_checks([*_name_texts(preview), *_clamp_texts(preview), *_unit_texts(preview)]),
+        *_numbers(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
@@ -106,12 +103,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 def as_json(result: Any) -> str:
     """Return the facts of `summary` as a JSON object; exact numbers are strings."""
-    counts = None if _is_uncounted(result) else result.counts
-    texts, row = _name_texts(result) + ([] if counts is None else _clamp_texts(result)), None
-    if counts is not None and not result.existing_parts:
-        windows = _counted_windows(result)
-        texts, row = [*texts, *_coverage_texts(result, windows)], _row(result, windows)
-    facts = _facts(result, counts, row, texts) | {
+    facts = _facts(result) | {
         "dry_run": False,
         "new_parts": result.new_parts,
         "existing_parts": result.existing_parts,
@@ -122,10 +114,7 @@ def as_json(result: Any) -> str:
 
 def preview_json(preview: Any, *, clamp: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
-    windows = preview.account.windows
-    texts = [*_name_texts(preview), *_coverage_texts(preview, windows)]
-    texts += [*_clamp_texts(preview), *_unit_texts(preview)]
-    facts = _facts(preview, preview.counts, _row(preview, windows), texts) | {
+    facts = _facts(preview) | {
         "dry_run": True,
         "complete": preview.is_complete,
         "in_ledger": preview.is_debited,
@@ -134,8 +123,8 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
     return json.dumps(facts, indent=2)
 
 
-def _facts(result: Any, counts: Any, row: dict[str, float] | None, texts: list[str]) -> dict[str, Any]:
-    """Return what the facts of a run and of its preview have in common; `texts` are checks."""
+def _facts(result: Any) -> dict[str, Any]:
+    """Return what the facts of a run and of its preview have in common."""
     account, usual = result.account, result.policy.usual
     return {
         "output": str(result.out),
@@ -143,15 +132,26 @@ def _facts(result: Any, counts: Any, row: dict[str, float] | None, texts: list[s
         "released_windows": account.released_windows,
         "refused_windows": account.refused_windows,
         "numbers_per_window": usual.n,
-        "numbers": counts and {"read": counts.numbers, "missing": counts.gap, "clamped": counts.clamped},
-        "row": row,
+        "numbers": result.counts and _number_facts(result.counts),
+        "row": _row(result),
         "epsilon": exact(usual.epsilon),
         "level": exact(usual.level),
         "sd": usual.sd,
         "unit": usual.value_unit,
         "keys": sorted(account.keys),
         "ledger": str(result.ledger),
-        "warnings": [*texts, *_own_names_texts(result)],
+        "warnings": [*_check_texts(result), *_own_names_texts(result)],
+    }
+
+
+def _number_facts(counts: Any) -> dict[str, int]:
+    """Return the counts of an input's numbers."""
+    return {
+        "read": counts.numbers,
+        "missing": counts.gap,
+        "clamped": counts.clamped,
+        "repeated": counts.repeated,
+        "conflicting": counts.conflicting,
     }
 
 
@@ -200,58 +200,56 @@ def _own_names_texts(result: Any) -> list[str]:
 
 
 def _numbers(result: Any) -> list[str]:
-    """Return lines about the input's numbers, if the engine counts them."""
-    existing_parts = count_text(result.existing_parts, "part")
-    if _is_uncounted(result):
-        return [f"  numbers        not counted: the output was complete, with {existing_parts}"]
+    """Return lines about the input's numbers, how they were interpreted, and what to check."""
+    checks = [f"  Check:         {text}" for text in _check_texts(result)]
     if result.counts is None:
-        return []
-    lines = [*_count_lines(result.counts), *_checks(_clamp_texts(result))]
-    if result.existing_parts:
-        return [*lines, f"                 (without the numbers in {existing_parts} written before)"]
-    return [*lines, *_coverage_lines(result, _counted_windows(result))]
+        existing_parts = count_text(result.existing_parts, "part")
+        return [f"  numbers        not counted: the output was complete, with {existing_parts}", *checks]
+    counts, row = result.counts, _row(result)
+    line = f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"
+    if counts.repeated:
+        others = f"{counts.conflicting:,} with another value"
+        line += f", {counts.repeated:,} at the same time as another ({others})"
+    rows = [f"                 {row['numbers']:,} in each row, for {row['seconds']:g} s each"] if row else []
+    return [line, *rows, *checks]
 
 
-def _is_uncounted(result: Any) -> bool:
-    """Return whether a run read no numbers, because its output was complete."""
-    return bool(result.existing_parts and not result.new_parts)
-
-
-def _counted_windows(result: Any) -> int:
-    """Return the number of windows whose numbers a run counted."""
-    account = result.account
-    return int(account.released_windows if result.layout == "wide" else account.windows)
-
-
-def _checks(texts: list[str]) -> list[str]:
-    """Return lines that ask the operator to check something."""
-    return [f"  Check:         {text}" for text in texts]
-
-
-def _count_lines(counts: Any) -> list[str]:
-    """Return a line with the counts of all, missing and clamped numbers."""
-    return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
-
-
-def _coverage_lines(result: Any, windows: int) -> list[str]:
-    """Return lines about how the numbers in `windows` windows were interpreted."""
-    row = _row(result, windows)
-    if row is None:
-        return _checks(_coverage_texts(result, windows))
-    return [f"                 {row['numbers']:,} in each row, for {row['seconds']:g} s each"]
-
-
-def _row(result: Any, rows: int) -> dict[str, float] | None:
+def _row(result: Any) -> dict[str, float] | None:
     """Return how many numbers each row has, and for how many seconds each; None if the rows are not alike."""
-    numbers = result.counts.numbers
-    if result.layout != "wide" or not rows or numbers % rows:
+    rows = result.account.windows
+    if result.counts is None or result.layout != "wide" or not rows or result.counts.numbers % rows:
         return None
+    numbers = result.counts.numbers
     return {"numbers": numbers // rows, "seconds": result.policy.usual.length_ms * rows / numbers / 1000}
 
 
-def _coverage_texts(result: Any, windows: int) -> list[str]:
+def _check_texts(result: Any) -> list[str]:
+    """Return what the operator should check, before a run and after it."""
+    texts = _name_texts(result)
+    if result.counts is None:
+        return texts
+    return [
+        *texts,
+        *_conflict_texts(result),
+        *_coverage_texts(result),
+        *_clamp_texts(result),
+        *_unit_texts(result),
+    ]
+
+
+def _conflict_texts(result: Any) -> list[str]:
+    """Return a warning if readings of a meter have the same time and different values."""
+    first = result.counts.first_conflict
+    if first is None:
+        return []
+    readings, (meter, time_ms) = count_text(result.counts.conflicting, "reading"), first
+    place = f"beside a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
+    return [f"{readings} {place}, left out: are times local, or do homes share a name?"]
+
+
+def _coverage_texts(result: Any) -> list[str]:
     """Return a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
-    policy = result.policy
+    policy, windows = result.policy, result.account.windows
     usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:
         return []
@@ -283,10 +281,10 @@ def _clamp_texts(result: Any) -> list[str]:
     return [f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"]
 
 
-def _unit_texts(preview: Any) -> list[str]:
+def _unit_texts(result: Any) -> list[str]:
     """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
-    usual, numbers = preview.policy.usual, preview.counts.present
-    if preview.small_count <= _SMALL_SHARE * numbers:
+    usual, counts = result.policy.usual, result.counts
+    if counts.small <= _SMALL_SHARE * counts.present:
         return []
-    share = f"{preview.small_count / numbers:.0%}"
+    share = f"{counts.small / counts.present:.0%}"
     return [f"{share} of the numbers are tiny beside window.range: are they in {usual.readings.unit}?"]

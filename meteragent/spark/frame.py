@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import DataFrame, GroupedData, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import ArrayType, TimestampType
 
 from meteragent.archive import kernel, layout
 from meteragent.archive.key import Key
+from meteragent.archive.number import TOTALS
 from meteragent.archive.policy import Policy
 from meteragent.consume import Descriptor
 from meteragent.consume.archive import open_outputs
@@ -24,7 +25,11 @@ from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, safely
 
 INTERVALS = "meter string, start timestamp, end timestamp"
-WINDOWS = "meter string, start timestamp, quanta array<bigint>, end timestamp"
+_COUNTS = ", ".join(f"{name}: bigint" for name in TOTALS)
+WINDOWS = (
+    "meter string, start timestamp, quanta array<bigint>, end timestamp,"
+    f" counts struct<{_COUNTS}, first: struct<meter: string, time_ms: bigint>>"
+)
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
@@ -41,7 +46,7 @@ def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
 
 
 def windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Convert readings to windows as whole quanta: meter, start, quanta, end.
+    """Convert readings to windows as whole quanta: meter, start, quanta, end, counts (for `count_numbers`).
 
     The policy names the columns of `readings`. In the long layout the windows are those in which the span
     of a reading begins. The result does not depend on the order of rows or on partitions. Raises
@@ -52,6 +57,21 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     if row_layout == "wide":
         return columns.mapInArrow(safely(worker.wide_reader(policy)), WINDOWS)
     return integrate_groups(assign_readings(columns, policy).groupBy("meter", "start"), policy)
+
+
+def count_numbers(windows: DataFrame, observation: Observation) -> DataFrame:
+    """Return windows without their column `counts`, which `observation` sums up when they are computed."""
+    first = F.min("counts.first")
+    figures = [F.sum(f"counts.{name}").alias(name) for name in TOTALS]
+    places = [first[name].alias(name) for name in ("meter", "time_ms")]
+    return windows.observe(observation, F.count(F.lit(1)).alias("windows"), *figures, *places).drop("counts")
+
+
+def count_similar(windows: DataFrame) -> int:
+    """Return the number of meters whose names differ from another's only as spellings of one name do."""
+    meters = windows.select("meter").distinct()
+    forms = meters.mapInArrow(safely(worker.name_normaliser()), "form string").groupBy("form").count()
+    return int(forms.where("count > 1").agg(F.coalesce(F.sum("count"), F.lit(0))).collect()[0][0])
 
 
 def assign_readings(columns: DataFrame, policy: Policy) -> DataFrame:

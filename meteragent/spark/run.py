@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive import manifest
@@ -30,6 +30,7 @@ from meteragent.archive.account import Account, ProgressReporter, duplicate_erro
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
+from meteragent.archive.number import TOTALS, Counts
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Parts, RunResult
 from meteragent.archive.source import Source
@@ -80,7 +81,7 @@ class _Spark:
         with show("account", source.rows, "row") as progress:
             windows = frame.opened_windows(self._readings(source), policy).persist()
             try:
-                count = _check_windows(windows, source)
+                count, account.similar_meters = _check_windows(windows, source), frame.count_similar(windows)
                 new_windows = frame.drop_taken(
                     windows.drop("fits"), taken_intervals(self._spark, ledger, account.run)
                 )
@@ -103,7 +104,8 @@ class _Spark:
         for part in out.glob(f"part-{account.run}-*.parquet"):
             part.unlink()
         with show("release", source.rows, "row") as progress:
-            windows = frame.windows(self._readings(source), source.policy)
+            observation = Observation()
+            windows = frame.count_numbers(frame.windows(self._readings(source), source.policy), observation)
             new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
             releases = frame.sort_into_parts(
                 frame.add_noise(new_windows, source.policy), _part_count(account, source.policy)
@@ -113,11 +115,19 @@ class _Spark:
             frame.write(releases, str(out / _STAGING))
             source.check_unchanged()
             progress(source.rows)
-        return Parts(_rename_parts(out, account.run), 0, None)
+        return Parts(_rename_parts(out, account.run), 0, _counts(observation.get, account))
 
     def _readings(self, source: Source) -> DataFrame:
         """Return a data frame of the input's files."""
         return frame.read(self._spark, (path for path, _ in source.stamps))
+
+
+def _counts(figures: dict[str, Any], account: Account) -> Counts | None:
+    """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
+    if figures["windows"] != account.windows:
+        return None
+    first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
+    return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
 
 
 def _part_count(account: Account, policy: Policy) -> int:

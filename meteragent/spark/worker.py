@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import RecordBatch
 
 from meteragent.archive import kernel, layout, number
+from meteragent.archive.account import normal_form
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
 from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
@@ -29,6 +30,9 @@ Work = Callable[[RecordBatch], RecordBatch]
 """A function from a record batch to a record batch."""
 
 _TIME = pa.timestamp("us", tz="UTC")
+_FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
+COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
+"""The type of the column with the counts of a batch's numbers."""
 _KEYS: dict[Path, tuple[tuple[int, int], Key]] = {}
 """The keys that this process has read, with the versions of their files, by path."""
 
@@ -91,8 +95,8 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
 
 
 def wide_reader(policy: Policy) -> Work:
-    """Return a function that converts rows of the wide layout to the columns meter, start, quanta, end."""
-    return lambda batch: _with_end(layout.read_wide(batch, policy)[0], policy)
+    """Return a function that converts rows of the wide layout to the columns of `frame.WINDOWS`."""
+    return lambda batch: _with_end(*layout.read_wide(batch, policy), policy)
 
 
 def reading_assigner(policy: Policy) -> Work:
@@ -134,7 +138,7 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
 
 def group_reader(policy: Policy) -> Work:
     """Return a function from meter, start, readings (pairs of time and value) to windows as quanta."""
-    return lambda batch: _with_end(layout.read_grouped(batch, policy), policy)
+    return lambda batch: _with_end(*layout.read_grouped(batch, policy), policy)
 
 
 def window_opener(policy: Policy) -> Work:
@@ -258,10 +262,21 @@ def id_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     return work
 
 
-def _with_end(windows: RecordBatch, policy: Policy) -> RecordBatch:
-    """Add the column `end` to windows, for Spark."""
+def _with_end(windows: RecordBatch, counts: number.Counts, policy: Policy) -> RecordBatch:
+    """Add the columns `end` and `counts` to windows, for Spark; the first row has the batch's counts."""
     ends = policy.ends(_milliseconds(windows.column("start")))
-    return _for_spark({**_columns(windows), "end": _times(ends)})
+    meter, time_ms = counts.first_conflict or (None, None)
+    totals = {name: getattr(counts, name) for name in number.TOTALS}
+    rows = [totals | {"first": meter and {"meter": meter, "time_ms": time_ms}}]
+    column = pa.array((rows + [None] * windows.num_rows)[: windows.num_rows], COUNTS)
+    return _for_spark({**_columns(windows), "end": _times(ends), "counts": column})
+
+
+def name_normaliser() -> Work:
+    """Return a function from meters to their names in normal form, by which spellings of one are found."""
+    return lambda batch: RecordBatch.from_pydict(
+        {"form": pa.array([normal_form(name) for name in batch.column("meter").to_pylist()], pa.string())}
+    )
 
 
 def _columns(batch: RecordBatch) -> dict[str, pa.Array]:

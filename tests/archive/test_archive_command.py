@@ -95,7 +95,7 @@ def test_the_summary_is_one_json_object(place: Place, capsys: pytest.CaptureFixt
         "released_windows": 6,
         "refused_windows": 0,
         "numbers_per_window": 96,
-        "numbers": {"read": 576, "missing": 1, "clamped": 1},
+        "numbers": {"read": 576, "missing": 1, "clamped": 1, "repeated": 0, "conflicting": 0},
         "row": {"numbers": 96, "seconds": 900},
         "epsilon": "1/440",
         "level": "1",

@@ -40,7 +40,7 @@ def test_spellings_of_one_name_are_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Meters that differ by case, spaces or Unicode form are a Check, in a preview and in a run."""
+    """Meters that differ by case, spaces or Unicode form are a Check, in a preview and in each run."""
     monkeypatch.setattr(run, "WINDOWS", limit)
     monkeypatch.setattr(run, "ROWS", limit)
     place = Place.make(tmp_path)
@@ -50,7 +50,7 @@ def test_spellings_of_one_name_are_told(
     (tmp_path / "c.toml").write_text(text(place.folder / "archive.key", window=QUARTERS))
     paths = (str(tmp_path / name) for name in ("in.parquet", "out.parquet"))
     words = ["sanitise", *paths, "--config", str(tmp_path / "c.toml")]
-    for more in (["--dry-run"], ["--dry-run", "--json"], []):
+    for more in (["--dry-run"], ["--dry-run", "--json"], [], []):
         assert main([*words, *more]) == 0
         output = capsys.readouterr().out
         found = json.loads(output)["warnings"] if "--json" in more else output.splitlines()

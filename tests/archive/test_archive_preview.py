@@ -1,6 +1,7 @@
 """`sanitise --dry-run`: it says what a run would do, and does nothing."""
 
 import fcntl
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from meteragent.archive import run
 from meteragent.archive.preview import Preview, preview
 from meteragent.cli import main
 from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyMissing, MeteragentError
+from meteragent.domain.grid import iso_time
 from tests.support.archives import (
     DAY_MS,
     LONG,
@@ -77,10 +79,7 @@ def test_it_finds_what_the_run_then_does(
     result = place.sanitise(path, **keys)
     assert actual.account == result.account
     assert actual.counts.numbers == (12 * 96 if form == "wide" else len(rows))
-    assert actual.counts == result.counts or (form, cut) == (
-        "long",
-        "several jobs",
-    )  # the run reads ends twice
+    assert actual.counts == result.counts
     assert actual.account.released_windows == (12 if form == "wide" else len(place.released()))
     assert actual.counts.gap > 0 < actual.counts.clamped
     assert not actual.is_debited
@@ -311,7 +310,7 @@ def test_gaps_are_not_small(place: Place) -> None:
         {"meter": "m", "time": DAY + at * 60_000, "value": None if at % 2 else 9.0 * at} for at in range(9)
     ]
     actual = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
-    assert (actual.counts.numbers, actual.counts.gap, actual.small_count) == (9, 4, 2)
+    assert (actual.counts.numbers, actual.counts.gap, actual.counts.small) == (9, 4, 2)
 
 
 def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -326,6 +325,46 @@ def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.Cap
         said = capsys.readouterr().out
         assert "48 windows that overlap" in said
         assert "Check" not in said
+
+
+@pytest.mark.parametrize("rows_per_job", [1 << 21, 40])
+def test_equal_times_are_told_before_and_after(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_per_job: int
+) -> None:
+    """Local times taken for UTC repeat an hour in autumn: counted, and named if the values differ.
+
+    Preview, run, and a run that goes on after a part was lost count the same.
+    """
+    monkeypatch.setattr(run, "ROWS", rows_per_job)
+    half_hours = [DAY + at * 1_800_000 for at in range(96)]
+    rows = [{"meter": name, "time": at, "value": 400.0} for at in half_hours for name in ("a", "b")]
+    hour = [{"meter": "b", "time": half_hours[50 + at], "value": (900.0, 400.0)[at]} for at in range(2)]
+    lower = {"meter": "a", "time": half_hours[60], "value": 300.0}
+    gap = {"meter": "a", "time": half_hours[70], "value": None}
+    path = save(place.folder / "in.parquet", [*rows, *hour, lower, gap], LONG, group=16)
+    keys = {"source": "unit = 'W'\nhold = '30min'", "window": HALF_HOURS}
+    line = "196 read: 1 missing, 0 clamped, 3 at the same time as another (2 with another value)"
+    first = f"first of 'a' at {iso_time(half_hours[60])}"
+    place_of_first = f"beside a smaller one of the meter at the same time, {first}"
+    assert command(place, "--dry-run", **keys) == 0
+    preview_lines = capsys.readouterr().out.splitlines()
+    checks = [row for row in preview_lines if "Check:" in row]
+    assert line in "\n".join(preview_lines)
+    assert [row.split(":", 1)[1].strip() for row in checks] == [
+        f"2 readings {place_of_first}, left out: are times local, or do homes share a name?"
+    ]
+    for _ in range(2):
+        assert command(place, **keys) == 0
+        run_lines = capsys.readouterr().out.splitlines()
+        assert line in "\n".join(run_lines)
+        assert [row for row in run_lines if "Check:" in row] == checks
+        make_incomplete(place.folder / "out.parquet")
+        next((place.folder / "out.parquet").glob("part-*.parquet")).unlink()
+    assert command(place, "--json", **keys) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["numbers"] == {"read": 196, "missing": 1, "clamped": 0, "repeated": 3, "conflicting": 2}
+    assert facts["warnings"][0] == checks[0].split(":", 1)[1].strip()
+    assert looked(place, path, **keys).counts.repeated == 3
 
 
 def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

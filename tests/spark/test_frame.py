@@ -61,7 +61,7 @@ def plain(readings: pa.Table, policy: Policy) -> pa.Table:
     chosen = archive.opened_windows(meter, times, policy)
     made = [
         layout.windows_batch(pa.array(names[some.meter]), some.start_ms, slots)
-        for some, slots in archive.slots(given, chosen, policy, 50)
+        for some, slots in archive.slots(archive.merge_equal_times(given).readings, chosen, policy, 50)
     ]
     return (
         pa.Table.from_batches(made).sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()

@@ -1,5 +1,6 @@
 """`sanitise --engine spark`: the same run as the local engine's, whatever happens in between."""
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from meteragent.archive import run as local
 from meteragent.archive.policy import Policy
+from meteragent.archive.preview import preview
 from meteragent.archive.run import RunResult
 from meteragent.cli import sanitise as command
 from meteragent.consume import read_archive
@@ -67,6 +69,31 @@ def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Poli
     assert table(other.run_ledger).equals(table(item.run_ledger))
     assert other.account.released_windows == homes.METERS * homes.DAYS
     assert "90 windows of 48 numbers released" in command.summary(other)
+
+
+@pytest.mark.parametrize("rows", [homes.wide, homes.long])
+def test_engines_ask_to_check_the_same(
+    spark: SparkSession, tmp_path: Path, rows: Callable[[Policy], pa.Table]
+) -> None:
+    """Spellings of a name, readings of equal times, gaps: counted alike, and in the preview, too."""
+    place = Place.make(tmp_path / "preview")
+    table = rows(place.policy)
+    meters = [name.replace("m2", "M1") for name in table.column("meter").to_pylist()]
+    table = table.set_column(0, "meter", pa.array(meters))
+    if rows is homes.long:
+        again = table.slice(100, 20).set_column(2, "value", pa.array([*range(10), *[10**6] * 10]))
+        table = pa.concat_tables([table, again, table.slice(500, 7)])
+    path = given(place, table)
+    expected = preview(place.policy, path, place.folder / "out.parquet", homes.quiet)
+    checks = [line for line in command.preview_summary(expected).splitlines() if "Check:" in line]
+    assert len(checks) == (2 if rows is homes.long else 1)
+    for name, engine in {"local": local.sanitise_archive, "spark": sanitise_archive}.items():
+        other = Place.make(tmp_path / name)
+        for _ in range(2):  # resumed without its output, too
+            result = engine(other.policy, path, other.folder / "out.parquet", homes.quiet)
+            assert result.counts == expected.counts
+            assert [line for line in command.summary(result).splitlines() if "Check:" in line] == checks
+            shutil.rmtree(result.out)
 
 
 @pytest.mark.parametrize("rows", [homes.wide, homes.long])

@@ -33,7 +33,7 @@ REASONS: Final = {
     "descriptor": "the descriptor contradicts itself or an earlier one of the meter with the same id, or its "
     "values are not whole millionths of the unit",
     "descriptors": "too many descriptors of the meter, or too many bytes of them",
-    "meters": "more meters than `accept.max_meters`",
+    "meters": "more meters than `accept.max_meters`: list yours in `accept.meters_file`",
     "rate": "the descriptor's terms give more values a day than `accept.max_per_day`",
     "terms": "the value, unit, duration, band or sd does not match the record's descriptor",
     "grid": "the slot does not start on its descriptor's grid",
@@ -269,7 +269,8 @@ def _share(maximum: int, count: int, room: int) -> float:
 class Core:
     """The rules by which messages are accepted or refused, and the state that the rules need.
 
-    `announced` and `links` are the content of the sink. `waiting` is the number of records that wait there,
+    `announced` and `links` are the content of the sink; those of meters that are not in `limits.meters`, if
+    there is such a list, are left out. `waiting` is the number of records that wait there,
     by stream and meter. The id of a descriptor has 32 bits and can be forged, so it refers only to what its
     own meter has announced in the stream.
     """
@@ -283,6 +284,10 @@ class Core:
         waiting: Mapping[Meter, int] | None = None,
     ) -> None:
         self._streams, self._limits = tuple(streams), limits
+        if limits.meters is not None:  # meters that were invented before there was a list take no room
+            links = [link for link in links if link.meter in limits.meters]
+            digests = {link.digest for link in links}
+            announced = (terms for terms in announced if terms.digest in digests)
         self._announced = {terms.digest: terms for terms in announced}
         self._of_meter: dict[Meter, dict[str, Announced]] = {}
         self._mixed: set[Meter] = set()

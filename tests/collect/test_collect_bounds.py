@@ -5,20 +5,39 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from meteragent.collect import core as collect_core
-from meteragent.collect.core import DESCRIPTOR_BYTES, DESCRIPTORS_MIN, WAITING_MAX, Core, Limits, Message
+from meteragent.collect.core import (
+    DESCRIPTOR_BYTES,
+    DESCRIPTORS_MIN,
+    WAITING_MAX,
+    Announced,
+    Core,
+    Limits,
+    Message,
+)
 from meteragent.collect.mqtt import MqttSource
 from meteragent.collect.source import BYTES_MAX, Queue
+from meteragent.collect.topic import StreamTopic
 from meteragent.domain.terms import Terms
 from meteragent.mqtt import Endpoint
 from meteragent.service.vitals import as_metrics
 from tests.support.collect_life import Played, database_table, dataset_table, life
-from tests.support.collecting import NOW_MS, core, record_messages, refusals, rows, terms_message, topic
+from tests.support.collecting import (
+    NOW_MS,
+    TEMPLATE,
+    core,
+    record_messages,
+    refusals,
+    rows,
+    terms_message,
+    topic,
+)
 from tests.support.messages import HALF_UP, HOURLY, changed, described
 from tests.support.stores import TERMS
 from tests.support.terms import terms_with
@@ -44,6 +63,19 @@ def test_the_number_of_meters_is_bounded() -> None:
     listed = core(Limits(meters={"m1", "m2"}, max_meters=1))
     messages = [terms_message(TERMS, meter) for meter in ("m1", "m2", "m3")]
     assert reasons(listed, messages) == {"meter": 1}
+
+
+def test_a_list_gives_the_room_of_invented_meters_back() -> None:
+    """Of what is stored, only terms of listed meters count: they have the whole room again."""
+    judge = core(Limits(max_meters=10))
+    stored = judge.take([new_terms(number, f"x{number % 10}") for number in range(60)], NOW_MS)
+    stored.add(judge.take([terms_message(TERMS, "x0")], NOW_MS))
+    announced = [Announced(digest, 1, terms.check) for digest, terms in stored.descriptors.items()]
+    streams = [StreamTopic.parse("main", TEMPLATE)]
+    listed = Core(streams, Limits(meters={"m1", "x0"}, max_meters=10), announced, stored.links)
+    assert {key[1] for key in map(attrgetter("key"), stored.links) if listed.knows(key)} == {"x0"}
+    assert not reasons(listed, [terms_message(TERMS, "m1"), *record_messages(TERMS, [1], "m1")])
+    assert len(listed.take([new_terms(100 + n, "m1") for n in range(20)], NOW_MS).descriptors) > 10
 
 
 @pytest.mark.parametrize(

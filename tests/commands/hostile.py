@@ -19,7 +19,7 @@ from pathlib import Path
 from simulators.commands.option import positive
 from tests.support.collecting import empty_database
 from tests.support.hostile_holds import hold
-from tests.support.hostile_senders import Scene, Sink, attacked
+from tests.support.hostile_senders import Scene, Sink, attacked, newcomers
 from tests.support.postgres import Postgres, server_programs
 
 GROWTH_MIB = 32
@@ -47,14 +47,17 @@ def senders(options: argparse.Namespace, postgres: Postgres) -> int:
             sink = Sink(kind, empty_database(postgres), Path(folder))
             begun_s = time.monotonic()
             outcome = asyncio.run(attacked(scene, sink, options.max_meters, options.seed))
+            refused, rows = asyncio.run(newcomers(scene, sink, options.max_meters))
+        has_room = refused["meters"] == 10 and len(rows) == 20
         is_exact, growth_mib = outcome.honest == scene.expected, outcome.source.growth_mib()
-        exit_code |= not is_exact or growth_mib > GROWTH_MIB
+        exit_code |= not is_exact or not has_room or growth_mib > GROWTH_MIB
         memory = outcome.source.memory_mib
         print(
             f"{kind}: {outcome.source.count} messages in {time.monotonic() - begun_s:.0f} s;"
             f" honest rows: {len(outcome.honest)}, exact: {is_exact}; memory: {memory[0]:.0f} MiB at first,"
             f" at most {max(memory):.0f}, from the middle to the end {growth_mib:+.0f}; kept of hostile ones:"
-            f" {outcome.counts}; refused: {dict(outcome.refused)}",
+            f" {outcome.counts}; refused: {dict(outcome.refused)};"
+            f" new meters have room when there is a list: {has_room}",
             flush=True,
         )
     return exit_code

@@ -203,6 +203,28 @@ class Attack(NamedTuple):
     refused: Counter[str]
 
 
+async def newcomers(
+    scene: Scene, sink: Sink, max_meters: int
+) -> tuple[Counter[str], set[tuple[str, int, int]]]:
+    """Let ten new honest meters send after an attack: without a list of meters, then with one.
+
+    Return what was refused without it, and the rows of new meters in the end.
+    """
+    meters = [f"honest{scene.honest + number}" for number in range(10)]
+    messages = [
+        message
+        for meter in meters
+        for message in (terms_message(MINUTE, meter), *record_messages(MINUTE, [1, 2], meter))
+    ]
+    refused = Watched(messages)
+    await life_of(refused, sink.table, f"[accept]\nmax_meters = {max_meters}")
+    path = sink.folder.parent / f"{sink.folder.name}.meters"
+    path.write_text("\n".join([*(f"honest{number}" for number in range(scene.honest)), *meters]))
+    await life_of(Watched(messages), sink.table, f"[accept]\nmeters_file = '{path}'")
+    path.unlink()
+    return refusals(refused), {row for row in sink.honest() if row[0] in meters}
+
+
 async def attacked(scene: Scene, sink: Sink, max_meters: int, seed: int) -> Attack:
     """Let all senders of a scene send to `collect`, and return what became of it."""
     source = Watched(scene.messages(random.Random(seed)))

@@ -107,8 +107,8 @@ def merge_equal_times(readings: Readings) -> Merged:
     first_rows = np.flatnonzero(~is_repeated)
     smallest_u = np.minimum.reduceat(value_u, first_rows)
     conflicting = readings.rows(value_u != np.repeat(smallest_u, np.diff(np.append(first_rows, meter.size))))
-    kept = Readings(meter[first_rows], time_ms[first_rows], smallest_u, valid[first_rows])
-    return Merged(kept, repeated, conflicting)
+    distinct_readings = Readings(meter[first_rows], time_ms[first_rows], smallest_u, valid[first_rows])
+    return Merged(distinct_readings, repeated, conflicting)
 
 
 def _are_in_order(meter: Integers, time_ms: Integers) -> bool:

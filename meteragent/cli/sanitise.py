@@ -208,8 +208,8 @@ def _numbers(result: Any) -> list[str]:
     counts, row = result.counts, _row(result)
     line = f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"
     if counts.repeated:
-        others = f"{counts.conflicting:,} with another value"
-        line += f", {counts.repeated:,} at the same time as another ({others})"
+        line += f", {counts.repeated:,} at the same time as another"
+        line += f" ({counts.conflicting:,} with another value)"
     rows = [f"                 {row['numbers']:,} in each row, for {row['seconds']:g} s each"] if row else []
     return [line, *rows, *checks]
 

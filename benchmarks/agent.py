@@ -138,7 +138,7 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
         row_name = f"records a second, QoS {qos}, closed loop of 1,000"
         per_s = [(ours.per_s, theirs.per_s) for ours, theirs in pairs]
         results.append(
-            compare(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
+            compare(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", are_rates=True, goal=goal)
         )
         cpu_s = [(ours.cpu_s, theirs.cpu_s) for ours, theirs in pairs]
         text = "{:.2f} and {:.2f} CPU s per 100,000 records"

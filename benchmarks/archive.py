@@ -55,11 +55,11 @@ def spark() -> Iterator[Any]:
             session.stop()
 
 
-def rows(*, full: bool) -> list[Result]:
+def rows(*, is_full: bool) -> list[Result]:
     """Measure all rows for which the packages are installed."""
     if None in [harness.peer(name) for name in REQUIRED]:
         return []
-    results: list[Result] = importlib.import_module("benchmarks.archives").measure(spark, full=full)
+    results: list[Result] = importlib.import_module("benchmarks.archives").measure(spark, is_full=is_full)
     return results
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--full", action="store_true")
     options, sys.argv[1:] = parser.parse_known_args()  # `report` parses the remaining arguments
-    report(rows(full=options.full), PACKAGES)
+    report(rows(is_full=options.full), PACKAGES)
 
 
 if __name__ == "__main__":

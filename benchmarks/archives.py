@@ -238,7 +238,7 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
     cpu_text = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
     start_text = "Spark's start, which takes seconds, is not counted"
     text = f"{{:,.0f}} and {{:,.0f}} rows a second; {cpu_text}; {start_text}"
-    return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, more=True)
+    return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, are_rates=True)
 
 
 def _durations_s(run: Callable[[], None]) -> tuple[float, float]:
@@ -266,12 +266,12 @@ def _tree_cpu_s() -> float:
 
 
 def measure(
-    spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, full: bool
+    spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, is_full: bool
 ) -> list[Result]:
     """Measure all rows.
 
-    Spark is measured only if `spark` yields a function. The sizes `FULL` are measured only if `full` is true,
-    and in a single round.
+    Spark is measured only if `spark` yields a function. The sizes `FULL` are measured only if `is_full` is
+    true, and in a single round.
     """
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
@@ -280,7 +280,7 @@ def measure(
         results = one_process(folder, path)
         with spark() as run:
             results += [on_spark(folder, path, run)] if run is not None else []
-        plans = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if full else [])
+        plans = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if is_full else [])
         for sizes, rounds in plans:
             results += growth(folder, "wide", lambda target, count: wide(target, count // N), sizes, rounds)
             results += growth(folder, "long", long, sizes, rounds)

@@ -227,21 +227,22 @@ def build(program: Path) -> Path | None:
     If the first attempt fails, `BUILD_PACKAGES` are installed. If the second attempt fails, too,
     libmosquitto-dev and its missing dependencies are unpacked (see `tests.commands.system_parts`).
     """
-    if _compiled(program):
+    if _compile(program):
         return program
     for name in BUILD_PACKAGES:
         system_parts.install(name)
-    if _compiled(program):
+    if _compile(program):
         return program
     system_parts.unpack("libmosquitto-dev")
     root = system_parts.PREFIX / "system" / "root"
     headers = [f"-I{path.parent}" for path in root.glob("**/include/**/mosquitto.h")]
     folders = sorted({path.parent for path in root.glob("**/lib*.so*")})
     libraries = [flag for path in folders for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
-    return program if _compiled(program, *headers, *libraries) else None
+    return program if _compile(program, *headers, *libraries) else None
 
 
-def _compiled(program: Path, *flags: str) -> bool:
+def _compile(program: Path, *flags: str) -> bool:
+    """Compile the forwarder; return whether gcc could."""
     source = ROOT / "benchmarks" / "forward.c"
     command = ["gcc", "-O2", *flags, "-o", str(program), str(source), "-lmosquitto"]
     try:

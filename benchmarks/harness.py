@@ -139,15 +139,15 @@ def compare(
     pairs: Sequence[tuple[float, float]],
     text: str,
     *,
-    more: bool = False,
+    are_rates: bool = False,
     goal: float | None = None,
     allow: Callable[[float], float] = float,
 ) -> Result:
-    """Compare ours with theirs, round by round: as rates if `more` is true, otherwise as costs.
+    """Compare ours with theirs, round by round: as rates if `are_rates` is true, otherwise as costs.
 
     Our cost may be as high as `allow(theirs)`. `text` formats the note from the medians of ours and theirs.
     """
-    ratios = tuple(ours / theirs if more else allow(theirs) / ours for ours, theirs in pairs)
+    ratios = tuple(ours / theirs if are_rates else allow(theirs) / ours for ours, theirs in pairs)
     note = text.format(*(statistics.median(values) for values in zip(*pairs, strict=True)))
     return Result(name, against, ratios, goal, note)
 

@@ -59,14 +59,14 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Each commit marks the rows of the previous commit as delivered; with a `backlog`, it marks the oldest
+    Each commit marks the rows of the previous commit as delivered; with a `has_backlog`, it marks the oldest
     waiting rows instead.
     """
 
     store: Store
     meters: int
     step_ms: int = SLOT_MS
-    backlog: bool = False
+    has_backlog: bool = False
     reading_count: int = 0
     _delivered: list[int] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class Line:
         now_ms = messages[-1].received_ms
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
         rows = persist(self.store, commit, self._delivered)
-        if self.backlog:
+        if self.has_backlog:
             rows = outbox.pending(self.store.connection, STREAM, now_ms, BATCH)
         self._delivered = [row.id for row in rows]
         return len(rows)
@@ -116,13 +116,13 @@ def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.W
     return rows
 
 
-def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
+def fill(store: Store, releases: int, meters: int, *, are_waiting: bool) -> None:
     """Put past half-hourly releases into the outbox and the ledger, as delivered or as still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):
             _fill(tx, range(begin, min(begin + CHUNK, releases)), meters, first_ms)
-            if not waiting:
+            if not are_waiting:
                 ids = range(begin + 1, begin + CHUNK + 1)
                 outbox.mark_delivered(tx, ids, first_ms)
 

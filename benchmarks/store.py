@@ -52,7 +52,7 @@ def commits(path: Path, per_commit: int) -> Result:
     per_s = per_commit * median(ours for ours, _ in rates)
     text = f"{{:,.0f}} and {{:,.0f}} a second, fsynced; {per_s:,.0f} releases a second"
     name = f"commits a second, {releases} each"
-    return compare(name, "SQLite writing the records", rates, text, more=True)
+    return compare(name, "SQLite writing the records", rates, text, are_rates=True)
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
@@ -140,10 +140,11 @@ def main() -> None:
                 ("deep", MANY, True),
             ):
                 stores[name] = stack.enter_context(open_store(path / name))
-                fill(stores[name], releases, METERS, waiting=waiting)
+                fill(stores[name], releases, METERS, are_waiting=waiting)
             results.append(size(path / "many"))
             lines = {
-                name: Line(store, METERS, backlog=name in ("short", "deep")) for name, store in stores.items()
+                name: Line(store, METERS, has_backlog=name in ("short", "deep"))
+                for name, store in stores.items()
             }
             results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
             results.append(growth("10^6 waiting records", lines["short"], lines["deep"], "10^3 waiting"))

@@ -154,10 +154,10 @@ class Agent:
 
     def _report_replaced(self, store: Store) -> None:
         """Count and log that a store has been replaced, or could not be erased."""
-        if store.set_aside:
+        if store.was_set_aside:
             self.counts.add("store_set_aside")
             _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
-        if not store.blanked:
+        if not store.is_blanked:
             _log.error(
                 "the open windows in the store that was set aside could not be erased: delete that file"
             )
@@ -229,7 +229,7 @@ async def _keep_totals(context: Context) -> None:
     """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
     while True:
         await asyncio.sleep(TOTALS_S)
-        _log.info("totals: %s", context.counts.text(public=True))
+        _log.info("totals: %s", context.counts.text(is_public=True))
         _log.debug("all totals: %s", context.counts.text())
         if not parts.has_event_clock(context.config):
             for odometer in context.odometers.values():

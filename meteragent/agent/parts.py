@@ -29,7 +29,7 @@ class Links(NamedTuple):
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
-        source = replace(source, in_order=stream.source.acknowledge == "in order")
+        source = replace(source, keeps_order=stream.source.acknowledge == "in order")
         if stream.receivers:
             return cls(source, None, key)
         return cls(
@@ -63,7 +63,7 @@ def core(
         claim_key=claim_key,
         total=stream.sink.total,
         price_topic=price_topic(stream),
-        local_times=has_local_times(stream.source),
+        needs_zone=has_local_times(stream.source),
     )
 
 

@@ -99,7 +99,7 @@ class Runner:
             or now_ms - fed_ms >= self.context.config.store.flush
         ):
             return False
-        deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
+        deadline_ms = self.pipeline.deadline_ms(includes_closings=closing_ms == now_ms)
         due_ms = self.pipeline.schedule.first_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
@@ -168,7 +168,7 @@ class Runner:
     def _pause_s(self) -> float:
         """Return the time until the next deadline or the end of the catch-up, at most `POLL_S`."""
         now_ms = self.context.clock.now_ms()  # read again, because the last batch took time
-        deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
+        deadline_ms = self.pipeline.deadline_ms(includes_closings=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
         if now_ms is None or not times_ms:
             return POLL_S

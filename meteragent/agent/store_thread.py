@@ -127,12 +127,10 @@ class OutboxReader:
         self._thread = thread
         self._queue = queue
 
-    async def pending(
-        self, now_ms: int, limit: int, position: tuple[float, float]
-    ) -> list[outbox.WaitingRow]:
-        """Return up to `limit` undelivered rows due by `now_ms`, after a position (due time, id)."""
+    async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+        """Return up to `limit` undelivered rows due by `now_ms`, after a pair (due time, id)."""
         connection = self._thread.store.connection
-        return await self._thread.call(outbox.pending, connection, self._queue, now_ms, limit, position)
+        return await self._thread.call(outbox.pending, connection, self._queue, now_ms, limit, after)
 
     async def descriptors(self) -> list[Descriptor]:
         """Return the latest descriptor of each topic."""

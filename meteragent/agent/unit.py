@@ -82,7 +82,7 @@ def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> U
     pipeline.leave_after(outlets.last_due_ms(store))
     # At the stop, the stream's time was before its first deadline. The store's time may be later, because
     # other streams advance it, and so does a run that stops before the end of its catch-up.
-    due_ms = pipeline.deadline_ms(closing=True)
+    due_ms = pipeline.deadline_ms(includes_closings=True)
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
     _log.info("%s", banner.next_number(stream, core, pipeline, clock.newest_ms, environment.listen_s))
     first_minutes = FirstMinutes(stream, counts)

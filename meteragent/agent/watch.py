@@ -61,7 +61,7 @@ class StreamWatch:
         """Record progress of the runner, advance the intake's clock, and log the stream's first minutes."""
         self.heartbeat_s = loop_s()
         now_ms = self._context.clock.newest_ms
-        self._pipeline.arrivals.advance(now_ms, connected=self.up["source"])
+        self._pipeline.arrivals.advance(now_ms, is_connected=self.up["source"])
         self._first_minutes.note_answers(self._outlets.unmarked_ids, self._outlets.late_ids)
         self._first_minutes.update(now_ms, self.problems)
 
@@ -95,10 +95,10 @@ class StreamWatch:
         if side == "sink":
             await serve(session)
 
-    async def vitals(self, now_ms: int | None, *, by_meter: bool) -> StreamVitals:
+    async def vitals(self, now_ms: int | None, *, has_arrivals: bool) -> StreamVitals:
         """Return the stream's vitals at `now_ms`, which is None while the clock shows no time.
 
-        What has arrived of each meter is among them only if `by_meter` is set (law 4).
+        What has arrived of each meter is among them only if `has_arrivals` is set (law 4).
         """
         stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
         public_ids = self._pipeline.public_ids()
@@ -124,7 +124,7 @@ class StreamWatch:
             has_keys=self._crowd is None or now_ms is None or self._crowd.has_slot(now_ms),
             faults=faults,
             is_waiting=self._pipeline.arrivals.is_waiting(self._limits),
-            arrivals=self.arrivals() if by_meter else (),
+            arrivals=self.arrivals() if has_arrivals else (),
         )
 
 
@@ -155,8 +155,8 @@ class Watch:
         self._context = context
         self._start_s = loop_s()
 
-    async def vitals(self, *, by_meter: bool = False) -> AgentVitals:
-        """Return the vitals of the agent; with what has arrived of each meter if `by_meter` is set."""
+    async def vitals(self, *, has_arrivals: bool = False) -> AgentVitals:
+        """Return the vitals of the agent; with what has arrived of each meter if `has_arrivals`."""
         thread, path = self._context.thread, self._context.store.path
         now_ms = self._context.clock.now_ms()
         has_space = await thread.has_space()
@@ -173,7 +173,7 @@ class Watch:
             store_bytes=path.stat().st_size,
             stands=pause_reason,
             counts=dict(self._context.counts),
-            streams=tuple([await item.vitals(now_ms, by_meter=by_meter) for item in self._streams]),
+            streams=tuple([await item.vitals(now_ms, has_arrivals=has_arrivals) for item in self._streams]),
             raised=(*self._context.alarms.active, *problems),
             unerased_s=unerased_s,
         )
@@ -187,7 +187,7 @@ class Watch:
         await health.answer(health.socket_path(self._context.store.path), self._reply)
 
     async def _reply(self, question: bytes) -> str:
-        return as_json(await self.vitals(by_meter=question == BY_METER), question)
+        return as_json(await self.vitals(has_arrivals=question == BY_METER), question)
 
     async def notify_systemd(self) -> None:
         """Report readiness and the status to systemd and, while all runners make progress, liveness."""

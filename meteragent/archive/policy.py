@@ -231,7 +231,7 @@ def _schedule(stream: Stream) -> Schedule:
 @lru_cache(maxsize=1024)
 def _descriptor(terms: Terms) -> TermsDescriptor:
     """Return the descriptor of the terms."""
-    return describe(terms, archive=True)
+    return describe(terms, is_archive=True)
 
 
 @lru_cache(maxsize=64)

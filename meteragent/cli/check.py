@@ -31,7 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     misplaced = config.store_folder_refusals(settings)
     if admission.report_refusals(options.config, settings, sys.stderr, more_refusals=misplaced):
         if not (options.json or options.statement):
-            print(_next_step((), settings, options.config, refused=True))
+            print(_next_step((), settings, options.config, is_refused=True))
         return common.EXIT_CONFIG
     events = (*event.EVENTS, *options.event)
     if options.statement:
@@ -54,7 +54,7 @@ def print_new(path: Path) -> int:
     guarantees = _guarantees(settings, event.EVENTS)
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.report_refusals(path, settings, sys.stderr)
-    print(_next_step(guarantees, settings, path, refused=refused, is_new=True))
+    print(_next_step(guarantees, settings, path, is_refused=refused, is_new=True))
     return common.EXIT_CONFIG if refused else 0
 
 
@@ -68,13 +68,15 @@ def _next_step(
     settings: config.Config,
     path: Path,
     *,
-    refused: bool = False,
+    is_refused: bool = False,
     is_new: bool = False,
 ) -> str:
     """Return the next steps, with commands that start the program as the user started it."""
     program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
     quoted = shlex.quote(str(path))
-    return terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new)
+    return terminal.next_step(
+        guarantees, settings, quoted, is_refused=is_refused, program=program, is_new=is_new
+    )
 
 
 parse_event = common.argument(event.parse)

@@ -71,7 +71,7 @@ def connection_failure(reason: LinkError) -> str:
 
 
 def report_missing_extra(extra: str, purpose: str) -> bool:
-    """Return whether a module of an extra is missing; if so, print how to install the extra."""
+    """Print how to install an extra if one of its modules is missing; return whether one is."""
     module = extras.missing(extra)
     if module is not None:
         fail(f"{purpose} needs {module}: {extras.hint(extra)}")

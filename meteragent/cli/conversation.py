@@ -37,14 +37,14 @@ class Question(NamedTuple):
     """A question to the operator; `key` is the option that answers it.
 
     With `choices` (value and text), the answer is one of the values or its number, counted from 1. Without a
-    `default`, an answer is required. An answer to a `secret` question is not shown.
+    `default`, an answer is required. An answer to a `is_secret` question is not shown.
     """
 
     key: str
     text: str
     choices: tuple[tuple[str, str], ...] = ()
     default: str | None = None
-    secret: bool = False
+    is_secret: bool = False
 
 
 class Listen(NamedTuple):
@@ -153,7 +153,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
         login["username"] = yield from _ask(options, Question("username", "User name", default=username))
         password = typed_password = yield from _ask(
             options,
-            Question("password", "Password (it is kept in a file that only you can read)", secret=True),
+            Question("password", "Password (it is kept in a file that only you can read)", is_secret=True),
         )
     if not result.proposals and not draft.unstated(result):
         raise Refused("\n".join(_failure_lines(result)))

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.metrics:
         print(document["metrics"], end="")
     elif not options.quiet:
-        print(answer if options.json else as_text(document, by_meter=options.meters))
+        print(answer if options.json else as_text(document, has_arrivals=options.meters))
     return 0 if document["healthy"] else common.EXIT_CRASH
 
 
@@ -75,9 +75,9 @@ def _service(path: Path) -> tuple[str, str, Path]:
     return "operator", "crowd ROLE", socket_path(store)
 
 
-def as_text(document: dict[str, Any], *, by_meter: bool = False) -> str:
+def as_text(document: dict[str, Any], *, has_arrivals: bool = False) -> str:
     """Return the vitals of a service, parsed from its JSON, as text for a terminal."""
-    arrivals = _arrivals(document) if by_meter else ()
+    arrivals = _arrivals(document) if has_arrivals else ()
     return "\n".join((*_state(document), *_counts(document), *arrivals))
 
 

@@ -119,7 +119,7 @@ def _ask(question: Question) -> str:
     default = question.default
     default_text = str(values.index(default) + 1) if default in values else default
     prompt = "> " if default_text is None else f"[{default_text}] > "
-    return getpass.getpass(prompt) if question.secret else input(prompt)
+    return getpass.getpass(prompt) if question.is_secret else input(prompt)
 
 
 def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:

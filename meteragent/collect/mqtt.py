@@ -59,7 +59,7 @@ class MqttSource:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
         messages = await self._queue.take(size)
         if self._session is not None and self._queue.has_room:
-            self._session.pause(reading=True)
+            self._session.set_reading(is_reading=True)
         return messages
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -103,4 +103,4 @@ class MqttSource:
     def _on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
         self._queue.put(Message(topic, payload, token))
         if self._queue.is_full and self._session is not None:
-            self._session.pause(reading=False)
+            self._session.set_reading(is_reading=False)

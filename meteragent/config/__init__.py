@@ -99,7 +99,8 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     document = parse_toml(text)
     form = Form(document, text, profiles)
     config = form.read()
-    _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
+    later_errors = problems(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
+    _raise([*form.errors, *map(form.locate, later_errors)])
     return expand_tables(config)
 
 

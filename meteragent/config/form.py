@@ -100,8 +100,8 @@ class Form:
         if misspelling is not None:
             document["stream"] = document.pop(misspelling)
             self._renamed["stream",] = misspelling
-        self.flat = "stream" not in document
-        if self.flat:
+        self.is_flat = "stream" not in document
+        if self.is_flat:
             shared = {name: document.pop(name) for name in SHARED if name in document}
             sink = document.setdefault("sink", {}) if shared.get("receiver") else None
             if isinstance(sink, dict):
@@ -120,7 +120,7 @@ class Form:
     def locate(self, error: ConfigError) -> ConfigError:
         """Set the line of an error that a later check finds in the repaired document; return the error."""
         path = path_of(error.key)
-        if self.flat and path[:1] not in [(name,) for name in SHARED]:
+        if self.is_flat and path[:1] not in [(name,) for name in SHARED]:
             path = ("stream", 0, *path)
         error.line = line_of(self._as_written(path), self._lines)
         return error
@@ -160,7 +160,7 @@ class Form:
         self._refuse(path, "an unknown key", expected, meant)
         if not matches:
             return None
-        if self.flat and matches[0] in SHARED:
+        if self.is_flat and matches[0] in SHARED:
             parent, table = [], self.document
         new_path = (*parent, matches[0])
         if matches[0] in table:
@@ -172,7 +172,7 @@ class Form:
     def _key_names(self, path: Path) -> list[str]:
         """Return the keys that are allowed in the table that contains the key at `path`."""
         *table, _ = path
-        if self.flat and table == ["stream", 0]:
+        if self.is_flat and table == ["stream", 0]:
             return [*Stream.model_fields, *SHARED]
         if not table:
             return list(Config.model_fields)
@@ -236,7 +236,7 @@ class Form:
     def _as_written(self, path: Path) -> Path:
         """Return a path as written in the file: with the original names, and without the stream if flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
-        return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
+        return tuple(names[2:] if self.is_flat and path[:1] == ("stream",) else names)
 
 
 def _set_stand_in_topics(streams: Any) -> None:

@@ -124,11 +124,9 @@ def _equal(shape: type[Equal]) -> Build:
     )
 
 
-def _banded(shape: type[Banded]) -> Build:
+def _banded(kind: type[Banded]) -> Build:
     """Return the builder of a kind whose slots are bands."""
-    return lambda _, window_ms, bands: shape(
-        window_ms, tuple((band.name, band.duration_ms) for band in bands)
-    )
+    return lambda _, window_ms, bands: kind(window_ms, tuple((band.name, band.duration_ms) for band in bands))
 
 
 def _profile_rules(stream: Stream) -> BandRules:

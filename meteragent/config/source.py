@@ -145,7 +145,7 @@ def has_times(source: Source) -> bool:
 def _has_times(source: Source) -> bool:
     if (device_quantity := quantity(source)) is None:
         return source.time is not None
-    return device_quantity.timed and source.timezone != ARRIVAL
+    return device_quantity.has_time and source.timezone != ARRIVAL
 
 
 def has_local_times(source: Source) -> bool:
@@ -231,7 +231,7 @@ def reports_on_change(source: Source) -> bool:
         return source.every == 0
     if source.kind is Kind.POWER and source.dead_band:
         return True
-    return any(part is not None and (part.dead_band_w > 0 or not part.dead_band_known) for part in profiles)
+    return any(part is not None and (part.dead_band_w > 0 or not part.knows_dead_band) for part in profiles)
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
@@ -264,7 +264,7 @@ def dead_band(source: Source) -> Fraction | None:
 def _dead_band(source: Source) -> Fraction | None:
     if source.kind is not Kind.POWER:
         return _step(source)
-    if (device_profile := profile(source)) is None or not device_profile.dead_band_known:
+    if (device_profile := profile(source)) is None or not device_profile.knows_dead_band:
         return None
     phase_w = device_profile.dead_band_w * (source.scale or 1)
     return phase_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]

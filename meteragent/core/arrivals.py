@@ -322,9 +322,9 @@ class Arrivals:
         self._origins: dict[str, dict[str | None, Arrival]] = {}
         self._stray = Arrival()
 
-    def advance(self, now_ms: int, *, connected: bool) -> None:
+    def advance(self, now_ms: int, *, is_connected: bool) -> None:
         """Advance the clock to a time of the wall clock; it stands while the source is not connected."""
-        if connected and self._advanced_ms is not None:
+        if is_connected and self._advanced_ms is not None:
             self.now_ms += min(max(now_ms - self._advanced_ms, 0), STEP_MS)
         self._advanced_ms = now_ms
 

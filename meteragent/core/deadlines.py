@@ -28,9 +28,9 @@ class Deadlines:
         """Schedule the closing of a slot of `meter`."""
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
-    def first_ms(self, *, closing: bool) -> int | None:
-        """Return the earliest time, of openings only unless `closing`; None if nothing is scheduled."""
-        heads = (*self._openings[:1], *(self._closings[:1] if closing else ()))
+    def first_ms(self, *, includes_closings: bool) -> int | None:
+        """Return the earliest time, of openings only unless `includes_closings`; None without one."""
+        heads = (*self._openings[:1], *(self._closings[:1] if includes_closings else ()))
         return min((head[0] for head in heads), default=None)
 
     def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:

@@ -99,7 +99,7 @@ class Intake:
                     items.append(MeterReading(cached, None))
                 continue
             for reading in readings:
-                if not reading.stamped:
+                if not reading.is_stamped:
                     items.append(MeterReading(origin, reading))
                     continue
                 key = origin.meter, origin.phase, reading.time_ms
@@ -134,7 +134,7 @@ class Intake:
         if not decoded:
             raise PayloadError("refused_missing")
         newest_ms = decoded[-1].time_ms
-        if self._stream.local_times and newest_ms and self._zones.is_off(origin[:2], newest_ms, received_ms):
+        if self._stream.needs_zone and newest_ms and self._zones.is_off(origin[:2], newest_ms, received_ms):
             raise PayloadError("refused_zone")
         if len(decoded) > 1:
             token = Share((token,), len(decoded))
@@ -148,7 +148,9 @@ class Intake:
                 raise PayloadError("refused_stale")
             if time_ms is None or time_ms < 0:
                 since_ms = None if seen_ms is None or self._kept_ms is inf else min(seen_ms, received_ms)
-                readings.append(Pending(received_ms + (time_ms or 0), value_u, token, since_ms, stamped=True))
+                readings.append(
+                    Pending(received_ms + (time_ms or 0), value_u, token, since_ms, is_stamped=True)
+                )
             else:
                 readings.append(Pending(time_ms, value_u, token))
         return sorted(readings, key=lambda reading: reading.time_ms) if len(readings) > 1 else readings

@@ -144,7 +144,7 @@ class PowerPhases(Phases):
         """Accept or refuse a phase's reading; sum at each time at which it stands."""
         time_ms = reading.time_ms
         live_reading = self._live_readings.get((phase, time_ms))
-        if live_reading is not None and reading.stamped and self._newest_ms == time_ms:
+        if live_reading is not None and reading.is_stamped and self._newest_ms == time_ms:
             token = live_reading.replace(reading)
             return PhaseResult(Outcome.ACCEPTED, self._sums([time_ms]), [token])
         if live_reading is not None:

@@ -144,9 +144,9 @@ class Pipeline:
         """Note that no other store has been found there; windows from `now_ms` on open for them."""
         self._openings.claims.confirm_free(destinations, now_ms)
 
-    def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return the time of the next opening or (if `closing`) closing; None if none is scheduled."""
-        return self._deadlines.first_ms(closing=closing)
+    def deadline_ms(self, *, includes_closings: bool) -> int | None:
+        """Return the time of the next opening or (if `includes_closings`) closing; None without one."""
+        return self._deadlines.first_ms(includes_closings=includes_closings)
 
     def meters(self) -> Collection[str]:
         """Return the meters of the stream, as the source names them."""

@@ -210,11 +210,11 @@ class RegisterTimeline(Timeline):
         added = [self._added_u(window, reading) for reading in items]
         explained = [index for index, added_u in enumerate(added) if added_u is not None]
         within = [index for index in explained if items[index].time_ms <= end_ms]
-        first = next((a for a, b in pairwise(explained) if a in within and self._agree(a, b)), None)
+        first = next((a for a, b in pairwise(explained) if a in within and self._continues(a, b)), None)
         if explained[:1] == [0] and items[0].time_ms == self.standing_ms:
             first = 0  # the reading at which the slot was stored, delivered again
         is_over = is_over or any(
-            added[index : index + 2] == [None, None] and self._agree(index, index + 1)
+            added[index : index + 2] == [None, None] and self._continues(index, index + 1)
             for index in range(len(items) - 1)
         )
         if first is None and is_over:
@@ -235,7 +235,7 @@ class RegisterTimeline(Timeline):
                 return added_u
         return None
 
-    def _agree(self, first: int, second: int) -> bool:
+    def _continues(self, first: int, second: int) -> bool:
         """Return whether a pending reading goes on from another: by a rise within the range, on one level."""
         readings, start, end = self._reading_terms.readings, self.pending[first], self.pending[second]
         if any(item.shift_u for item in self.pending[first + 1 : second + 1]):

@@ -43,7 +43,7 @@ class Stream:
     total          whether running totals are also released
     format         the format of records
     price_topic    the topic of prices; None if no weights come from a topic
-    local_times    whether the times of readings are correct only if read in the source's time zone
+    needs_zone     whether the times of readings are correct only if read in the source's time zone
     receivers      who gets the stream: its sink, or the receivers that have a grant (`store.grants`)
     crowd          the cryptography of shares; None unless the windows release shares
     """
@@ -64,7 +64,7 @@ class Stream:
     listens: bool = False
     total: bool = False
     price_topic: str | None = None
-    local_times: bool = False
+    needs_zone: bool = False
     crowd: Crowd | None = None
 
     @property

@@ -121,7 +121,7 @@ class Timeline:
         index = bisect_left(pending, time_ms, key=itemgetter(0))
         if index < len(pending) and pending[index].time_ms == time_ms:
             earlier = pending[index]
-            gives_way = reading.stamped and self._gives_way(earlier)
+            gives_way = reading.is_stamped and self._gives_way(earlier)
             if not gives_way and earlier.value_u != reading.value_u:
                 return Outcome.DUPLICATE, [reading.token]  # a correction, which is refused
             pending[index] = reading  # of a redelivery, too: the connection of the first may be closed

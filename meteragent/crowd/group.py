@@ -186,8 +186,8 @@ class _Fields:
             "deadline_s": self._whole("deadline_s", 1, DAY_S),
             "answer_s": self._whole("answer_s", _ANSWER_MIN_S, _ANSWER_MAX_S),
         }
-        values |= {name: self._exact(name, positive=True) for name in ("quantum_wh", "level", "hide_wh")}
-        values |= {name: self._exact(name, positive=False) for name in ("lowest_wh", "highest_wh")}
+        values |= {name: self._exact(name, is_positive=True) for name in ("quantum_wh", "level", "hide_wh")}
+        values |= {name: self._exact(name, is_positive=False) for name in ("lowest_wh", "highest_wh")}
         values |= {role: self._operator(role) for role in ROLES}
         names = {"version", *values}
         self._refuse_unknown(self._fields, names, "")
@@ -209,17 +209,17 @@ class _Fields:
         """Return the value of a key if it is an integer from `low` to `high`; None, with an error, if not."""
         return self._read(key, lambda value: type(value) is int and low <= value <= high, f"{low} to {high}")
 
-    def _exact(self, key: str, *, positive: bool) -> Fraction | None:
+    def _exact(self, key: str, *, is_positive: bool) -> Fraction | None:
         """Return the value of a key if it is an exact number; None, with an error, if it is not."""
 
         def accepts(value: Any) -> bool:
             """Return whether a value is such a number."""
             try:
-                return _is_exact(value) and (rational(key, value) > 0 or not positive)
+                return _is_exact(value) and (rational(key, value) > 0 or not is_positive)
             except (TypeError, ValueError):
                 return False
 
-        value = self._read(key, accepts, "a positive number" if positive else "a number")
+        value = self._read(key, accepts, "a positive number" if is_positive else "a number")
         return None if value is None else rational(key, value)
 
     def _operator(self, role: str) -> Operator | None:

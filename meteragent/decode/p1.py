@@ -76,7 +76,7 @@ class Telegram(NamedTuple):
     time_ms: int | None
     is_readout: bool = False
 
-    def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
+    def number(self, code: str, unit: str, *, is_signed: bool = False) -> Decimal | None:
         """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
         Raises PayloadError if the code occurs twice, or its number, sign, unit or decimals are wrong.
@@ -85,7 +85,7 @@ class Telegram(NamedTuple):
         if values is None:
             return None
         match = _VALUE.fullmatch(values[0])
-        if match is None or len(values) > 1 or (match[1].startswith("-") and not signed):
+        if match is None or len(values) > 1 or (match[1].startswith("-") and not is_signed):
             raise PayloadError("refused_type")
         if match[3] == unit:
             return Decimal(match[1])

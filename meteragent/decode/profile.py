@@ -56,7 +56,7 @@ class Quantity:
     `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, and `every_ms` the usual time between readings, if it is not the profile's.
-    `timed` is False if the messages have no unambiguous time. `step_wh` is the step in which an energy is
+    `has_time` is False if the messages have no unambiguous time. `step_wh` is the step in which an energy is
     counted, if known; if `is_count`, it is one count, whose energy `source.scale` states. `counters` is the
     number of counters that are summed. `topic` is the end of the topic on which this quantity is sent as a
     bare number. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
@@ -67,7 +67,7 @@ class Quantity:
     read: Read
     interval_ms: int | None = None
     every_ms: int | None = None
-    timed: bool = True
+    has_time: bool = True
     step_wh: Fraction | None = None
     is_count: bool = False
     counters: int = 1
@@ -87,7 +87,7 @@ class Profile:
     `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: on
     change; None: the operator has to state it). `hold_ms` is the default of `source.hold`. `quantum_w` is the
     step in which the device states powers. The load is within `dead_band_w` of the last power sent (DESIGN
-    2); if `dead_band_known` is False, the operator has to state it.
+    2); if `knows_dead_band` is False, the operator has to state it.
 
     `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract. If
     `needs_id`, one topic carries messages of several meters. `personal` lists the fields that identify a
@@ -105,7 +105,7 @@ class Profile:
     named: Callable[[Kind, str], Quantity | None] | None = None
     quantum_w: Fraction = Fraction(1)
     dead_band_w: Fraction = Fraction(0)
-    dead_band_known: bool = True
+    knows_dead_band: bool = True
     identifies: str | None = None
     needs_id: bool = False
     personal: tuple[str, ...] = ()

@@ -143,7 +143,7 @@ class QuantityTable(_Table):
     Of several lists, the first list with a value counts. Without this key, the payload is a bare number."""
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
     """If the value may be a list with one number per channel: the channel, from 0, or `all` for the sum."""
-    text: bool = Field(default=False, strict=True)
+    text: bool = Field(default=False, strict=True)  # names: a key of the profile's file
     """Whether a string that spells a number counts as that number."""
     match: _Match = ()
     """Conditions that a message must meet in addition to those of the profile."""
@@ -199,7 +199,7 @@ class QuantityTable(_Table):
                 match=self.match,
                 negative=self.negative,
                 channel=self.channel,
-                text=self.text,
+                accepts_text=self.text,
                 unit_path=self.unit_at,
                 unit=self.unit,
             )
@@ -210,7 +210,7 @@ class QuantityTable(_Table):
             read=read,
             interval_ms=self.interval,
             every_ms=self.every,
-            timed=timed,
+            has_time=timed,
             step_wh=self.step,
             counters=self.counters,
             direction=self.direction,
@@ -296,7 +296,7 @@ class ProfileTable(_Table):
             named=named,
             quantum_w=self.quantum,
             dead_band_w=self.dead_band or Fraction(0),
-            dead_band_known=self.dead_band is not None,
+            knows_dead_band=self.dead_band is not None,
             identifies=self.identifies,
             personal=tuple(self.dropped),
             traps=tuple(self.traps),
@@ -341,6 +341,6 @@ def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Qua
     try:
         compile_expression(path)
         read = document_reader(message, value, None)
-        return Quantity(kind, None, read, timed=message.time is not None)
+        return Quantity(kind, None, read, has_time=message.time is not None)
     except ValueError:
         return None

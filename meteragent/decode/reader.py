@@ -68,8 +68,8 @@ class Value:
     """The place of a quantity's number: alternative sums, of which the first that has a value counts.
 
     `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
-    that spells a number counts as that number only if `text` is true. In a message that meets one of the
-    alternatives in `negative`, the number's sign is reversed. `unit` is the unit that the string at
+    that spells a number counts as that number only if `accepts_text` is true. In a message that meets one of
+    the alternatives in `negative`, the number's sign is reversed. `unit` is the unit that the string at
     `unit_path` must equal.
     """
 
@@ -77,7 +77,7 @@ class Value:
     match: tuple[Conditions, ...] = ()
     negative: tuple[Conditions, ...] = ()
     channel: int | Literal["all"] | None = None
-    text: bool = False
+    accepts_text: bool = False
     unit_path: str | None = None
     unit: str | None = None
 
@@ -168,7 +168,7 @@ def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
 
 def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
     """Make a function that returns the sum of the first alternative with a value; None if there is none."""
-    number: Callable[[Any], Decimal] = number_or_text if place.text else number_of
+    number: Callable[[Any], Decimal] = number_or_text if place.accepts_text else number_of
     if place.channel is not None:
         number = _channel(number, place.channel)
     alternatives = [[(finder(path), is_negative) for path, is_negative in terms] for terms in place.sums]

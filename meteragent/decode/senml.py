@@ -102,13 +102,13 @@ def _time_ms(time_s: Decimal) -> int | None:
     return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
-def reader(kind: Kind, name: str | None, *, of_sum: bool = False) -> Read:
+def reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    Without a name, records whose unit fits `kind` are selected; `of_sum` selects the sum of a power. For a
+    Without a name, records whose unit fits `kind` are selected; `is_sum` selects the sum of a power. For a
     register, a named record in W or kW contributes its sum.
     """
-    units = WATTS if kind is Kind.POWER or of_sum else JOULES
+    units = WATTS if kind is Kind.POWER or is_sum else JOULES
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Return the numbers in the selected records. Raises PayloadError if the pack is refused."""
@@ -117,7 +117,7 @@ def reader(kind: Kind, name: str | None, *, of_sum: bool = False) -> Read:
             matches = [
                 record
                 for record in pack
-                if record.unit in units and (record.sum if of_sum else record.value) is not None
+                if record.unit in units and (record.sum if is_sum else record.value) is not None
             ]
         else:
             matches = [record for record in pack if _is_named(record.name, name)]
@@ -125,7 +125,7 @@ def reader(kind: Kind, name: str | None, *, of_sum: bool = False) -> Read:
             raise PayloadError("other")
         if len({record.name for record in matches}) > 1:
             raise PayloadError("refused_ambiguous")
-        return [PayloadNumber(record.time_ms, _number(record, kind, of_sum=of_sum)) for record in matches]
+        return [PayloadNumber(record.time_ms, _number(record, kind, is_sum=is_sum)) for record in matches]
 
     return read
 
@@ -134,9 +134,9 @@ def _is_named(full_name: str, name: str) -> bool:
     return full_name == name or full_name.endswith((f":{name}", f"/{name}"))
 
 
-def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
+def _number(record: Record, kind: Kind, *, is_sum: bool) -> Decimal:
     """Return the selected number in a record, in W or J. Raises PayloadError if that is impossible."""
-    if kind is Kind.REGISTER and (of_sum or record.unit in WATTS):
+    if kind is Kind.REGISTER and (is_sum or record.unit in WATTS):
         factor, number = WATTS.get(record.unit or ""), record.sum
     else:
         factor, number = (WATTS if kind is Kind.POWER else JOULES).get(record.unit or ""), record.value

@@ -39,7 +39,7 @@ class Counts(Counter[str]):
         part._total = self
         return part
 
-    def text(self, *, public: bool = False) -> str:
+    def text(self, *, is_public: bool = False) -> str:
         """Format all positive counts, or only `PUBLIC` ones, as ``name=count``, or return "nothing"."""
-        names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
+        names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not is_public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"

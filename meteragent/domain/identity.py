@@ -95,11 +95,13 @@ class Shard:
         return fnv1a(meter.encode()) % self.count == self.number
 
 
-def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = None) -> tuple[str, ...]:
+def parse_source(
+    text: str, *, is_named: bool, is_phased: bool, shard: Shard | None = None
+) -> tuple[str, ...]:
     """Split a source's template into segments, with the shard's number. Raises ValueError if it is wrong.
 
-    One segment is ``{meter}``, unless the meter is `named` in the configuration. One segment is ``{phase}``
-    if there are `phases`. If there is a `shard`, one segment may be ``{shard}``.
+    One segment is ``{meter}``, unless the configuration names the meter (`is_named`). One segment is
+    ``{phase}`` if `is_phased`. If there is a `shard`, one segment may be ``{shard}``.
     """
     if text.startswith(_SHARED):
         # The broker sends each message to one of the agents, or to another agent if the first is offline.
@@ -107,10 +109,12 @@ def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = 
         raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
     text = _insert_shard(text, shard)
     segments = tuple(text.split("/"))
-    if segments.count(PHASE) != phases:
-        expected = f"one segment {PHASE}" if phases else f"no {PHASE} unless source.phases lists the phases"
+    if segments.count(PHASE) != is_phased:
+        expected = (
+            f"one segment {PHASE}" if is_phased else f"no {PHASE} unless source.phases lists the phases"
+        )
         raise ValueError(f"a topic with {expected}")
-    if named:
+    if is_named:
         if "{" in text.replace(PHASE, "", 1):
             raise ValueError("a topic without {meter}, because source.meter names the meter")
         parse_template(f"{text}/{PLACEHOLDER}".replace(PHASE, "phase"))
@@ -134,10 +138,10 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}`` to
-    be summed, or with a minus sign if they are in `subtracted`. `shard` selects meters by the hash of their
-    names. `unit` has the topics that state the unit of the readings, if any, and `units` the names that it
-    must have, by phase. If phases have topics of their own, `parts` has their phases.
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}``
+    to be summed, or with a minus sign if they are in `subtracted`. `shard` selects meters by the hash of
+    their names. `unit` has the topics that state the unit of the readings, if any, and `units` the names that
+    it must have, by phase. If phases have topics of their own, `parts` has their phases.
     """
 
     segments: tuple[str, ...]
@@ -154,7 +158,7 @@ class SourceTopic:
         cls, text: str, name: str | None = None, phases: tuple[str, ...] = (), shard: Shard | None = None
     ) -> "SourceTopic":
         """Parse a template. Raises ValueError as `parse_source` does."""
-        segments = parse_source(text, named=name is not None, phases=bool(phases), shard=shard)
+        segments = parse_source(text, is_named=name is not None, is_phased=bool(phases), shard=shard)
         hash_shard = None if SHARD in text.split("/") else shard
         return cls(segments, name, phases, hash_shard)
 
@@ -201,16 +205,16 @@ class SourceTopic:
         return name, phase
 
 
-def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
+def overlaps(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
     """Return whether a topic of the sink template, or one of its subtopics, could match the source template.
 
     The subtopics are those of descriptors and totals. A placeholder matches any segment.
     """
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
-    return any(len(source) == len(topic) and all(map(_meet, source, topic)) for topic in topics)
+    return any(len(source) == len(topic) and all(map(_can_match, source, topic)) for topic in topics)
 
 
-def _meet(segment_a: str, segment_b: str) -> bool:
+def _can_match(segment_a: str, segment_b: str) -> bool:
     return segment_a == segment_b or bool({segment_a, segment_b} & {PLACEHOLDER, PHASE, SHARD})
 
 

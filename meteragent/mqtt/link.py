@@ -25,8 +25,8 @@ class Endpoint:
     """A broker's address and MQTT version, and the client id, login, certificates and authorities for it.
 
     If `ca_file` is None, the system's authorities are trusted; if `key_file` is None, the key is in
-    `cert_file`. If `client_id` is None, each caller has its own. If `in_order`, messages are acknowledged in
-    the order of their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not
+    `cert_file`. If `client_id` is None, each caller has its own. If `keeps_order`, messages are acknowledged
+    in the order of their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not
     answer it. Raises ValueError if the settings do not go together.
     """
 
@@ -40,7 +40,7 @@ class Endpoint:
     key_file: StrPath | None = None
     version: Version = "auto"
     client_id: str | None = None
-    in_order: bool = False
+    keeps_order: bool = False
 
     def __post_init__(self) -> None:
         if self.password is not None and self.username is None:

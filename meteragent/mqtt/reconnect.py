@@ -39,7 +39,7 @@ async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn
     with closing(ConnectionLog(link.name, link.advice)) as log:
         while True:
             session = Session(link, versions.next_version)
-            lifetime_s, reason = await _one_connection(log, session, serve)
+            lifetime_s, reason = await _serve_once(log, session, serve)
             if link.will is not None and reason.code == "no_retain":
                 link = replace(link, will=link.will._replace(retain=False))
             versions.note_attempt(reason, has_worked=session.is_accepted)
@@ -51,9 +51,7 @@ async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn
             await asyncio.sleep(delay_s)
 
 
-async def _one_connection(
-    log: "ConnectionLog", session: Session, serve: Serve
-) -> tuple[float | None, LinkError]:
+async def _serve_once(log: "ConnectionLog", session: Session, serve: Serve) -> tuple[float | None, LinkError]:
     """Open, serve and close a session; return its lifetime (None: not opened) and the reason for its end."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
@@ -135,12 +133,12 @@ class ConnectionLog:
         text = f"connected with {protocol}"
         if self._unlogged_count:
             self._recovery_timer = self._loop.call_later(
-                STABLE_S, self._log_recovery, text, self._failure_count
+                STABLE_S, self._log_stable, text, self._failure_count
             )
         else:
             _log.info("%s: %s", self._name, text)
 
-    def _log_recovery(self, text: str, failure_count: int) -> None:
+    def _log_stable(self, text: str, failure_count: int) -> None:
         _log.info("%s: %s after %d failures", self._name, text, failure_count)
         self._reset()
 

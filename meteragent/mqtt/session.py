@@ -95,7 +95,7 @@ class Session:
     session_present  whether the broker has kept the session of an earlier connection, with its subscriptions
     inflight         the largest number of unanswered publications: min(requested, CONNACK's Receive Maximum)
     retains          whether the broker retains messages; otherwise, `publish` sends none to be retained
-    in_order         whether messages are acknowledged in the order of their arrival
+    keeps_order      whether messages are acknowledged in the order of their arrival
     """
 
     def __init__(self, link: Link, version: int) -> None:
@@ -103,12 +103,12 @@ class Session:
         self.session_present = False
         self.inflight = link.inflight
         self.retains = True
-        self.in_order = link.endpoint.in_order
+        self.keeps_order = link.endpoint.keeps_order
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._session_end: asyncio.Future[None] = self._loop.create_future()
         self._end_reason: Exception = LinkError("the session has not ended")
-        self._unacknowledged = Unacknowledged(in_order=self.in_order)
+        self._unacknowledged = Unacknowledged(keeps_order=self.keeps_order)
         self._early_messages: list[tuple[str, bytes, int, bool, Token | None]] | None = []
         self._pending_subscriptions: dict[int, asyncio.Future[int]] = {}
         self._publish_times_s: dict[int, float] = {}
@@ -117,7 +117,7 @@ class Session:
         self._disconnect_reason = _WITH_WILL if link.will else 0
         self._connack = asyncio.Event()
         self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
-        self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
+        self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._check_time_limits)
 
     @property
     def is_accepted(self) -> bool:
@@ -154,9 +154,9 @@ class Session:
         """The number of messages that have not been acknowledged."""
         return len(self._unacknowledged)
 
-    def pause(self, *, reading: bool) -> None:
+    def set_reading(self, *, is_reading: bool) -> None:
         """Pause or resume reading; after a long pause, the broker may end the connection."""
-        self._transport.pause(reading=reading)
+        self._transport.set_reading(is_reading=is_reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
@@ -323,8 +323,8 @@ class Session:
 
     # --- events from the transport -------------------------------------------------------------
 
-    def _on_tick(self) -> bool:
-        """Return whether the session continues; end it if an answer or an oversized packet takes too long."""
+    def _check_time_limits(self) -> bool:
+        """End the session if an answer or an oversized packet takes too long; return whether it continues."""
         now_s = self._loop.time()
         if now_s - next(iter(self._publish_times_s.values()), now_s) >= UNANSWERED_S:
             self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))

@@ -78,13 +78,13 @@ class Transport(asyncio.Protocol):
             self._last_write_s = self._loop.time()
         self._packets.clear()
 
-    def pause(self, *, reading: bool) -> None:
-        """Pause reading or, if `reading` is True, resume it."""
-        if self._socket is None or reading == self._is_reading or self._socket.is_closing():
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Pause reading or, if `is_reading` is True, resume it."""
+        if self._socket is None or is_reading == self._is_reading or self._socket.is_closing():
             return
-        self._is_reading = reading
+        self._is_reading = is_reading
         self._last_read_s = self._loop.time()
-        if reading:
+        if is_reading:
             self._socket.resume_reading()
         else:
             self._socket.pause_reading()

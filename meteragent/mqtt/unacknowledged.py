@@ -11,12 +11,12 @@ class Unacknowledged:
 
     Brokers reuse an id after it is acknowledged, and mosquitto 2.0.11 reuses any id after 65,535 messages. A
     broker applies an acknowledgement to the oldest message with that id. So an acknowledgement waits until
-    all earlier messages with its id are released. If `in_order`, it waits for all earlier messages: MQTT asks
-    for this (4.6.0-2), and a few brokers end the connection otherwise.
+    all earlier messages with its id are released. If `keeps_order`, it waits for all earlier messages: MQTT
+    asks for this (4.6.0-2), and a few brokers end the connection otherwise.
     """
 
-    def __init__(self, *, in_order: bool) -> None:
-        self._in_order = in_order
+    def __init__(self, *, keeps_order: bool) -> None:
+        self._keeps_order = keeps_order
         self._queues: dict[int, deque[Token]] = {}
         self._unreleased: dict[int, Token] = {}
 
@@ -51,4 +51,4 @@ class Unacknowledged:
 
     def _queue_of(self, packet_id: int) -> int:
         """Return the key of the queue in which a message waits for earlier ones."""
-        return 0 if self._in_order else packet_id
+        return 0 if self._keeps_order else packet_id

@@ -99,7 +99,7 @@ class Link:
     def resume(self) -> None:
         """Resume reading if at most half of REPORTS_MAX reports are unreleased; the broker sees this, too."""
         if self._session is not None and self._unreleased <= REPORTS_MAX // 2:
-            self._session.pause(reading=True)
+            self._session.set_reading(is_reading=True)
 
     def oldest_s(self, now_s: int) -> int:
         """Return when the oldest waiting message arrived; `now_s` if no message waits."""
@@ -153,7 +153,7 @@ class Link:
             self._reports.append(arrival)
             self._unreleased += 1
             if self._unreleased >= REPORTS_MAX and self._session is not None:
-                self._session.pause(reading=False)
+                self._session.set_reading(is_reading=False)
         else:
             if token is not None and self._session is not None:
                 self._session.acknowledge([token])

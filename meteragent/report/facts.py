@@ -34,7 +34,7 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
         **({} if guarantee.parts is None else {"parts": guarantee.parts}),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
         **_tariff_facts(guarantee),
-        "fit_for": [name for name, error in guarantee.errors.items() if error.useful],
+        "fit_for": [name for name, error in guarantee.errors.items() if error.is_useful],
         "hidden": [_exposure_facts(exposure) for exposure in guarantee.exposures],
         "warnings": [*guarantee.warnings],
         "does_not_hide": wording.not_hidden(guarantee),

@@ -46,12 +46,12 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a number, or its 95% half-width, to four significant digits.
 
-    The error is `useful` if it is small compared with an average home's value; a half-width never is.
+    The error is `is_useful` if it is small compared with an average home's value; a half-width never is.
     """
 
     value: float
     unit: str
-    useful: bool
+    is_useful: bool
 
 
 class Exposure(NamedTuple):
@@ -74,11 +74,11 @@ class InAll(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """The meters of one agent in a fleet: all on a topic filter or, if `by_hash`, a part chosen by a hash."""
+    """The meters of an agent in a fleet: all on a topic filter or, if `is_hashed`, a part of them."""
 
     shard: Shard
     topic_filter: str
-    by_hash: bool
+    is_hashed: bool
 
 
 class TariffCost(NamedTuple):
@@ -200,26 +200,26 @@ def compute_guarantee(
     stored_streams: Collection[str] = (),
     other_charges: Fraction = Fraction(0),
     *,
-    archived: bool = False,
+    is_archived: bool = False,
 ) -> Guarantee:
     """Compute a stream's guarantee, and an attacker's success limits for events.
 
     `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge, as
-    epsilon in 1/W, of the configuration's other streams on a meter that all of them read. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream. `report.whole` adds what depends on
-    the configuration's other streams and tariffs.
+    epsilon in 1/W, of the configuration's other streams on a meter that all of them read. If `is_archived`,
+    the configuration has an [archive], and `sanitise` releases the stream. `report.whole` adds what depends
+    on the configuration's other streams and tariffs.
     """
-    terms = config.terms(stream, other_charges, "half-up" if archived else "dithered")
+    terms = config.terms(stream, other_charges, "half-up" if is_archived else "dithered")
     shard, topic = stream.source.shard, config.topic_of(stream.source)
     return Guarantee(
         stream.name,
         None if shard is None else Fleet(shard, topic.filter, topic.shard is not None),
         config.formula(stream.source) if stream.source.part else None,
-        describe(terms, archive=archived),
+        describe(terms, is_archive=is_archived),
         dict(_errors(terms)),
         tuple(_exposure(event, terms) for event in events),
         tuple(_in_all(terms)),
-        partial(warn.of_stream, stream, stored_streams, archived=archived),
+        partial(warn.of_stream, stream, stored_streams, is_archived=is_archived),
     )
 
 

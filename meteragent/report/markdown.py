@@ -82,7 +82,7 @@ def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescrip
     shapes = (
         replace(terms, others_per_day=usual.others_per_day) for terms in config.shapes(stream, usual.rounding)
     )
-    descriptors = (describe(terms, archive=promise.is_archive) for terms in shapes)
+    descriptors = (describe(terms, is_archive=promise.is_archive) for terms in shapes)
     return {described.id: described for described in (promise.descriptor, *descriptors)}
 
 
@@ -193,7 +193,9 @@ def _leaves_of_an_archive(part: Part) -> list[str]:
     keyed = stream.sink.pseudonym_key_file is not None
     return [
         _text(archive.WHERE),
-        _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.places)))),
+        _table(
+            ["column", "what it says"], _named(archive.columns(is_keyed=keyed, has_bands=bool(terms.places)))
+        ),
         _list(*archive.BESIDE, *_counts(stream, terms)),
     ]
 

@@ -33,7 +33,7 @@ def next_step(
     settings: config.Config,
     path: str,
     *,
-    refused: bool,
+    is_refused: bool,
     program: str = "meteragent",
     is_new: bool = False,
 ) -> str:
@@ -41,7 +41,7 @@ def next_step(
 
     Each command starts with `program` and is alone on its line, so that it can be copied.
     """
-    if refused:
+    if is_refused:
         return filled(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"

@@ -42,15 +42,15 @@ def of_config(settings: config.Config) -> list[str]:
 
 
 def of_stream(
-    stream: config.Stream, stored_streams: Collection[str] = (), *, archived: bool = False
+    stream: config.Stream, stored_streams: Collection[str] = (), *, is_archived: bool = False
 ) -> list[str]:
     """Return the warnings about a stream; `stored_streams` are the names of the streams in the store."""
     # An archive has a column of times, named in [archive].
-    is_timed = archived or has_times(stream.source)
+    is_timed = is_archived or has_times(stream.source)
     terms = config.terms(stream)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
     factor, quantum = odds_figures(terms.level), amount(float(terms.quantum), terms.value_unit)
-    waits = not archived and completes_slots(stream.source, stream.window)
+    waits = not is_archived and completes_slots(stream.source, stream.window)
     time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
     zone = stream.source.timezone or say("warning.zone_default")
@@ -58,12 +58,12 @@ def of_stream(
     applies = {
         say("warning.late"): waits and not has_period(stream.source),
         say(time_key): not is_timed,
-        say("warning.zone", zone=zone): not archived and has_local_times(stream.source),
+        say("warning.zone", zone=zone): not is_archived and has_local_times(stream.source),
         say("warning.modulus"): terms.readings.modulus_u is not None
         and terms.readings.modulus_u < terms.readings.high_u,
         say("warning.phases", count=phases): terms.readings.kind is Kind.POWER and phases > 1,
         say("warning.parts", count=parts + 1): parts > 0,
-        _order_warning(stream, terms): stream.source.acknowledge == "in order" and not archived,
+        _order_warning(stream, terms): stream.source.acknowledge == "in order" and not is_archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         say("warning.quantum", quantum=quantum): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,

@@ -27,7 +27,7 @@ def compute_whole_guarantee(
     """Compute the guarantee of a configuration's stream; `stored_streams` are the names in the store."""
     charges = config.others_per_day(settings, stream)
     is_archived = settings.archive is not None
-    promise = guarantee.compute_guarantee(stream, events, stored_streams, charges, archived=is_archived)
+    promise = guarantee.compute_guarantee(stream, events, stored_streams, charges, is_archived=is_archived)
     return replace(
         promise,
         errors={**promise.errors, **combined_errors(settings, stream, promise.terms)},

@@ -57,7 +57,7 @@ def head(guarantee: Guarantee) -> str:
 
 def shard_meters(fleet: Fleet) -> str:
     """Return a description of the meters of one agent in a fleet."""
-    if not fleet.by_hash:
+    if not fleet.is_hashed:
         return say("stream.shard_filter", filter=fleet.topic_filter)
     number, count = fleet.shard.number, fleet.shard.count
     return say("stream.shard_hash", filter=fleet.topic_filter, number=number, count=count)
@@ -238,7 +238,7 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
         f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
     }
     return [
-        (label, _size(guarantee, name), useful_note() if guarantee.errors[name].useful else "")
+        (label, _size(guarantee, name), useful_note() if guarantee.errors[name].is_useful else "")
         for name, label in labels.items()
         if name in guarantee.errors
     ]

@@ -61,16 +61,16 @@ class Store(OpenStore):
     """The agent's open store: `Store.open` opens it.
 
     `connection` is passed to the reading functions of the other modules, such as `ledger` and `outbox`.
-    `set_aside` is True if this start replaced a corrupt or missing store; `blanked` is False if the replaced
-    store may still hold open windows. What must not stay in the log are old accumulators (`erased`).
+    `was_set_aside` is True if this start replaced a corrupt or missing store; `is_blanked` is False if the
+    replaced store may still hold open windows. What must not stay in the log are old accumulators (`erased`).
     """
 
     SERVICE = "agent"
 
     def __init__(self, path: Path, store_file: file.StoreFile) -> None:
         super().__init__(path, store_file.connection)
-        self.set_aside = store_file.set_aside
-        self.blanked = store_file.blanked
+        self.was_set_aside = store_file.was_set_aside
+        self.is_blanked = store_file.is_blanked
         self._openings = Openings(path)
         self._states = States()
 
@@ -106,7 +106,7 @@ class Store(OpenStore):
             if store_file.exists and restored_at_ms is None:
                 accept(store_file.connection, path)
             if not store_file.exists:
-                store._create(*((recovery_floor_ms, now_ms) if store_file.set_aside else (0, None)))
+                store._create(*((recovery_floor_ms, now_ms) if store_file.was_set_aside else (0, None)))
             store._start(None if restored_at_ms is None else partial(_restore, at_ms=restored_at_ms))
             store._resources = undo.pop_all()
         return store

@@ -130,14 +130,14 @@ def _lock_file(path: Path, name: Path) -> int:
 class StoreFile(NamedTuple):
     """The writing connection to a store; `exists` is False if it is new.
 
-    `set_aside` is True if a new store replaces a damaged or missing one; `blanked` is False if the damaged
-    store may still hold open windows.
+    `was_set_aside` is True if a new store replaces a damaged or missing one; `is_blanked` is False if the
+    damaged store may still hold open windows.
     """
 
     connection: sqlite3.Connection
     exists: bool
-    set_aside: bool = False
-    blanked: bool = True
+    was_set_aside: bool = False
+    is_blanked: bool = True
 
 
 def open_or_create(
@@ -169,7 +169,7 @@ def open_or_create(
     shm = os.open(f"{path}-shm", os.O_RDWR)
     descriptors.callback(os.close, shm)  # closing it earlier would lose SQLite's locks
     _allocate(shm)  # SQLite writes only one byte to each page, and a page may have several blocks
-    return StoreFile(connection, exists, set_aside=bool(damage), blanked=blanked)
+    return StoreFile(connection, exists, was_set_aside=bool(damage), is_blanked=blanked)
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:

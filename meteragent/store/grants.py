@@ -220,9 +220,7 @@ def receipts(connection: sqlite3.Connection) -> list[Receipt]:
             "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
             (grant.queue,),
         )
-        rows.append(
-            Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in sent_rows))
-        )
+        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*row) for row in sent_rows)))
     return rows
 
 

@@ -37,7 +37,7 @@ class TermsDescriptor(NamedTuple):
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
+def describe(terms: Terms, *, is_archive: bool = False) -> TermsDescriptor:
     """Return the part of a descriptor that follows from its terms (DESIGN 5), of an agent or an archive."""
     facts: dict[str, Any] = {
         "v": 1,
@@ -58,8 +58,8 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
         "ci95": figure(terms.half_width(_COVERAGE)),
         "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
         "unbiased": "of slot values after fill and clamp",
-        "schedule": "archive" if archive else str(terms.clock),
-        "noise": "prf" if archive else "os",
+        "schedule": "archive" if is_archive else str(terms.clock),
+        "noise": "prf" if is_archive else "os",
         "invariants": [],
     }
     facts |= _shape_facts(terms) | _source_facts(terms)

@@ -166,8 +166,8 @@ def duration(bounds: Bounds = BOUNDS["length"]) -> Form:
     return Form(DURATION_SCHEMA, _parsed(duration_ms, bounds))
 
 
-def number(bounds: Bounds, *, above: bool = False) -> Form:
-    """Return the form of numbers; if `above`, they are more than the lower bound."""
+def number(bounds: Bounds, *, excludes_low: bool = False) -> Form:
+    """Return the form of numbers; if `excludes_low`, they are more than the lower bound."""
 
     def read(value: Any) -> Fraction:
         """Return the exact number. Raises ValueError if it is none, or out of its bounds."""
@@ -177,11 +177,11 @@ def number(bounds: Bounds, *, above: bool = False) -> Form:
             result = _within(Fraction(str(value)), bounds)  # a float's text is the shortest that states it
         else:
             raise ValueError(f"{_MISSING} number")
-        if above and result == bounds.low:
+        if excludes_low and result == bounds.low:
             raise ValueError(_BEYOND)
         return result
 
-    lowest = "exclusiveMinimum" if above else "minimum"
+    lowest = "exclusiveMinimum" if excludes_low else "minimum"
     return Form({"type": "number", lowest: bounds.low, "maximum": bounds.high}, read)
 
 
@@ -273,7 +273,7 @@ TIME: Final = Form(
     _parsed(parse_time, Bounds(0, _END_MS)),
 )
 UNIT: Final = checked(UNIT_SCHEMA)
-SD: Final = number(Bounds(0, _SD_MAX), above=True)
+SD: Final = number(Bounds(0, _SD_MAX), excludes_low=True)
 VALUE: Final = number(Bounds(-(10**30), 10**30))
 FACT: Final = checked(EXACT_SCHEMA)
 """An exact number that no arithmetic of a receiver needs."""

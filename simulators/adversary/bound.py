@@ -30,7 +30,7 @@ _OUTPUTS = 500
 
 def success(promise: LInfLaplace, scene: Scene) -> float | None:
     """Return an upper bound on the success rate if `promise` is kept, or None if no bound is known."""
-    if scene.paired:
+    if scene.is_paired:
         shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
         return success_bound(promise, [k * promise.quantum for k in shift.tolist()])
     if scene.classes < len(scene.points):
@@ -46,7 +46,7 @@ def success(promise: LInfLaplace, scene: Scene) -> float | None:
 
 def area(promise: LInfLaplace, scene: Scene) -> float | None:
     """Return an upper bound on the area under the ROC curve for a paired scene, or None for other scenes."""
-    if not scene.paired:
+    if not scene.is_paired:
         return None
     shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
     pair = LatticePair(promise.a, int(shift.sum()))

@@ -64,7 +64,7 @@ class Point:
             f"{worst.high:.6g}",
             None if outcome.bound is None else f"{outcome.bound:.6g}",
             None if outcome.odds is None else f"{outcome.odds:.6g}",
-            outcome.broken,
+            outcome.is_broken,
             outcome.trials,
             seed,
         ]

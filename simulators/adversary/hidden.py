@@ -48,7 +48,7 @@ class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
     The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
-    probability of at least 95%, for all attackers together. If `confirmed` is false, the attackers refute
+    probability of at least 95%, for all attackers together. If `is_confirmed` is false, the attackers refute
     `check`. If the claim is true, this happens with a probability of at most `SURE`.
     """
 
@@ -59,7 +59,7 @@ class Row:
     rate: float
     low: float
     high: float
-    confirmed: bool
+    is_confirmed: bool
 
     @classmethod
     def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
@@ -158,6 +158,6 @@ def table(rows: Sequence[Row], preset: str, homes: str, trials: int, seed: int) 
     ]
     for row in rows:
         interval = f"{100 * row.rate:.1f} ({100 * row.low:.1f} to {100 * row.high:.1f})"
-        mark = "" if row.confirmed else " **more than claimed**"
+        mark = "" if row.is_confirmed else " **more than claimed**"
         lines.append(f"| {row.event} | {row.days} | {row.claimed} | {row.worst} | {interval}{mark} |")
     return "\n".join(lines)

@@ -56,7 +56,7 @@ class Outcome(Columns):
     `error_w` is the root mean square error of a slot. No attacker's rate exceeds `bound`, and no area under
     the ROC curve exceeds `auc_bound`, if the promise is kept. `odds` is the largest observed change in
     log-odds, relative to the promise. These three are None if there is no promise or if they are not known.
-    `broken` states whether the attacks or the odds refute the promise.
+    `is_broken` states whether the attacks or the odds refute the promise.
     """
 
     mechanism: str
@@ -67,7 +67,7 @@ class Outcome(Columns):
     bound: float | None
     auc_bound: float | None
     odds: float | None
-    broken: bool
+    is_broken: bool
 
     @property
     def worst(self) -> AttackResult:
@@ -112,7 +112,7 @@ def measure(
         trials=trials,
         results=tuple(_judge(scene, attackers, answers, alarm)),
         **asdict(bounds),
-        broken=bounds.beaten(_judge(scene, attackers, answers, SURE)),
+        is_broken=bounds.is_beaten(_judge(scene, attackers, answers, SURE)),
     )
 
 
@@ -137,7 +137,7 @@ class _Bounds:
         odds = bound.odds(rival.mechanism, promise, scene, outputs) if has_log_mass else None
         return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
 
-    def beaten(self, results: Sequence[AttackResult]) -> bool:
+    def is_beaten(self, results: Sequence[AttackResult]) -> bool:
         """Return whether the odds change more than promised, or an attacker's interval is above a bound."""
         return (
             (self.odds or 0) > 1 + _LAST_DIGITS

@@ -64,5 +64,5 @@ def _line(axes: Axes, name: str, points: Sequence[Point], index: int) -> None:
     bounds = [point.outcome.bound for point in points]
     if any(bound is not None for bound in bounds):
         percent = [math.nan if bound is None else 100 * bound for bound in bounds]
-        label = f"certificate of {name}" + (": broken" if any(p.outcome.broken for p in points) else "")
+        label = f"certificate of {name}" + (": broken" if any(p.outcome.is_broken for p in points) else "")
         axes.plot(error_w, percent, color=colour, linestyle="--", linewidth=1, label=label)

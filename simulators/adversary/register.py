@@ -49,7 +49,7 @@ class Row:
     `slots` is the number of later slots that differ and `levels` the total cost, both averaged over homes;
     `worst_levels` is the largest total cost, and `bound` the upper bound on it. The attacker was right in a
     fraction `rate` of the trials (95%: `low` to `high`). `limit` is the success limit in % if only one slot
-    changes by this energy, and `limit_of_month` the limit over all slots of the month. If `confirmed` is
+    changes by this energy, and `limit_of_month` the limit over all slots of the month. If `is_confirmed` is
     false, the bound or the limit of the month is refuted; a true limit is refuted with a probability of at
     most `SURE`.
     """
@@ -65,7 +65,7 @@ class Row:
     high: float
     limit: int
     limit_of_month: int
-    confirmed: bool
+    is_confirmed: bool
 
     @classmethod
     def of(cls, step: Fraction, energy_wh: Floats, trials: int, seed: int) -> Self:
@@ -97,7 +97,7 @@ class Row:
             high=float(high),
             limit=limit,
             limit_of_month=limit_of_month,
-            confirmed=max(levels) <= bound and bool(100 * surely <= limit_of_month),
+            is_confirmed=max(levels) <= bound and bool(100 * surely <= limit_of_month),
         )
 
 
@@ -147,7 +147,7 @@ def table(rows: Sequence[Row], homes: str, trials: int, seed: int) -> str:
     ]
     for row in rows:
         interval = f"{100 * row.rate:.1f} ({100 * row.low:.1f} to {100 * row.high:.1f})"
-        mark = "" if row.confirmed else " **more than claimed**"
+        mark = "" if row.is_confirmed else " **more than claimed**"
         levels = f"{row.levels:.1f} | {row.worst_levels:.1f} | {row.bound:.1f}"
         limits = f"{row.limit} | {row.limit_of_month}{mark}"
         moved = f"{float(Fraction(row.moved_wh)):g} Wh"

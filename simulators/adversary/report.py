@@ -62,4 +62,4 @@ def _promise(outcome: Outcome) -> str:
         return "none"
     exact = Fraction(outcome.epsilon)
     epsilon = exact if exact.denominator < 10**6 else f"{float(exact):.6g}"
-    return f"epsilon = {epsilon} per W: " + ("**broken**" if outcome.broken else "not refuted")
+    return f"epsilon = {epsilon} per W: " + ("**broken**" if outcome.is_broken else "not refuted")

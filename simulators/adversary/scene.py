@@ -67,7 +67,7 @@ class Scene:
         return float(np.bincount(self.labels).max() / self.labels.size)
 
     @property
-    def paired(self) -> bool:
+    def is_paired(self) -> bool:
         """Whether the first half of the points has class 0, and the second half class 1."""
         half = len(self.points) // 2
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))

@@ -62,7 +62,7 @@ def _attack(arguments: argparse.Namespace) -> int:
         report.table(scene, outcomes, arguments.seed),
         {**figures, "mechanisms": [outcome.figures() for outcome in outcomes]},
     )
-    return BROKEN if any(outcome.broken for outcome in outcomes) else 0
+    return BROKEN if any(outcome.is_broken for outcome in outcomes) else 0
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def _check(arguments: argparse.Namespace) -> int:
         hidden.table(rows, arguments.preset, homes, arguments.trials, seed),
         {"preset": arguments.preset, "homes": homes, "seed": seed, "events": [row.figures() for row in rows]},
     )
-    return 0 if all(row.confirmed for row in rows) else BROKEN
+    return 0 if all(row.is_confirmed for row in rows) else BROKEN
 
 
 def _register(arguments: argparse.Namespace) -> int:
@@ -86,7 +86,7 @@ def _register(arguments: argparse.Namespace) -> int:
         register.table(rows, homes, arguments.trials, arguments.seed),
         {"homes": homes, "seed": arguments.seed, "registers": [asdict(row) for row in rows]},
     )
-    return 0 if all(row.confirmed for row in rows) else BROKEN
+    return 0 if all(row.is_confirmed for row in rows) else BROKEN
 
 
 def _homes(arguments: argparse.Namespace, days: int) -> tuple[Floats, str]:

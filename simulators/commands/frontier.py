@@ -64,5 +64,5 @@ def _format(point: curve.Point) -> str:
     return (
         f"{point.name:<12} off by {outcome.error_w:8,.1f} W: right {100 * worst.rate:5.1f}% of the time "
         f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}; certificate {bound}"
-        + (", BROKEN" if outcome.broken else "")
+        + (", BROKEN" if outcome.is_broken else "")
     )

@@ -160,5 +160,5 @@ def _format(point: curve.Point) -> str:
         f"{outcome.mechanism:<26} off by {outcome.error_w:8,.1f} W: "
         f"right {100 * worst.rate:5.1f}% of the time "
         f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}"
-        + ("; the promise is broken" if outcome.broken else "")
+        + ("; the promise is broken" if outcome.is_broken else "")
     )

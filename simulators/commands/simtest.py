@@ -29,24 +29,24 @@ def run(arguments: argparse.Namespace) -> int:
         except (OSError, ValueError, KeyError) as error:
             print(f"simtest: {error}", file=sys.stderr)
             return 2
-        return _run_one(plan, twin=True)
+        return _run_one(plan, has_twin=True)
     if arguments.seed is not None:
         plan = generate(arguments.seed)
         print(write(plan))
-        return _run_one(plan, twin=runs.has_twin(arguments.seed))
+        return _run_one(plan, has_twin=runs.has_twin(arguments.seed))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     try:
         with stoppable(), LongRun(arguments.log, "simtest", ("meteragent", "simulators")) as log:
-            return _run_many(seeds, arguments.jobs, log, past_violations=arguments.log is not None)
+            return _run_many(seeds, arguments.jobs, log, runs_past_violations=arguments.log is not None)
     except OtherLog as error:
         print(f"simtest: {error}", file=sys.stderr)
         return 2
 
 
-def _run_one(plan: Schedule, *, twin: bool) -> int:
+def _run_one(plan: Schedule, *, has_twin: bool) -> int:
     with runs.place() as folder:
         try:
-            counts = runs.run(plan, folder, twin=twin)
+            counts = runs.run(plan, folder, has_twin=has_twin)
         except InvariantViolation as violation:
             print(f"INVARIANT VIOLATED: {violation}")
             return 1
@@ -54,10 +54,10 @@ def _run_one(plan: Schedule, *, twin: bool) -> int:
     return 0
 
 
-def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -> int:
+def _run_many(seeds: range, jobs: int, log: LongRun, *, runs_past_violations: bool) -> int:
     """Run the seeds that the log lacks, and return the exit code.
 
-    Stop after the first part in which a seed fails, unless `past_violations` is set.
+    Stop after the first part in which a seed fails, unless `runs_past_violations` is set.
     """
     logged = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
     remaining = [seed for seed in seeds if seed not in logged]
@@ -67,11 +67,11 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
             for part in _run_parts(remaining, jobs):
                 log.append(_format_part(part))
                 bar.update(len(part.seeds))
-                if part.violations and not past_violations:
+                if part.violations and not runs_past_violations:
                     break
         except Stopped:
             stopped = True
-    return _report(log, stopped=stopped)
+    return _report(log, is_stopped=stopped)
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
@@ -89,7 +89,7 @@ def _format_part(part: runs.Part) -> dict[str, object]:
     }
 
 
-def _report(log: LongRun, *, stopped: bool) -> int:
+def _report(log: LongRun, *, is_stopped: bool) -> int:
     """Print the totals of the log, and return the exit code.
 
     If seeds failed and the run was not stopped, shrink and print the schedule of the lowest failed seed.
@@ -101,7 +101,7 @@ def _report(log: LongRun, *, stopped: bool) -> int:
         violations |= {int(seed): text for seed, text in part["broken"].items()}
     _print_counts(counts)
     print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them violated an invariant")
-    if stopped:
+    if is_stopped:
         print("stopped: run the same command to continue")
         return EXIT_STOPPED
     if violations:
@@ -114,7 +114,7 @@ def _shrink_and_print(seed: int, violation: str) -> int:
     print(f"seed {seed} INVARIANT VIOLATED: {violation}\nthe schedule, shrunk if possible:\n")
     twin = runs.has_twin(seed)
     with runs.place() as folder:
-        print(write(shrink(generate(seed), folder, twin=twin)))
+        print(write(shrink(generate(seed), folder, has_twin=twin)))
     return 1
 
 

@@ -219,10 +219,10 @@ def _print_figures() -> bool:
             f"| {ratio.name} | {ratio.half_hours_eur:.2f} | {ratio.own_eur:.3f} | {ratio.computed:.1f} | "
             f"{printed} | {_verdict(agrees=ratio.agrees)} |"
         )
-    return _agree(figures, ratios)
+    return _are_as_published(figures, ratios)
 
 
-def _agree(figures: Sequence[Figure], ratios: Sequence[Ratio]) -> bool:
+def _are_as_published(figures: Sequence[Figure], ratios: Sequence[Ratio]) -> bool:
     return all(figure.agrees for figure in figures) and all(ratio.agrees for ratio in ratios)
 
 
@@ -251,7 +251,7 @@ def run(arguments: argparse.Namespace) -> int:
             "results": [asdict(result) for result in rows],
         }
         print(json.dumps(facts, indent=2))
-        return 0 if _agree(figures, ratios) else DIFFERENT
+        return 0 if _are_as_published(figures, ratios) else DIFFERENT
     agrees = _print_figures()
     homes = f"{arguments.homes:,} simulated homes, {arguments.draws} draws each, seed {arguments.seed}"
     print(f"\nThe cheapest of four invented tariffs; {homes}:\n")

@@ -115,7 +115,7 @@ class World:
         Raises InvariantViolation at the first step of the agent that violates an invariant.
         """
         with runs.place() as folder:
-            agent = runs.run_world(self.schedule(), folder, scramble=False)
+            agent = runs.run_world(self.schedule(), folder, is_scrambled=False)
         initial = {
             Slot(int(key.meter[1:]), window.spec.slot_start_ms(key.start_ms, index)): accumulator
             for key, window in agent.history.windows.items()

@@ -79,7 +79,7 @@ class Appliance:
     `hours` holds tuples (from, to, weight of each hour between); `owners` is the share of homes that have
     one; `spread` is the standard deviation of the logarithm of a run's duration, around the home's typical
     duration. Nobody starts an attended appliance while everybody is out; such runs are dropped, not moved. An
-    appliance that is not `overlapping` does not start before its previous run of that day has ended. The
+    appliance that is not `can_overlap` does not start before its previous run of that day has ended. The
     average includes the runs that are dropped for either reason.
 
     Raises ValueError if a run could last longer than a day, or if the signature has too many steps.
@@ -91,8 +91,8 @@ class Appliance:
     hours: tuple[tuple[int, int, float], ...]
     owners: float = 1.0
     spread: float = 0.15
-    attended: bool = True
-    overlapping: bool = False
+    is_attended: bool = True
+    can_overlap: bool = False
 
     def __post_init__(self) -> None:
         if self.signature.duration_s * STRETCH_MAX > DAY_S or len(self.signature.watts) > _RUNS_MAX:
@@ -113,8 +113,8 @@ class Appliance:
         if self.signature.swing:
             levels *= self._draw_swings(people, row, number, day)
         runs = Runs(row, start_s, ends_s, np.rint(1000 * levels).astype(np.int64))
-        valid = np.ones(len(row), np.bool_) if self.overlapping else _starts_when_free(runs)
-        if self.attended:
+        valid = np.ones(len(row), np.bool_) if self.can_overlap else _starts_when_free(runs)
+        if self.is_attended:
             valid &= ~absences.cover(row, start_s)
         return runs.where(valid)
 
@@ -260,7 +260,7 @@ CATALOGUE: tuple[Load, ...] = _Catalogue(
             6,
             ((6, 9, 2), (9, 17, 1), _EVENING),
             spread=0.5,
-            overlapping=True,
+            can_overlap=True,
         ),
         Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
     )

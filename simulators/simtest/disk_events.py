@@ -68,7 +68,7 @@ class DiskEvents(Traffic):
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function of the agent's store thread; the process may die while it closes the store."""
-        if not self.alive:
+        if not self.is_alive:
             raise asyncio.CancelledError
         if function == crowd_keys.put:
             function(*arguments)
@@ -84,6 +84,6 @@ class DiskEvents(Traffic):
 
     def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1
-        self._end, self.alive = end, False
+        self._end, self.is_alive = end, False
         self._files = disk.read_files(self._versions.folder) if files is None else files
         raise Killed

@@ -81,7 +81,7 @@ class ProcessEnvironment(DiskEvents):
         shares = [share for setting in self._configuration for share in shares_of(setting, self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
-            self._oracle.settle_receivers(shares, self._settled_ms, in_doubt=trap is not None)
+            self._oracle.settle_receivers(shares, self._settled_ms, may_die=trap is not None)
         if trap is not None:
             self._loop.call_soon(self._die_settling, trap, disk.record_transactions(store))
 
@@ -91,7 +91,7 @@ class ProcessEnvironment(DiskEvents):
         self._loop.call_soon(self._die_alive, trap, states[len(states) * trap.part // 1000])
 
     def _die_alive(self, trap: s.Crash, files: power.Files) -> None:
-        if self.alive:
+        if self.is_alive:
             self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
@@ -100,7 +100,7 @@ class ProcessEnvironment(DiskEvents):
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Restore the agent's store after its clock has jumped."""
-        if self.alive:
+        if self.is_alive:
             self.counts["clock jumped"] += 1
             restore = partial(restore_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
             with self.guard:

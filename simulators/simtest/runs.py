@@ -51,19 +51,19 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
+def run(plan: Schedule, folder: Path, *, has_twin: bool = False) -> Counter[str]:
     """Run a schedule; return the counts of the events that it exercised.
 
-    With `twin`, a second world gets different values in its readings, unless the plan `_may_differ`. Apart
-    from the values and sealed bytes, both worlds must publish the same messages at the same times (law 4).
-    Raises InvariantViolation at the first violation.
+    With `has_twin`, a second world gets different values in its readings, unless the plan `_may_differ`.
+    Apart from the values and sealed bytes, both worlds must publish the same messages at the same times (law
+    4). Raises InvariantViolation at the first violation.
     """
-    world = run_world(plan, folder, scramble=False)
+    world = run_world(plan, folder, is_scrambled=False)
     has_registers = any(
         kind_of(setting) == "register" for settings in plan.configurations for setting in settings
     )
-    if twin and not _may_differ(plan, has_registers=has_registers):
-        twin_world = run_world(plan, folder, scramble=True)
+    if has_twin and not _may_differ(plan, has_registers=has_registers):
+        twin_world = run_world(plan, folder, is_scrambled=True)
         logs = [item.log for item in (world, twin_world)]
         if has_registers:
             # Acknowledgements depend on which readings are doubted, and what the broker sends next on them:
@@ -105,14 +105,14 @@ def _is_moved(event: Event, *, has_registers: bool) -> bool:
     return isinstance(event, Full) or (has_registers and (waits or isinstance(event, Foreign)))
 
 
-def run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
+def run_world(plan: Schedule, keys: Path, *, is_scrambled: bool) -> World:
     """Run a schedule, and return its world. Raises InvariantViolation at the first violation."""
     folder = keys / "world"
     folder.mkdir()
     level = _log.level
     _log.setLevel(logging.CRITICAL + 1)  # do not log hundreds of thousands of processes
     try:
-        world = World(plan, keys, folder, scramble=scramble)
+        world = World(plan, keys, folder, is_scrambled=is_scrambled)
         world.run()
     finally:
         _log.setLevel(level)
@@ -143,7 +143,7 @@ def block(seeds: Sequence[int]) -> Outcome:
     with place() as folder:
         for seed in seeds:
             try:
-                counts += run(generate(seed), folder, twin=has_twin(seed))
+                counts += run(generate(seed), folder, has_twin=has_twin(seed))
             except InvariantViolation as violation:
                 return Outcome(counts, seed, InvariantViolation(*violation.args))
             counts["schedules"] += 1

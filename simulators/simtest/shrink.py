@@ -14,10 +14,10 @@ _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffl
 """The simplest values of an event's fields."""
 
 
-def invariant(plan: Schedule, folder: Path, *, twin: bool) -> str | None:
+def invariant(plan: Schedule, folder: Path, *, has_twin: bool) -> str | None:
     """Run a schedule; return the invariant that it violates, or None if it violates none."""
     try:
-        run(plan, folder, twin=twin)
+        run(plan, folder, has_twin=has_twin)
     except InvariantViolation as violation:
         return violation.invariant
     return None
@@ -27,14 +27,14 @@ def shrink(
     plan: Schedule,
     folder: Path,
     *,
-    twin: bool,
+    has_twin: bool,
     runs: int = 1000,
 ) -> Schedule:
     """Return the smallest schedule found that violates the same invariant.
 
     The search ends early after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
-    violated = invariant(plan, folder, twin=twin)
+    violated = invariant(plan, folder, has_twin=has_twin)
     steps = [plan]
     while violated is not None:
         step_count = len(steps)
@@ -44,7 +44,7 @@ def shrink(
             if runs == 0:
                 return steps[-1]
             runs -= 1
-            if invariant(candidate, folder, twin=twin) == violated:
+            if invariant(candidate, folder, has_twin=has_twin) == violated:
                 steps.append(candidate)
         if len(steps) == step_count:
             break

@@ -22,8 +22,8 @@ class FaultInjector:
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
     read. `brokers` holds all brokers by name. `set_back` says whether the wall clock was ever set back; from
-    then on, its correction does not count as a jump. With `scramble`, readings have other values at the same
-    times.
+    then on, its correction does not count as a jump. With `is_scrambled`, readings have other values at the
+    same times.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class FaultInjector:
         sink: SinkBroker,
         brokers: Mapping[str, Broker],
         *,
-        scramble: bool,
+        is_scrambled: bool,
     ) -> None:
         self.meanings: dict[tuple[str, bytes], ExpectedMeaning] = {}
         self._loop = loop
@@ -42,7 +42,7 @@ class FaultInjector:
         self._source = source
         self._sink = sink
         self._brokers = brokers
-        self._scramble = scramble
+        self._scramble = is_scrambled
         self.set_back = False
         self.newest_ms = 0
         self._offset_ms = 0

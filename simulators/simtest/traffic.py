@@ -33,7 +33,7 @@ class Traffic:
     counts: Counter[str]
     log: list[tuple[float, str, bytes, bool]]
     guard: Guard
-    alive: bool
+    is_alive: bool
     _loop: VirtualLoop
     _oracle: Oracle
     _faults: FaultInjector
@@ -86,7 +86,7 @@ class Traffic:
         sink = self._sinks[BROKERS.index("outside") if event.topic.startswith("outside/") else 0]
         is_taken = f"{event.topic}/privacy" in sink.retained | sink.foreign
         oracle = self._oracle
-        models = oracle.process.models.values() if self.alive else ()
+        models = oracle.process.models.values() if self.is_alive else ()
         is_own = oracle.in_doubt is not None or any(model.topics.has(event.topic) for model in models)
         if is_taken or is_own or oracle.checker.has_waiting(event.topic):
             return

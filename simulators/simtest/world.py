@@ -44,16 +44,17 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 class World(ProcessEnvironment):
     """Everything around the agent.
 
-    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, and `counts` counts events.
+    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `is_scrambled`
+    gives the readings other values at the same times. `log` holds the publications, and `counts` counts
+    events.
     """
 
-    def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
+    def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, is_scrambled: bool = False) -> None:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[float, str, bytes, bool]] = []
         self.violation: InvariantViolation | None = None
-        self._stops, self.alive, self._is_over, self._has_postponed_end = 0, False, False, False
+        self._stops, self.is_alive, self._is_over, self._has_postponed_end = 0, False, False, False
         self.guard = Guard(self)
         self._loop = VirtualLoop()
         self._loop.execute = self.execute
@@ -66,7 +67,7 @@ class World(ProcessEnvironment):
         self._loop.connect = lambda host, protocol: self._brokers[host].connect(protocol)
         self._pace = PACES[plan.pace]
         self._faults = FaultInjector(
-            self._loop, self._pace, self._source, self._sinks[0], self._brokers, scramble=scramble
+            self._loop, self._pace, self._source, self._sinks[0], self._brokers, is_scrambled=is_scrambled
         )
         self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
@@ -108,7 +109,7 @@ class World(ProcessEnvironment):
         config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
         self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
-        self.alive, self._stops = True, 0
+        self.is_alive, self._stops = True, 0
         seed = 1000 * self.plan.seed + self.counts["processes"]
         agent = Agent(config, environment(self, seed))
         self.agent_counts, self._task = agent.counts, self._loop.create_task(agent.run())
@@ -118,10 +119,10 @@ class World(ProcessEnvironment):
         except (Killed, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - checked below
             error = raised
         has_failed = self._disk is not None and self._disk.has_failed
-        failing = self.alive and (has_failed or isinstance(self._end, s.Fail)) and is_device_failure(error)
+        failing = self.is_alive and (has_failed or isinstance(self._end, s.Fail)) and is_device_failure(error)
         is_stopped = isinstance(error, asyncio.CancelledError) and self._stops == 1
-        self._oracle.process.orderly = self.alive and is_stopped
-        self.alive = False
+        self._oracle.process.is_orderly = self.is_alive and is_stopped
+        self.is_alive = False
         self._loop.end_tasks()
         for broker in self._brokers.values():
             broker.end_process()
@@ -155,10 +156,10 @@ class World(ProcessEnvironment):
         self.counts[type(event).__name__.lower()] += 1
         match event:
             case s.Stop():
-                self._end = event if self.alive else self._end
+                self._end = event if self.is_alive else self._end
                 self._stop()
             case s.Crash(where="now"):
-                if self.alive:
+                if self.is_alive:
                     self._die(event)
             case s.End():
                 self._traps.arm(event)
@@ -166,7 +167,7 @@ class World(ProcessEnvironment):
                 self._publish_for_others(event)
             case s.Resume():
                 self._faults.apply(event)
-                alive = self.alive and self._store is not None
+                alive = self.is_alive and self._store is not None
                 self._oracle.is_copy = alive and self._loop.time() > self._oracle.process.clock_known_s
             case _:
                 self._faults.apply(event)
@@ -189,13 +190,13 @@ class World(ProcessEnvironment):
     def _finish(self, packet_ids: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
         # If a process is stopping when the epilogue ends, wait for its successor's acknowledgements.
-        if self.alive and self._end is not None and not self._has_postponed_end:
+        if self.is_alive and self._end is not None and not self._has_postponed_end:
             self._has_postponed_end = True
             self._loop.call_later(epilogue_s(self.plan) + _STOP_S - _ANSWER_S, self._ask_owed)
             return
         # Receivers may just have been admitted or revoked: slots that fell due meanwhile must be sent first.
         if (
-            self.alive
+            self.is_alive
             and self._oracle.checker.expected.grants
             and self._loop.time() < self._opened_s + _SETTLED_S
         ):
@@ -209,7 +210,7 @@ class World(ProcessEnvironment):
 
     def _stop(self) -> None:
         """Send SIGTERM; a second SIGTERM cuts the stop short, and the last records may then be sent twice."""
-        if self.alive and self._task is not None:
+        if self.is_alive and self._task is not None:
             self._stops += 1
             self._task.cancel()
 

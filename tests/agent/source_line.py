@@ -20,16 +20,16 @@ class Line:
         now_ms: Callable[[], int | None] = lambda: NOW_MS,
         *,
         capped: bool = True,
-        in_order: bool = False,
+        keeps_order: bool = False,
     ) -> None:
         self.counts = Counts()
         self.source = Source(("in/+",), inflight, MAX_PAYLOAD, now_ms, self.counts, is_capped=capped)
-        self._in_order = in_order
+        self._keeps_order = keeps_order
         self.session = FakeSession()
 
     async def connect(self, version: int = 5) -> FakeSession:
         """Make a new connection."""
-        self.session = FakeSession(version, in_order=self._in_order)
+        self.session = FakeSession(version, keeps_order=self._keeps_order)
         await self.source.serve(self.session)
         return self.session
 

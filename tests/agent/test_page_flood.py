@@ -27,7 +27,7 @@ async def _healthy() -> tuple[int, str, bytes]:
 async def port() -> AsyncIterator[int]:
     """Where a page with a token and /healthz is served."""
     port = free_port()
-    routes = (page.Route("/healthz", _healthy, open=True),)
+    routes = (page.Route("/healthz", _healthy, is_open=True),)
     async with PageWorld().serving(port=port, routes=routes, token=TOKEN):
         yield port
 

@@ -227,7 +227,7 @@ async def test_without_the_token_health_is_a_status() -> None:
 
     world = PageWorld()
     for token, headers, body in ((None, {}, b"no"), (TOKEN, BEARER, b"no"), (TOKEN, {}, b"Send the token")):
-        routes = [page.Route("/healthz", wrong, open=True)]
+        routes = [page.Route("/healthz", wrong, is_open=True)]
         at = application(page.Settings(token=token), world.view, world.viewers, routes)
         answer = await ask(at, "/healthz", headers=headers)
         assert answer.status == 503

@@ -102,7 +102,7 @@ async def test_beyond_inflight_the_oldest_are_acknowledged_early_and_counted() -
 
 async def test_in_order_a_message_waits_for_all_earlier_ones() -> None:
     """A silent meter holds up the others up to `inflight`: then its message is acknowledged early."""
-    line = Line(inflight=3, in_order=True)
+    line = Line(inflight=3, keeps_order=True)
     await line.connect()
     line.send(b"silent", b"0", b"1")
     _, *tokens = line.take()
@@ -300,7 +300,7 @@ def test_acknowledged_means_done_with_or_counted(
     """
 
     async def run() -> None:
-        line = Line(inflight, in_order=in_order)
+        line = Line(inflight, keeps_order=in_order)
         await line.connect(version)
         kept: list[tuple[bytes, Token]] = []
         acknowledged: list[bytes] = []

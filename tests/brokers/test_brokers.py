@@ -115,7 +115,7 @@ def test_slots_by_the_clock_are_judged() -> None:
     }
     right = kills.Judged(2, 3 * slots, 0, 0, 0)
     assert kills.by_clock(2, sent, messages, last_ms) == right
-    assert right.kept()
+    assert right.is_kept()
     topic = f"private/main/{kills.HOMES[0]}"
     first, second = messages[topic][:2]
     messages[topic] += [first.replace(b"100", b"101")]
@@ -123,7 +123,7 @@ def test_slots_by_the_clock_are_judged() -> None:
     del messages[f"private/main/{kills.HOMES[1]}"][3]
     judged = kills.by_clock(2, sent, messages, last_ms)
     assert judged == kills.Judged(2, 3 * slots - 1, 1, 1, 2)
-    assert not judged.kept()
+    assert not judged.is_kept()
     assert judged.text == "2×: 14 slots, 1 missing, 1 doubled, 2 wrong"
 
 

@@ -169,7 +169,7 @@ def test_a_broker_that_asks_for_a_login_gets_one(folder: Path) -> None:
     refused = mqtt.LoginRefused("connection refused")
     talk = Talk([refused, findings_of(EM, EM_DATA)], {"username": "me", "password": "hush"})
     draft = talk.draft()
-    assert talk.question("password").secret
+    assert talk.question("password").is_secret
     source = settings(draft).stream[0].source
     assert (source.username, source.password_file) == ("me", folder / "home.password")
     assert draft.files[folder / "home.password"] == ("hush\n", 0o600)

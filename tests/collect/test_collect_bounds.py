@@ -51,7 +51,7 @@ def reasons(judge: Core, messages: Iterable[Message]) -> dict[str, int]:
 def new_terms(number: int, meter: str = "m1", size: int = 1) -> Message:
     """Return terms that nobody else has."""
     fact = f"{number}{'y' * size}"
-    return Message(f"{topic(meter)}/privacy", changed(described(TERMS, meter), sealed=True, x=fact))
+    return Message(f"{topic(meter)}/privacy", changed(described(TERMS, meter), is_sealed=True, x=fact))
 
 
 def test_the_number_of_meters_is_bounded() -> None:

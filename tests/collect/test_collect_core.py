@@ -142,7 +142,9 @@ REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
     "descriptor": [
         lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(SPLIT), level="2"))),
         lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sd=1.0))),
-        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sealed=True, n=10**9))),
+        lambda: refused(
+            Message(f"{topic('m1')}/privacy", changed(described(TERMS), is_sealed=True, n=10**9))
+        ),
     ],
     "terms": [
         lambda: refused(on_topic(changed(RECORD, value=1.5))),

@@ -23,7 +23,7 @@ ONE_MS = str(Fraction(220, 3_600_000))
 
 def poison(**fields: Any) -> Message:
     """Return a descriptor of m1 with changed facts and the id of its facts."""
-    return Message(f"{topic('m1')}/privacy", changed(described(TERMS), sealed=True, **fields))
+    return Message(f"{topic('m1')}/privacy", changed(described(TERMS), is_sealed=True, **fields))
 
 
 def tenfold(exponent: int) -> dict[str, str]:

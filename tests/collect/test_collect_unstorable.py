@@ -28,7 +28,7 @@ POISONS: dict[str, dict[str, object]] = {
 
 def poison(**fields: object) -> Message:
     """Return a descriptor of m9 that has the id of its facts, as anybody can make one."""
-    return Message(f"{topic('m9')}/privacy", changed(described(TERMS, "m9"), sealed=True, **fields))
+    return Message(f"{topic('m9')}/privacy", changed(described(TERMS, "m9"), is_sealed=True, **fields))
 
 
 @pytest.mark.parametrize("sink", ["PostgreSQL", "Parquet"])

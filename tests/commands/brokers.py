@@ -69,7 +69,7 @@ class Cell(NamedTuple):
         return kills.of_broker if self.make.lasts else kills.of_broker_by_clock
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether no reading may be lost, so that every value must be right."""
         return self.make.keeps if self.column == KILLED[0] else self.make.lasts
 
@@ -84,7 +84,7 @@ class Cell(NamedTuple):
         if failures or not parts:
             return Measured(f"failed: {failures[0]}", holds=False) if failures else None
         total = kills.Judged.total(kills.Judged(*part["judged"]) for part in parts)
-        return Measured(total.text, total.kept(exact=self.exact))
+        return Measured(total.text, total.is_kept(is_exact=self.is_exact))
 
 
 def trial(number: int, name: str) -> Report:

@@ -46,7 +46,7 @@ PART = 10
 def _mqtt(folder: Path) -> Iterator[Chain]:
     program = mosquitto_program()
     assert program is not None
-    with Broker(program, folder, persistence=True, settings=DURABLE) as broker:
+    with Broker(program, folder, is_persistent=True, settings=DURABLE) as broker:
         yield by_mqtt(broker)
 
 

@@ -32,7 +32,7 @@ BROKEN: Final = ("missing", "doubled", "wrong")
 
 def operators(folder: Path, mosquitto: Path, rounds: int, seed: int) -> Part:
     """Kill leader, helper and broker, each `rounds` times. Raises AssertionError if a total is wrong."""
-    with Broker(mosquitto, folder, persistence=True, settings=DURABLE) as broker:
+    with Broker(mosquitto, folder, is_persistent=True, settings=DURABLE) as broker:
         killing = crowding.kill(folder, broker, rounds=rounds, seed=seed, deadline_s=DEADLINE_S)
         totals = asyncio.run(killing)
     totals.assert_right()

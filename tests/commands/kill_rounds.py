@@ -63,7 +63,7 @@ async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -
                 Broker(
                     program,
                     _make_folder(folder / f"broker-{number}"),
-                    persistence=bool(KINDS[kind]),
+                    is_persistent=bool(KINDS[kind]),
                     settings=settings,
                 )
             )
@@ -170,7 +170,7 @@ def _has_its_law(windows: Sequence[Sequence[int]]) -> bool:
     if len(windows) < WINDOWS_MIN:
         print(f"the noise of {len(windows)} windows: too few to test its law")
         return True
-    passes = law.scale_passes(windows, PLAN.noisy.epsilon) and law.rest_p(windows) > law.ALARM
+    passes = law.passes_scale_test(windows, PLAN.noisy.epsilon) and law.rest_p(windows) > law.ALARM
     print(f"the noise of {len(windows)} windows {'has its law' if passes else 'FAILED: has NOT its law'}")
     return passes
 

@@ -16,11 +16,6 @@ FOLDERS = (
     *("meteragent", "simulators", "benchmarks", "deploy"),
     *("tests/support", "tests/commands", "tests/integration"),
 )
-BOOL_FOLDERS = tuple(
-    f"meteragent/{room}"
-    for room in ("archive", "collect", "consume", "formats", "operators", "privacy", "spark", "texts")
-)
-"""The folders in which the name of a bool must read as a statement; a folder joins once its names do."""
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [
@@ -53,21 +48,38 @@ STATEMENTS = frozenset(
             "were",
         ),
         *("will", "would"),
-        *("accepts", "admits", "agrees", "allows", "bends", "closes", "completes", "conforms", "contradicts"),
-        *("divides", "exceeds", "exists", "explains", "fails", "fills", "fits", "follows", "gets", "gives"),
-        *("goes", "hides", "holds", "identifies", "keeps", "knows", "lacks", "listens", "matches", "meets"),
-        *("names", "outlives", "overlaps", "owns", "passed", "reads", "repeats", "reports", "resumes"),
-        *("retains", "rises", "runs", "starts", "stays", "uses", "waits"),
+        *("accepts", "admits", "agrees", "allows", "answers", "bends", "carries", "closes", "completes"),
+        *("conforms", "continues", "contradicts", "differs", "divides", "exceeds", "excludes", "exists"),
+        *("explains", "fails", "fills", "fits", "follows", "forgets", "gets", "gives", "goes", "hides"),
+        *(
+            "holds",
+            "identifies",
+            "includes",
+            "keeps",
+            "knows",
+            "lacks",
+            "listens",
+            "lives",
+            "matches",
+            "meets",
+        ),
+        *(
+            "names",
+            "outlives",
+            "overlaps",
+            "owns",
+            "passed",
+            "passes",
+            "reads",
+            "repeats",
+            "reports",
+            "resets",
+        ),
+        *("resumes", "retains", "rises", "runs", "sends", "stands", "starts", "stays", "trusts", "uses"),
+        *("waits",),
     ]
 )
-"""The first words by which the name of a bool reads as a statement."""
-ACTS = frozenset(
-    [
-        *("accept_moved", "add", "bernoulli", "create", "erase", "on_accepted", "on_connected", "set_aside"),
-        *("spend", "take", "update"),
-    ]
-)
-"""Functions that act, and return whether it had an effect (`bernoulli` draws a bool)."""
+"""The first words by which the name of a bool reads as a statement; `is` may also follow its subject."""
 KEYS = frozenset(
     [
         *("clamp", "clean", "duplicate", "extended", "paused", "raw", "retain", "rounded", "session_present"),
@@ -109,10 +121,9 @@ def violations(path: Path) -> Iterator[str]:
             continue
         if name in VAGUE or (name in VAGUE_LOCALS and binding not in fields):
             yield f"{file}:{binding.lineno}: {name!r} does not say what it holds"
-    if file.as_posix().startswith(BOOL_FOLDERS):
-        for line_number, name in bools(tree):
-            if line_number not in excused and not reads_as_statement(name):
-                yield f"{file}:{line_number}: {name!r} is a bool, but does not read as a statement"
+    for line_number, name in bools(tree):
+        if line_number not in excused and not reads_as_statement(name):
+            yield f"{file}:{line_number}: {name!r} is a bool, but does not read as a statement"
 
 
 def definitions(tree: ast.Module) -> Iterator[Definition]:
@@ -166,17 +177,22 @@ def fields_of_classes(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def bools(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and name of each function, parameter and field of a class annotated as a bool."""
+    """Yield the line and name of each function, parameter and variable that is annotated as a bool.
+
+    A function that acts, and then returns whether it had an effect, is named after its act.
+    """
     for node in ast.walk(tree):
-        if isinstance(node, Function) and is_bool(node.returns):
+        if isinstance(node, Function) and is_bool(node.returns) and not does_act(node):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg) and is_bool(node.annotation):
             yield node.lineno, node.arg
-        elif isinstance(node, ast.ClassDef):
-            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-            yield from (
-                (field.lineno, ast.unparse(field.target)) for field in fields if is_bool(field.annotation)
-            )
+        elif isinstance(node, ast.AnnAssign) and is_bool(node.annotation):
+            yield node.lineno, ast.unparse(node.target).removeprefix("self.")
+
+
+def does_act(node: Function) -> bool:
+    """Return whether a function does something before it returns, according to its docstring."""
+    return needs_verb(node) and not (ast.get_docstring(node) or "Return").startswith("Return ")
 
 
 def is_bool(annotation: ast.expr | None) -> bool:
@@ -185,9 +201,9 @@ def is_bool(annotation: ast.expr | None) -> bool:
 
 
 def reads_as_statement(name: str) -> bool:
-    """Return whether the name of a bool is a statement, Python's own, an act's, or a key."""
-    word, public_name = name.strip("_").split("_")[0], name.lstrip("_")
-    return word in STATEMENTS or public_name in ACTS | KEYS or name.startswith("__")
+    """Return whether the name of a bool is a statement, Python's own, or a key."""
+    words = name.strip("_").split("_")
+    return words[0] in STATEMENTS or "is" in words or name.strip("_") in KEYS or name.startswith("__")
 
 
 def main(folders: list[str]) -> int:

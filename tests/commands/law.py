@@ -229,10 +229,10 @@ def totals(log: LongRun) -> bool:
         print(f"n = {n}, f = {REMAINDERS[index]}: {windows} windows")
         if windows:
             tests += tests_of(n, REMAINDERS[index], counts, moments.tolist())
-    return judged(tests)
+    return print_tests(tests)
 
 
-def judged(tests: Sequence[Tested]) -> bool:
+def print_tests(tests: Sequence[Tested]) -> bool:
     """Print tests with their p-values; return whether no p-value is below the threshold."""
     threshold = ALARM / max(1, len(tests))
     for test in tests:

@@ -60,7 +60,7 @@ def _quantities(profile: Profile) -> list[str]:
 
 
 def _time(profile: Profile) -> str:
-    timed = {quantity.timed for quantity in profile.quantities.values()}
+    timed = {quantity.has_time for quantity in profile.quantities.values()}
     if len(timed) > 1:
         return "by quantity"
     return "the message's" if timed.pop() else "of arrival"
@@ -69,7 +69,7 @@ def _time(profile: Profile) -> str:
 def _unsent(profile: Profile) -> list[str]:
     if not any(quantity.kind is Kind.POWER for quantity in profile.quantities.values()):
         return []
-    band = f"{float(profile.dead_band_w):g} W" if profile.dead_band_known else "`source.dead_band`"
+    band = f"{float(profile.dead_band_w):g} W" if profile.knows_dead_band else "`source.dead_band`"
     hold = format_duration(profile.hold_ms)
     return [f"{_period(profile)}; may differ from what was sent last by {band}; held for {hold}"]
 

@@ -247,4 +247,4 @@ def test_what_readings_cost_is_refused_once() -> None:
 
 def test_expanded_streams_are_accepted_as_streams() -> None:
     """The streams of a table pass every check of streams that are written out."""
-    refuse(config.parse(written(privacy=SHARES, window=AMSTERDAM)), flat=False)
+    refuse(config.parse(written(privacy=SHARES, window=AMSTERDAM)), is_flat=False)

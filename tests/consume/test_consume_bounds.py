@@ -38,7 +38,7 @@ def test_no_arithmetic_begins_before_the_bounds(
 
     for name in ("half_width", "sd", "LInfLaplace", "id_of"):
         monkeypatch.setattr(message, name, computed)
-    sent = changed(described(TERMS), sealed=True, **fields)
+    sent = changed(described(TERMS), is_sealed=True, **fields)
     for form in (sent, json.loads(sent)):
         with pytest.raises(RecordError, match=r"is out of its bounds|is missing or not|cannot be read"):
             Descriptor.parse(form)
@@ -48,7 +48,7 @@ def test_the_length_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message longer than its table allows is not even parsed."""
     monkeypatch.setattr(message, "load", None)
     with pytest.raises(RecordError, match="more than 16384 bytes"):
-        Descriptor.parse(changed(described(TERMS), sealed=True, **LONGER))
+        Descriptor.parse(changed(described(TERMS), is_sealed=True, **LONGER))
     with pytest.raises(RecordError, match="more than 2048 bytes"):
         Record.parse(changed(recorded(TERMS, [1])[0], **LONGER))
 

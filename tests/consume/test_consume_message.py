@@ -82,7 +82,7 @@ def test_fields_of_later_versions_are_no_mistake() -> None:
     """Unknown fields are ignored in a record and kept in a descriptor, whose id covers them."""
     record = recorded(TERMS, [7])[0]
     assert Record.parse(changed(record, quality="good")) == Record.parse(record)
-    later = Descriptor.parse(changed(described(TERMS), sealed=True, weather="wet"))
+    later = Descriptor.parse(changed(described(TERMS), is_sealed=True, weather="wet"))
     assert later.facts["weather"] == "wet"
     assert later.id != describe(TERMS).id
 
@@ -132,7 +132,7 @@ DESCRIPTOR_MISTAKES: list[dict[str, Any]] = [
 def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
     """A field that is missing, wrong or contradicts another is a RecordError, even if the id fits."""
     with pytest.raises(RecordError, match="a descriptor whose"):
-        Descriptor.parse(changed(described(TERMS), sealed="id" not in mistake, **mistake))
+        Descriptor.parse(changed(described(TERMS), is_sealed="id" not in mistake, **mistake))
 
 
 @pytest.mark.parametrize("said", ["half-up", "dithered"])
@@ -143,9 +143,9 @@ def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
     both = {item: describe(replace(coarse, rounding=item)).facts[figure] for item in get_args(Rounding)}
     other = next(value for item, value in both.items() if item != said)
     sent = described(replace(coarse, rounding=said))
-    assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
+    assert Descriptor.parse(changed(sent, is_sealed=True, **{figure: both[said]})).rounding == said
     with pytest.raises(RecordError, match=f"'{figure}' contradicts"):
-        Descriptor.parse(changed(sent, sealed=True, **{figure: other}))
+        Descriptor.parse(changed(sent, is_sealed=True, **{figure: other}))
 
 
 OTHER_FACTS: dict[str, Any] = {
@@ -206,7 +206,7 @@ RUBBISH = st.recursive(
 @given(rubbish=RUBBISH, name=st.sampled_from(sorted(json.loads(described(TERMS)))), sealed=st.booleans())
 def test_no_message_is_an_accident(rubbish: Any, name: str, sealed: bool) -> None:
     """Whatever a field contains, a message is read or refused as the sender's fault; no other error."""
-    messages = [changed(described(TERMS), sealed=sealed, **{name: rubbish})]
+    messages = [changed(described(TERMS), is_sealed=sealed, **{name: rubbish})]
     messages += [changed(recorded(TERMS, [5])[0], **{name: rubbish})]
     for message in messages:
         for parse in (Record.parse, Descriptor.parse, lambda item: collect([item])):

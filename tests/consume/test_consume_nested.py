@@ -196,9 +196,9 @@ def test_slots_across_a_boundary_are_not_combined() -> None:
     days, months = collect(messages)["m1"], noisy("1mo")
     assert nested(noisy("30min"), days)[1].combined.tolist() == [*[True] * 30, False]
     epoch = collect(
-        [changed(message, sealed=True, timezone=None) for message in messages[::2]]
+        [changed(message, is_sealed=True, timezone=None) for message in messages[::2]]
         + [
-            changed(message, d=json.loads(changed(first, sealed=True, timezone=None))["id"])
+            changed(message, d=json.loads(changed(first, is_sealed=True, timezone=None))["id"])
             for first, message in zip(messages[::2], messages[1::2], strict=True)
         ]
     )["m1"]

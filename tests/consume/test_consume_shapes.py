@@ -167,7 +167,7 @@ def test_a_mean_day_s_descriptor_agrees_with_itself(change: dict[str, object], n
     """Bands, zone, step and length that cannot be a mean day's are refused by name, though the id fits."""
     first = sent(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])[0]
     with pytest.raises(RecordError, match=f"'{name}'"):
-        Descriptor.parse(changed(first, sealed=True, **change))
+        Descriptor.parse(changed(first, is_sealed=True, **change))
 
 
 # Days and curves ----------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_a_report_is_a_table_of_checks() -> None:
 def test_an_attack_is_a_table_of_attackers() -> None:
     """A row is an attacker with its figures and those of the mechanism, so outcomes can be concatenated."""
     results = AttackResult("edges", 0.2, 0.1, 0.3), AttackResult("bayes", 0.9, 0.8, 1.0, 0.95)
-    outcome = Outcome("linf", "1/40", 12.5, 100, results, 0.4, None, None, broken=True)
+    outcome = Outcome("linf", "1/40", 12.5, 100, results, 0.4, None, None, is_broken=True)
     frame = outcome.to_pandas()
     assert frame["attacker"].tolist() == ["edges", "bayes"]
     assert frame["mechanism"].tolist() == ["linf", "linf"]

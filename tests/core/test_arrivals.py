@@ -31,7 +31,7 @@ OF_THE_PROFILE = sorted(
 def made(*phases: str) -> Arrivals:
     """An intake whose clock begins now."""
     arrivals = Arrivals("main", phases, 100, Counts())
-    arrivals.advance(0, connected=True)
+    arrivals.advance(0, is_connected=True)
     return arrivals
 
 
@@ -45,7 +45,7 @@ class Intake:
     def wait(self, step_ms: int = STEP_MS, *, connected: bool = True) -> "Intake":
         """Let time pass."""
         self._wall_ms += step_ms
-        self.arrivals.advance(self._wall_ms, connected=connected)
+        self.arrivals.advance(self._wall_ms, is_connected=connected)
         return self
 
     def hear(self, meter: str, *outcomes: str, phase: str | None = None) -> "Intake":

@@ -147,7 +147,7 @@ def test_a_change_of_zone_or_rules_opens_nothing_twice(choices: list[tuple[int, 
     for known, hours in restarts(choices):
         changed = stream(known, ahead_ms=FAR_MS)
         if world is None:
-            world = World(changed, model=False)
+            world = World(changed, has_model=False)
         else:
             world.crash(changed)
         for _ in range(8):
@@ -187,7 +187,7 @@ def test_new_time_zone_data_never_lowers_a_mark(shifts: list[int]) -> None:
             Schedule(usual, Rules(shift * HOUR_MS), shape=lambda ms, _: _day(usual, ms)), ahead_ms=FAR_MS
         )
         if world is None:
-            world = World(known, disk=disk, model=False)
+            world = World(known, disk=disk, has_model=False)
         else:
             world.crash(known)
         for hour in range(0, 60, 7):

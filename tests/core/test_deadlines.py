@@ -28,9 +28,9 @@ def test_what_is_due_is_taken_in_order(
     expected = [item for *_, item in sorted(due, key=lambda entry: entry[:3])]
     assert list(deadlines.take(open_ms, close_ms)) == expected
     left_ms = [time_ms for time_ms, _ in openings if time_ms > open_ms]
-    assert deadlines.first_ms(closing=False) == min(left_ms, default=None)
+    assert deadlines.first_ms(includes_closings=False) == min(left_ms, default=None)
     left_ms += [time_ms for time_ms, _ in closings if time_ms > min(open_ms, close_ms)]
-    assert deadlines.first_ms(closing=True) == min(left_ms, default=None)
+    assert deadlines.first_ms(includes_closings=True) == min(left_ms, default=None)
 
 
 def test_what_is_added_meanwhile_is_taken_in_its_turn() -> None:
@@ -43,4 +43,4 @@ def test_what_is_added_meanwhile_is_taken_in_its_turn() -> None:
         if (time_ms, meter) == (None, "a"):
             deadlines.add_closing(3, "a", "a")
     assert taken == [(None, "a"), (3, "a"), (None, "b")]
-    assert deadlines.first_ms(closing=True) is None
+    assert deadlines.first_ms(includes_closings=True) is None

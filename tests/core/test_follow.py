@@ -48,7 +48,9 @@ class Pair:
         assert told(one) == told(other)
         assert self.counts[0] == self.counts[1]
         for closing in (True, False):
-            assert self.short.deadline_ms(closing=closing) == self.plain.deadline_ms(closing=closing)
+            assert self.short.deadline_ms(includes_closings=closing) == self.plain.deadline_ms(
+                includes_closings=closing
+            )
 
 
 def told(effects: Effects) -> tuple[Any, ...]:
@@ -231,7 +233,7 @@ def test_slots_close_before_a_later_message_of_the_same_batch() -> None:
     pipeline = core(replace(SLOT, lateness_ms=3), forget_ms=8)
     feed(pipeline, message(1, 1))
     feed(pipeline, now_ms=13)
-    assert pipeline.deadline_ms(closing=False) is None
-    assert pipeline.deadline_ms(closing=True) == BASE_MS + 15
+    assert pipeline.deadline_ms(includes_closings=False) is None
+    assert pipeline.deadline_ms(includes_closings=True) == BASE_MS + 15
     feed(pipeline, message(17, 1))
     assert pipeline._counts["forgotten"] == 1

@@ -40,7 +40,7 @@ def test_an_interval_leaves_at_most_once_whatever_changes(streams: list[Stream],
 
     Kind, unit, clock, grid, lateness, hold, noise, topic, pseudonyms, delays and `forget` all change.
     """
-    play(World(streams[0], model=False), program, streams)
+    play(World(streams[0], has_model=False), program, streams)
 
 
 def begun(world: World, schedule: Schedule) -> list[tuple[LabelledSlot, int]]:

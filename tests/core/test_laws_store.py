@@ -39,7 +39,7 @@ class StoreDisk:
 def test_the_store_keeps_what_the_core_committed(streams: list[Stream], program: list[Step]) -> None:
     """Marks, open windows, ledger and outbox on disk are what the witness saw, after any crashes."""
     with fresh() as store:
-        world = World(streams[0], disk=StoreDisk(store), model=False)
+        world = World(streams[0], disk=StoreDisk(store), has_model=False)
         play(world, program, streams)
         written: defaultdict[str, Account] = defaultdict(Account)
         for row in commands.report(store.connection):

@@ -81,7 +81,7 @@ def test_what_is_not_a_reading_is_counted_and_acknowledged_at_once(bad: Message,
     assert pipeline._counts == {"received": 1, reason: 1}
     assert effects.acknowledge == [7]
     assert not effects.commit
-    assert pipeline.deadline_ms(closing=True) is None
+    assert pipeline.deadline_ms(includes_closings=True) is None
 
 
 def test_a_bad_message_stops_nothing() -> None:
@@ -260,7 +260,7 @@ def test_the_event_clock_of_each_meter_is_its_own() -> None:
     feed(pipeline, message(0, 1, meter="a"), message(0, 1, meter="b"))
     effects = feed(pipeline, message(90, 1, meter="a"))
     assert {row.topic for row in effects.commit.outgoing if not row.retain} == {"private/a/power"}
-    assert pipeline.deadline_ms(closing=True) is None
+    assert pipeline.deadline_ms(includes_closings=True) is None
     assert not feed(pipeline, now_ms=99).commit
 
 
@@ -332,7 +332,7 @@ def test_new_terms_have_a_new_descriptor_and_old_ones_none_again() -> None:
     for terms, expected in ((SLOT, 1), (SLOT, 0), (replace(SLOT, radius=Fraction(20)), 1)):
         pipeline = core(terms, known=disk.snapshot())
         disk.write(feed(pipeline, message(1, 1)).commit)
-        start_ms = (pipeline.deadline_ms(closing=True) or 0) - BASE_MS
+        start_ms = (pipeline.deadline_ms(includes_closings=True) or 0) - BASE_MS
         commit = feed(pipeline, now_ms=start_ms + 8).commit
         disk.write(commit)
         assert len(commit.descriptors) == expected
@@ -353,7 +353,7 @@ def test_with_a_key_meters_leave_under_pseudonyms() -> None:
 
 def test_a_window_leaves_where_and_as_it_opened() -> None:
     """With another topic and other terms after a restart, open windows finish as they began (law 1)."""
-    world = World(stream(TERMS), model=False)
+    world = World(stream(TERMS), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 13)
     world.crash(stream(SLOT, receivers=(Receiver("main", "new/{meter}"),), pseudonym_key=b"key"))

@@ -99,7 +99,7 @@ def left(text: str, messages: Sequence[Message], end_ms: int) -> Left:
 
     for message in messages:
         take([message], message.received_ms)
-    while (due_ms := running.deadline_ms(closing=True)) is not None and due_ms <= end_ms:
+    while (due_ms := running.deadline_ms(includes_closings=True)) is not None and due_ms <= end_ms:
         take([], due_ms)
     return Left(texts, counts)
 

@@ -44,7 +44,7 @@ class Register:
         self.left: dict[str, float] = {}
         self.time_s = 0
         self.period_s = period_s
-        self.core.arrivals.advance(BASE_MS, connected=True)
+        self.core.arrivals.advance(BASE_MS, is_connected=True)
 
     def hear(self, *values: float) -> "Register":
         """Hear a value, or one of each phase, and let a period pass."""
@@ -72,7 +72,7 @@ class Register:
 
     def _wait(self) -> None:
         self.time_s += 1
-        self.core.arrivals.advance(self._now_ms, connected=True)
+        self.core.arrivals.advance(self._now_ms, is_connected=True)
 
     @property
     def _now_ms(self) -> int:

@@ -88,7 +88,7 @@ def left(watts: list[int], terms: Terms) -> list[Outgoing]:
     ]
     wakes_ms = sorted({one.received_ms for one in arrivals} | set(range(BASE_MS, BASE_MS + 90_000, 9000)))
     for before_ms, now_ms in pairwise([BASE_MS - 1, *wakes_ms]):
-        while (due_ms := pipeline.deadline_ms(closing=True)) is not None and due_ms <= now_ms:
+        while (due_ms := pipeline.deadline_ms(includes_closings=True)) is not None and due_ms <= now_ms:
             rows += pipeline.feed([], due_ms, due_ms).commit.outgoing
         batch = [one for one in arrivals if before_ms < one.received_ms <= now_ms]
         rows += pipeline.feed(batch, now_ms, now_ms).commit.outgoing

@@ -45,7 +45,7 @@ def values(world: World, meter: str = "m1") -> dict[int, int]:
 
 def run(schedule: Schedule, spread_ms: int, found: Sequence[Arrived], order: Sequence[str] = METERS) -> World:
     """Four meters are first seen at once, in some order; then readings arrive."""
-    world = World(stream(schedule, spread_ms=spread_ms), model=False)
+    world = World(stream(schedule, spread_ms=spread_ms), has_model=False)
     for meter in order:
         world.send(meter, world.now_ms, MICRO)
     world.feed()
@@ -103,7 +103,7 @@ def test_a_band_that_begins_later_and_ends_earlier_leaves_first() -> None:
 
 def test_slots_due_together_leave_in_the_order_of_names() -> None:
     """Whoever is seen first: m1 before m2 before m3 (law 4: never in order of arrival)."""
-    world = World(stream(ZERO), model=False)
+    world = World(stream(ZERO), has_model=False)
     for meter in ("m2", "m3", "m1"):
         world.send(meter, world.now_ms, MICRO)
     world.run_to(BASE_MS + 8)
@@ -112,7 +112,7 @@ def test_slots_due_together_leave_in_the_order_of_names() -> None:
 
 def test_with_pseudonyms_slots_leave_in_the_order_of_those() -> None:
     """The order of what leaves says nothing about the names behind the pseudonyms."""
-    world = World(stream(ZERO, pseudonym_key=b"key"), model=False)
+    world = World(stream(ZERO, pseudonym_key=b"key"), has_model=False)
     names = [f"m{k}" for k in range(8)]
     for meter in names:
         world.send(meter, world.now_ms, MICRO)
@@ -145,14 +145,14 @@ def test_a_meter_seen_on_a_boundary_starts_there() -> None:
 def test_the_core_says_when_it_wants_to_be_woken() -> None:
     """The deadline is the next opening or closing; while slots do not close, the next opening."""
     world = World(stream(replace(ZERO, lateness_ms=2)))
-    assert world.pipeline.deadline_ms(closing=True) is None
+    assert world.pipeline.deadline_ms(includes_closings=True) is None
     world.send("m1", BASE_MS + 1, MICRO)
     world.feed()
-    assert world.pipeline.deadline_ms(closing=True) == BASE_MS + 4
+    assert world.pipeline.deadline_ms(includes_closings=True) == BASE_MS + 4
     world.now_ms = BASE_MS + 8
     world.feed()
-    assert world.pipeline.deadline_ms(closing=True) == BASE_MS + 4 + 4 + 2
-    assert world.pipeline.deadline_ms(closing=False) == BASE_MS + 12
+    assert world.pipeline.deadline_ms(includes_closings=True) == BASE_MS + 4 + 4 + 2
+    assert world.pipeline.deadline_ms(includes_closings=False) == BASE_MS + 12
 
 
 def test_an_agent_that_is_late_closes_everything_that_is_due() -> None:
@@ -193,7 +193,7 @@ def test_catch_up_keeps_slots_open_for_what_waited_in_the_broker() -> None:
 
 def test_a_silent_meter_is_forgotten_after_whole_windows() -> None:
     """After `forget` without an accepted reading no window opens; what is open leaves; it is counted."""
-    world = World(stream(ZERO, forget_ms=12), model=False)
+    world = World(stream(ZERO, forget_ms=12), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 7)
     world.send("m1", BASE_MS + 7, MICRO)
@@ -203,13 +203,13 @@ def test_a_silent_meter_is_forgotten_after_whole_windows() -> None:
     assert world.counts["forgotten"] == 1
     assert world.disk.snapshot().states == {}
     assert world.disk.snapshot().marks == {"m1": BASE_MS + 20}
-    assert world.pipeline.deadline_ms(closing=True) is None
+    assert world.pipeline.deadline_ms(includes_closings=True) is None
     assert not world.queue
 
 
 def test_what_a_forgotten_meter_held_is_acknowledged() -> None:
     """A reading that would stand longer than its meter is known has said all it has."""
-    world = World(stream(terms_with(ZERO, hold_ms=1000), forget_ms=4), model=False)
+    world = World(stream(terms_with(ZERO, hold_ms=1000), forget_ms=4), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 7)
     assert len(world.queue) == 1
@@ -220,7 +220,7 @@ def test_what_a_forgotten_meter_held_is_acknowledged() -> None:
 
 def test_a_forgotten_meter_starts_again_after_its_mark() -> None:
     """Seen again, it starts at the first boundary after that, never before what it once opened (law 1)."""
-    world = World(stream(ZERO, forget_ms=4), model=False)
+    world = World(stream(ZERO, forget_ms=4), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 21)
     assert seen(world) == [("m1", 4, 8)]
@@ -232,7 +232,7 @@ def test_a_forgotten_meter_starts_again_after_its_mark() -> None:
 def test_a_reading_of_an_open_window_counts_while_its_meter_is_being_forgotten() -> None:
     """Forgetting opens no more windows; those that are open take readings in until they close."""
     terms = replace(ZERO, lateness_ms=30)
-    world = World(stream(terms, forget_ms=4), model=False)
+    world = World(stream(terms, forget_ms=4), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 20)
     world.send("m1", BASE_MS + 5, 9 * MICRO)
@@ -243,7 +243,7 @@ def test_a_reading_of_an_open_window_counts_while_its_meter_is_being_forgotten()
 def test_readings_that_waited_are_given_time_before_a_meter_is_forgotten() -> None:
     """After a stop longer than `forget`, windows open for what the broker kept (at most 7 days)."""
     day = terms_with(TERMS, length_ms=DAY_MS, step_ms=DAY_MS, hold_ms=DAY_MS)
-    world = World(stream(day, forget_ms=DAY_MS), model=False)
+    world = World(stream(day, forget_ms=DAY_MS), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + DAY_MS)
     world.crash()
@@ -260,7 +260,7 @@ def test_readings_that_waited_are_given_time_before_a_meter_is_forgotten() -> No
 
 def test_silence_before_a_first_window_is_not_counted() -> None:
     """However short `forget` is, a meter that was seen has its first window."""
-    world = World(stream(ZERO, forget_ms=1), model=False)
+    world = World(stream(ZERO, forget_ms=1), has_model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 30)
     assert seen(world) == [("m1", 4, 8)]

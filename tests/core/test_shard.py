@@ -175,7 +175,7 @@ def test_messages_of_others_are_acknowledged_and_counted_unread() -> None:
     assert effects.acknowledge == [0, 1, 2]
     assert not effects.commit
     assert pipeline._counts == {"received": 3, "other_shard": 3}
-    assert pipeline.deadline_ms(closing=True) is None
+    assert pipeline.deadline_ms(includes_closings=True) is None
     with pytest.raises(AssertionError):
         feed(pipeline, message(1, 1, meter=mine))
 

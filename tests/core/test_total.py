@@ -131,7 +131,7 @@ def test_a_total_begins_anew_after_a_hole_another_unit_or_another_name() -> None
     disk = MemoryDisk()
     for key in (b"one", b"two"):
         pipeline = core(known=disk.snapshot(), pseudonym_key=key)
-        start_ms = max((pipeline.deadline_ms(closing=True) or 0) - BASE_MS, 0)
+        start_ms = max((pipeline.deadline_ms(includes_closings=True) or 0) - BASE_MS, 0)
         disk.write(feed(pipeline, message(start_ms + 1, 100)).commit)
         disk.write(feed(pipeline, now_ms=start_ms + 3 * HOUR_MS).commit)
     assert len(disk.contents.totals) == 2

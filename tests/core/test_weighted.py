@@ -276,7 +276,7 @@ def test_the_error_of_a_month_is_a_few_cents(bound: str, cents: float) -> None:
     errors = guarantee.compute_guarantee(source).errors
     assert errors["month_total"].unit == "EUR"
     assert math.isclose(100 * errors["month_total"].value, cents, rel_tol=0.005)
-    assert errors["month_total"].useful
+    assert errors["month_total"].is_useful
     assert "month_kwh" not in errors
 
 

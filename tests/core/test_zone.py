@@ -20,7 +20,7 @@ def decode(payload: bytes) -> list[Reading]:
 
 def zoned(*, local_times: bool) -> Pipeline:
     """A core whose readings have times; its slots are long, because an hour would hold 900,000 of SLOT."""
-    return core(terms_with(SLOT, length_ms=10_000, step_ms=10_000), decode=decode, local_times=local_times)
+    return core(terms_with(SLOT, length_ms=10_000, step_ms=10_000), decode=decode, needs_zone=local_times)
 
 
 def sent(received_ms: int, time_ms: int) -> Message:

@@ -180,7 +180,7 @@ def test_a_comma_in_a_documents_number_is_named(text: str) -> None:
 
 def test_a_comma_in_a_string_is_named_where_strings_count() -> None:
     """A profile that reads numbers in strings names the comma in such a string."""
-    value = Value(((Term("power", is_negative=False),),), text=True)
+    value = Value(((Term("power", is_negative=False),),), accepts_text=True)
     read = document_reader(Message(), value, WRAP_W)
     texts = [json.dumps({"power": text}).encode() for text in ("512,3", "512.3 W")]
     assert [refusal(read, text) for text in texts] == ["refused_comma", "refused_suffix"]

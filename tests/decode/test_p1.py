@@ -95,8 +95,8 @@ def test_the_time_of_arrival_may_count() -> None:
 
 def test_codes_of_the_past_are_no_values_of_now() -> None:
     """Only `*255` is the present value; a number in W has two decimals at most, and may be below 0 if net."""
-    readout = dsmr.telegram("ESY5", "1-0:16.7.0*01(000010*W)", "1-0:16.7.0*255(-12.34*W)", checked=False)
-    assert telegram(readout).number("1-0:16.7.0", "kW", signed=True) == Decimal("-0.01234")
+    readout = dsmr.telegram("ESY5", "1-0:16.7.0*01(000010*W)", "1-0:16.7.0*255(-12.34*W)", has_checksum=False)
+    assert telegram(readout).number("1-0:16.7.0", "kW", is_signed=True) == Decimal("-0.01234")
     assert refusal(readout, "1-0:16.7.0") == "refused_type"
     assert refusal(readout.replace(b"12.34", b"12.345"), "1-0:16.7.0") == "refused_type"
     assert refusal(readout.replace(b"-12.34", b"12.345"), "1-0:16.7.0") == "refused_unit"
@@ -151,7 +151,7 @@ def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
     """Where a tariff's line has turned into another's, without a sum, no number is made of what is left."""
     lines = ("1-0:1.8.0(004217.553*kWh)", "1-0:1.8.2(003908.114*kWh)")
     with pytest.raises(PayloadError) as refused:
-        PROFILES["dsmr-p1"].quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
+        PROFILES["dsmr-p1"].quantities["import"].read(dsmr.telegram(HEADER, *lines, has_checksum=False))
     assert refused.value.reason == "refused_missing"
 
 
@@ -168,9 +168,9 @@ def test_all_tariffs_are_summed() -> None:
 
 def test_a_gateway_may_append_to_a_readout() -> None:
     """What follows a D0 readout's end is ignored, and what follows a telegram's end is a checksum."""
-    readout = dsmr.telegram("ESY5", "1-0:1.7.0*255(000417.00*W)", checked=False)
+    readout = dsmr.telegram("ESY5", "1-0:1.7.0*255(000417.00*W)", has_checksum=False)
     assert telegram(readout + b"  25818685\r\nDE00000\r\n") == telegram(readout)
-    assert refusal(dsmr.telegram("ISK5", LINES[-1], checked=False) + b"25818685") == "refused_checksum"
+    assert refusal(dsmr.telegram("ISK5", LINES[-1], has_checksum=False) + b"25818685") == "refused_checksum"
     assert refusal(readout.partition(b"!")[0]) == "refused_checksum"
 
 

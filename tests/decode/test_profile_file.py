@@ -57,14 +57,14 @@ def test_a_small_file_is_a_profile() -> None:
     """What a file leaves out is unknown, or has the default of the page on profiles."""
     device = profile()
     power = device.quantities["power"]
-    assert (power.kind, power.scale, power.timed, power.direction) == (
+    assert (power.kind, power.scale, power.has_time, power.direction) == (
         Kind.POWER,
         Fraction(1000),
         False,
         None,
     )
     assert (device.every_ms, device.hold_ms, device.period_ms) == (10_000, 300_000, None)
-    assert not device.dead_band_known
+    assert not device.knows_dead_band
     assert device.quantum_w == 1
     assert device.identifies is None
     assert device.fields == ("now", "p")

@@ -23,12 +23,12 @@ from tests.support.profile_contract import (
     carriers,
     damaged,
     damages,
+    differs_in_value,
     extended,
-    in_value,
+    is_in_value,
     outcome,
     parsed,
     reordered,
-    value_differs,
     written,
 )
 
@@ -154,9 +154,9 @@ def test_a_wrong_byte_is_refused_or_does_not_matter(case: Case) -> None:
             if case.is_untimed(name, parsed(payload), got):
                 continue
             if document is None:
-                assert in_value(case, place), (name, place)
+                assert is_in_value(case, place), (name, place)
             else:
-                assert value_differs(document, payload, paths), (name, place, payload)
+                assert differs_in_value(document, payload, paths), (name, place, payload)
 
 
 @pytest.mark.parametrize("name", PROFILES)

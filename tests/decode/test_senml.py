@@ -28,7 +28,7 @@ def found(
 ) -> list[PayloadNumber]:
     """What is found in a pack."""
     payload = pack if isinstance(pack, bytes) else json.dumps(pack).encode()
-    return list(reader(kind, name, of_sum=of_sum)(payload))
+    return list(reader(kind, name, is_sum=of_sum)(payload))
 
 
 def refusal(pack: Any, kind: Kind = Kind.POWER, name: str | None = None) -> str:

@@ -49,7 +49,7 @@ def settings() -> dict[str, str]:
 def shipped(mosquitto: MakeBroker) -> Broker:
     """The broker as it is shipped, not started."""
     acl = (DEPLOY / "mosquitto" / "acl").read_text()
-    return mosquitto(users=USERS, acl=acl, persistence=True, settings=settings())
+    return mosquitto(users=USERS, acl=acl, is_persistent=True, settings=settings())
 
 
 def client(broker: Broker, user: str, session: str | None = None) -> Client:

@@ -89,7 +89,7 @@ async def test_a_home_reports_for_itself_only(mosquitto: MakeBroker) -> None:
         user: {(topic, writer) for topic in WRITERS if user in READERS[topic] for writer in WRITERS[topic]}
         for user in USERS
     }
-    with mosquitto(users=USERS, acl=ACL, persistence=True, settings=settings()) as broker:
+    with mosquitto(users=USERS, acl=ACL, is_persistent=True, settings=settings()) as broker:
         async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
 

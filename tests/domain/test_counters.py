@@ -28,9 +28,9 @@ def test_a_part_counts_in_the_whole() -> None:
 def test_counts_are_text_in_the_order_of_their_list() -> None:
     """What never happened is not named; of public counters only those are that tell nothing of a meter."""
     counts = Counts()
-    assert counts.text() == counts.text(public=True) == "nothing"
+    assert counts.text() == counts.text(is_public=True) == "nothing"
     for name in reversed(COUNTERS):
         counts.add(name, 2)
     assert counts.text() == " ".join(f"{name}=2" for name in COUNTERS)
-    assert counts.text(public=True) == " ".join(f"{name}=2" for name in COUNTERS if name in PUBLIC)
+    assert counts.text(is_public=True) == " ".join(f"{name}=2" for name in COUNTERS if name in PUBLIC)
     assert "received" not in PUBLIC

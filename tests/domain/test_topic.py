@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.domain.identity import SourceTopic, delay_ms, overlap, parse_template, pseudonym, render
+from meteragent.domain.identity import SourceTopic, delay_ms, overlaps, parse_template, pseudonym, render
 
 TEMPLATE = "meters/{meter}/power"
 names = st.text(st.characters(exclude_characters="/+#\0", codec="utf-8"), min_size=1, max_size=128)
@@ -132,7 +132,7 @@ def test_render_puts_the_label_into_the_sink_topic() -> None:
 )
 def test_what_the_source_would_read_back_overlaps(source: str, sink: str) -> None:
     """A sink's records, its descriptors, totals and those under their ids must not match the source."""
-    assert overlap(tuple(source.split("/")), tuple(sink.split("/")))
+    assert overlaps(tuple(source.split("/")), tuple(sink.split("/")))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_the_source_would_read_back_overlaps(source: str, sink: str) -> Non
 )
 def test_what_the_source_cannot_read_does_not_overlap(source: str, sink: str) -> None:
     """Topics that differ in a word or in depth do not meet."""
-    assert not overlap(tuple(source.split("/")), tuple(sink.split("/")))
+    assert not overlaps(tuple(source.split("/")), tuple(sink.split("/")))
 
 
 @given(source=templates, sink=templates)
@@ -157,7 +157,7 @@ def test_topics_overlap_when_one_message_is_of_both(source: list[str], sink: lis
     sent = [tuple(word if s == "{meter}" else s for s in sink) for word in words]
     below = [(*topic, "privacy") for topic in sent]
     named = [(*topic, id_) for topic in below for id_ in words] + [(*topic, "total") for topic in sent]
-    assert overlap(tuple(source), tuple(sink)) == any(
+    assert overlaps(tuple(source), tuple(sink)) == any(
         matches(topic, tuple(source)) for topic in [*sent, *below, *named]
     )
 

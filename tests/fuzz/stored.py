@@ -203,7 +203,7 @@ def _start(path: Path, at: int, before: Used, *, sound: bool) -> str:
 def _used(store: Store, at: int, before: Used, *, sound: bool) -> str:
     try:
         with store:
-            if store.set_aside:
+            if store.was_set_aside:
                 assert not store.snapshot("main").marks
                 return "set aside"
             return _went_on(store, at, before, sound=sound)

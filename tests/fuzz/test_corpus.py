@@ -152,7 +152,7 @@ def test_what_sqlite_does_not_see_is_seen(tmp_path: Path, what: str) -> None:
         persist(store, sending(0))
     _changed(path, *DAMAGED[what])
     with open_store(path, now_ms=77) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert store.snapshot("main").states == {}
 
 
@@ -168,7 +168,7 @@ def test_a_text_that_is_none_is_seen(tmp_path: Path, table: str, column: str) ->
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE {table} SET {column} = CAST(x'6dff' AS TEXT)")
     with open_store(path, now_ms=77) as store:
-        assert store.set_aside
+        assert store.was_set_aside
 
 
 @pytest.mark.parametrize("at", range(len(stored.CONFIGURATIONS)))

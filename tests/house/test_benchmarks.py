@@ -150,7 +150,7 @@ def test_figures_of_a_peer_stand_beside_ours() -> None:
     pairs = [(1.0, 2.0), (3.0, 2.0), (9.0, 3.0)]
     taken = harness.compare("a", "b", pairs, "{:g} and {:g}")
     assert taken == Result("a", "b", (2.0, 2 / 3, 3 / 9), None, "3 and 2")
-    assert harness.compare("a", "b", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.5, 3.0)
+    assert harness.compare("a", "b", pairs, "", are_rates=True, goal=4.0).ratios == (0.5, 1.5, 3.0)
     allowed = harness.compare("a", "b", pairs, "", goal=1.0, allow=lambda theirs: theirs + 1)
     assert allowed == Result("a", "b", (3.0, 1.0, 4 / 9), 1.0, "")
 

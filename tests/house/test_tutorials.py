@@ -68,7 +68,7 @@ def test_the_archive_is_released_as_shown(
     output, is_random = "", False
     for language, text in ARCHIVE.all_blocks[1:]:
         if language == "text":
-            assert_printed(text, output, figures=not is_random)
+            assert_printed(text, output, keeps_figures=not is_random)
             continue
         output, is_random = "", language == "python"
         if language == "toml":

@@ -61,11 +61,11 @@ class Agent(Service):
         last_ms = {p.topic(m): max(p.truth(readings)) for p in self._plans for m, readings in fed.items()}
         newest = receiver.newest
 
-        def complete() -> bool:
+        def is_complete() -> bool:
             """Return whether each meter's last record has arrived."""
             return all(topic in newest and time_ms(newest[topic]) >= last_ms[topic] for topic in last_ms)
 
-        await self._until(complete)
+        await self._until(is_complete)
         # The last reading may only open a window, which shows in the ledger alone; `assert_kept` judges it.
         with suppress(TimeoutError):
             await until(lambda: self._windows(self.ledger()) >= self._windows(self._due(fed)), CHARGED_S)

@@ -75,9 +75,9 @@ class Judged(NamedTuple):
         bad = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         return f"{self.kills}×: {self.slots} slots, {bad or 'all right'}"
 
-    def kept(self, *, exact: bool = True) -> bool:
-        """Return whether each slot left once and, if `exact`, with the right value."""
-        return not (self.missing or self.doubled or (exact and self.wrong))
+    def is_kept(self, *, is_exact: bool = True) -> bool:
+        """Return whether each slot left once and, if `is_exact`, with the right value."""
+        return not (self.missing or self.doubled or (is_exact and self.wrong))
 
 
 class Guest(Agent):

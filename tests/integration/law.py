@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Windows = Sequence[Sequence[int]]
 
 
-def scale_passes(windows: Windows, a: Fraction) -> bool:
+def passes_scale_test(windows: Windows, a: Fraction) -> bool:
     """Return whether the sum of maxima fits: a Σ m is Gamma(number of slots), the best test of a scale."""
     slots = sum(map(len, windows))
     total = float(a) * sum(max(map(abs, window)) for window in windows)
@@ -31,7 +31,7 @@ def scale_passes(windows: Windows, a: Fraction) -> bool:
 
 
 def scale_miss(slots: int, factor: float) -> float:
-    """Return the chance that noise `factor` times as large passes `scale_passes`."""
+    """Return the chance that noise `factor` times as large passes `passes_scale_test`."""
     low, high = _scale_bounds(slots)
     return float(stats.gamma.cdf(high / factor, slots) - stats.gamma.cdf(low / factor, slots))
 

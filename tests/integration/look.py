@@ -45,12 +45,12 @@ class Site(NamedTuple):
 
     @asynccontextmanager
     async def looking(
-        self, *, refused: bool = False, language: str = "en", **options: Any
+        self, *, is_refused: bool = False, language: str = "en", **options: Any
     ) -> AsyncIterator["Look"]:
         """Open the page in a window of its own; fail if the browser complains of anything."""
         async with window(self.browser, **{"locale": language, **options}) as page:
             look = Look(self.world, page, language)
-            if refused:
+            if is_refused:
                 look.refused = True  # which the browser complains of
             else:
                 await look.open(self.url)

@@ -87,11 +87,11 @@ class Proxy:
         for pipe in self._pipes:
             pipe.dead.add(direction)
 
-    def cut(self, *, reset: bool = False) -> None:
+    def cut(self, *, resets: bool = False) -> None:
         """End all connections."""
         for pipe in list(self._pipes):
             for end in pipe.ends:
-                if reset:
+                if resets:
                     wire: socket.socket = end.get_extra_info("socket")
                     wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     end.transport.abort()
@@ -103,7 +103,7 @@ class Proxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self.cut(reset=True)
+        self.cut(resets=True)
 
     def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -232,7 +232,7 @@ async def prepared(program: Path, folder: Path) -> AsyncIterator[Rounds]:
                 Broker(
                     program,
                     make_folder(folder / name),
-                    persistence=name != "home",
+                    is_persistent=name != "home",
                     settings=UNLIMITED,
                     acl=ALLOWS,
                 )

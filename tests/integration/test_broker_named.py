@@ -103,7 +103,7 @@ def outcomes(
             f"mutual {version}",
             refused(same, "mutual", version=version, source=trusted),
             certificates=certificates,
-            mutual=True,
+            is_mutual=True,
         )
         add(
             f"authority {version}",

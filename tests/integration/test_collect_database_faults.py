@@ -111,7 +111,7 @@ async def held(
     def codes() -> Any:
         return json.loads(ask(folder / "health") or '{"problem_codes": null}')["problem_codes"]
 
-    with mosquitto(persistence=True, settings=DURABLE) as broker:
+    with mosquitto(is_persistent=True, settings=DURABLE) as broker:
         chain = by_mqtt(broker)
         with Collector(folder, chain.source, url, "tests.integration.hasty") as collector:
             await until(collector.is_connected)

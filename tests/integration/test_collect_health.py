@@ -27,7 +27,7 @@ async def test_what_a_collector_misses_is_named_until_it_is_back(
     def codes() -> Any:
         return state()["problem_codes"]
 
-    with mosquitto(persistence=True, settings=DURABLE) as broker:
+    with mosquitto(is_persistent=True, settings=DURABLE) as broker:
         chain = by_mqtt(broker)
         with Collector(tmp_path, chain.source, table_url) as collector:
             await until(lambda: codes() == [])

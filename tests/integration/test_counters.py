@@ -83,7 +83,7 @@ class Run(NamedTuple):
         Until a power without a time arrives, the previous power counts, or none after the kill. Both are off
         by at most the sum of the two powers.
         """
-        if not device.by_arrival:
+        if not device.uses_arrival:
             return TOLERANCE_WH
         powers_w = [0, *(abs(moment.power_w) for moment in self.moments)]
         both_ws = Fraction(0)

@@ -22,5 +22,5 @@ async def test_killed_again_and_again_it_forgets_nothing(broker: Broker, tmp_pat
     outcome.agent.assert_kept(outcome.fed, outcome.receiver)
     assert outcome.lives >= KILLS // 2
     windows = noise(PLAN.noisy, outcome.fed, outcome.receiver.messages)
-    assert law.scale_passes(windows, PLAN.noisy.epsilon)
+    assert law.passes_scale_test(windows, PLAN.noisy.epsilon)
     assert law.rest_p(windows) > law.ALARM

@@ -21,7 +21,7 @@ async def test_a_broker_that_is_killed_costs_nothing(
     The feeder sends again what was not answered: such duplicates are refused. The ledger is equal to
     what was released.
     """
-    running = [mosquitto(persistence=True, settings=SETTINGS).start() for _ in range(brokers)]
+    running = [mosquitto(is_persistent=True, settings=SETTINGS).start() for _ in range(brokers)]
     outcome = await kill_brokers(running, tmp_path, [PLAN], KILLS, burst)
     outcome.agent.assert_kept(outcome.fed, outcome.receiver)
     assert outcome.lives >= KILLS // 3

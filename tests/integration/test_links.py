@@ -35,7 +35,7 @@ async def cut(proxy: Proxy) -> None:
 
 async def reset(proxy: Proxy) -> None:
     """Connections end rudely, as when a router has forgotten them."""
-    proxy.cut(reset=True)
+    proxy.cut(resets=True)
 
 
 async def stalled_for_a_moment(proxy: Proxy) -> None:

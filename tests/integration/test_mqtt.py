@@ -138,7 +138,7 @@ async def test_publications_reach_other_clients_once_and_are_reported(
 
 async def test_a_killed_broker_is_found_again_with_its_session(mosquitto: MakeBroker) -> None:
     """After SIGKILL and a new start the session is there, and what the broker had saved comes again."""
-    with mosquitto(persistence=True) as broker:
+    with mosquitto(is_persistent=True) as broker:
         async with connected(broker.url) as peer:
             await subscribed(peer)
         await send(broker, 5)  # to a client that is away: mosquitto saves what it queues, not what it sends
@@ -224,7 +224,7 @@ async def test_over_mutual_tls_the_client_shows_its_certificate(
     """A broker that asks for a certificate takes ours, and nobody without one."""
     trust = {"ca_file": certificates.ca}
     own = {"cert_file": certificates.client, "key_file": certificates.client_key}
-    with mosquitto(certificates=certificates, mutual=True) as broker:
+    with mosquitto(certificates=certificates, is_mutual=True) as broker:
         async with connected(broker.url, credentials=trust | own) as peer:
             await subscribed(peer)
         async with connected(broker.url, credentials=trust) as peer:

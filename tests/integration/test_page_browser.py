@@ -331,7 +331,7 @@ async def test_it_speaks_once(site: Site) -> None:
 
 async def test_another_origin_gets_nothing(site: Site) -> None:
     """A page of another origin of this very machine can neither read, embed nor listen to anything."""
-    async with site.looking(refused=True) as look:
+    async with site.looking(is_refused=True) as look:
         await look.page.goto(site.url)
         inner = await look.page.goto(site.url.replace("127.0.0.1", "localhost") + "texts.json")
         assert inner is not None
@@ -353,7 +353,7 @@ async def test_another_origin_gets_nothing(site: Site) -> None:
 
 async def test_another_name_gets_nothing(site: Site) -> None:
     """A name that leads to this machine and is not its own gets nothing, on any path (DNS rebinding)."""
-    async with site.looking(refused=True) as look:
+    async with site.looking(is_refused=True) as look:
         for path in ("", "facts.json", "events", "static/page.js"):
             answer = await look.page.goto(site.url.replace("127.0.0.1", "evil.example") + path)
             assert answer is not None

@@ -63,7 +63,7 @@ async def test_private_on_both_sides(mosquitto: MakeBroker, tmp_path: Path) -> N
         authorities.append(Certificates.make(folder))
     at_home, outside = authorities
     meters, utility = (
-        mosquitto(certificates=own, mutual=True, users=USERS, persistence=False) for own in authorities
+        mosquitto(certificates=own, is_mutual=True, users=USERS, is_persistent=False) for own in authorities
     )
     outgoing = f"{keys(tmp_path, outside)}\npseudonym_key_file = '{secret(tmp_path, 'key', KEY)}'"
     text = stream(meters.url, utility.url, source=keys(tmp_path, at_home), sink=outgoing)

@@ -112,11 +112,11 @@ async def test_the_noise_has_its_law(name: str, broker: Broker, tmp_path: Path) 
     assert law.maxima_p(windows, plan.epsilon) > law.ALARM
     for factor in (Fraction(11, 10), Fraction(10, 11)):
         assert law.scale_miss(len(windows), float(factor)) < 1e-7
-        assert not law.scale_passes(windows, plan.epsilon * factor)
+        assert not law.passes_scale_test(windows, plan.epsilon * factor)
 
 
 def assert_law(windows: law.Windows, plan: Plan) -> None:
     """The scale, and the law of the rest given the largest; the lattice is 1 W, so a = epsilon."""
-    assert law.scale_passes(windows, plan.epsilon)
+    assert law.passes_scale_test(windows, plan.epsilon)
     assert law.sign_p(windows) > law.ALARM
     assert plan.n == 1 or law.rest_p(windows) > law.ALARM

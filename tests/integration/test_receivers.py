@@ -125,7 +125,7 @@ async def test_each_receiver_gets_each_slot_once_and_nothing_after_its_revocatio
     newer slots only.
     """
     rng = random.Random(25)
-    with mosquitto() as home, mosquitto(persistence=True, settings=KEPT) as outside:
+    with mosquitto() as home, mosquitto(is_persistent=True, settings=KEPT) as outside:
         make_clock(tmp_path, START_MS, hour_s=1)
         content = text(home, outside)
         async with Receiver(home, "utility") as utility, Receiver(outside, "app") as app:

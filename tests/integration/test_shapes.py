@@ -114,7 +114,7 @@ class Outcome(NamedTuple):
 @pytest.fixture(scope="module")
 def outcome(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """One agent, killed KILLS times, and rebooted with its broker."""
-    with mosquitto(persistence=True, settings=LOGS_SUBSCRIPTIONS) as broker:
+    with mosquitto(is_persistent=True, settings=LOGS_SUBSCRIPTIONS) as broker:
         return asyncio.run(kill_and_reboot(broker, tmp_path_factory.mktemp("shapes")))
 
 

@@ -73,7 +73,7 @@ def stops(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sc
             return await _open_slot(folder, broker)
 
     async def away(folder: Path, meanwhile: Callable[[Service, Broker], object], *, back: bool) -> End:
-        with mosquitto(settings=TELL_ALL) as source, mosquitto(persistence=True) as sink:
+        with mosquitto(settings=TELL_ALL) as source, mosquitto(is_persistent=True) as sink:
             return await _sink_away(folder, source, sink, meanwhile, back=back)
 
     async def sink_back(folder: Path) -> End:

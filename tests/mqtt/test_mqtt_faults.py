@@ -152,7 +152,7 @@ async def test_nothing_tells_topics_and_payloads(caplog: pytest.LogCaptureFixtur
     asyncio.get_running_loop().slow_callback_duration = 0.0
 
     async def script(wire: Wire) -> None:
-        await wire.accept(present=True)
+        await wire.accept(is_present=True)
         wire.send(wire.publish(1, CANARY, topic=CANARY) + wire.publish(0, CANARY, topic=CANARY, qos=0))
         await wire.expect(PUBLISH)
         broken = b"\x32" + bytes([len(CANARY) + 8]) + b"\0\1t\0\2\2\xfe\xfe"

@@ -130,9 +130,9 @@ async def test_an_answered_publication_never_ends_the_connection(monkeypatch: py
         session.publish("t", b"answered")
         await soon(peer.delivered.get())
         monkeypatch.setattr(module, "UNANSWERED_S", 1e-9)
-        assert session._on_tick()
+        assert session._check_time_limits()
         session.publish("t", b"unanswered")
-        assert not session._on_tick()
+        assert not session._check_time_limits()
 
 
 async def test_the_keep_alive_is_what_the_broker_says() -> None:

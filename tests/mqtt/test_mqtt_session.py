@@ -98,7 +98,7 @@ async def test_a_late_acknowledgement_never_lands_on_a_newer_session() -> None:
         await wire.expect(PUBLISH)
 
     async def second(wire: Wire) -> None:
-        await wire.accept(present=True)
+        await wire.accept(is_present=True)
         wire.send(wire.publish(7, b"b"))
         await wire.expect(PUBLISH)
         assert await wire.expect(PUBACK) == b"\0\7"
@@ -160,11 +160,11 @@ async def test_nothing_is_read_while_it_is_paused() -> None:
         session = await peer.session()
         (first,) = await peer.get(1)
         for _ in range(2):
-            session.pause(reading=False)
+            session.set_reading(is_reading=False)
         session.acknowledge([token(first)])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(peer.get(1), 0.05)
-        session.pause(reading=True)
+        session.set_reading(is_reading=True)
         (second,) = await peer.get(1)
         session.acknowledge([token(second)])
 
@@ -175,7 +175,7 @@ async def test_nothing_is_handed_over_before_serve_has_started() -> None:
 
     async def script(wire: Wire) -> None:
         await wire.hello()
-        wire.send(wire.connack(0, present=True) + wire.publish(1, b"a") + wire.publish(2, b"b"))
+        wire.send(wire.connack(0, is_present=True) + wire.publish(1, b"a") + wire.publish(2, b"b"))
         await wire.end()
 
     async def serve(session: Session) -> None:

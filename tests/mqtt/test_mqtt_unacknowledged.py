@@ -17,7 +17,7 @@ def test_each_message_is_acknowledged_once_after_the_earlier_ones(
     packet_ids: list[int], random: Random, in_order: bool
 ) -> None:
     """After each release, acknowledged is what was released and waits for nothing earlier of its queue."""
-    unacknowledged = Unacknowledged(in_order=in_order)
+    unacknowledged = Unacknowledged(keeps_order=in_order)
     tokens = [unacknowledged.add(packet_id) for packet_id in packet_ids]
     places = list(range(len(tokens)))
     random.shuffle(places)
@@ -51,7 +51,7 @@ async def test_a_broker_that_insists_gets_its_order() -> None:
             assert await wire.expect(PUBACK) == packet_id
         await wire.end()
 
-    async with FakeBroker(script) as broker, connected(broker.url, in_order=True) as peer:
+    async with FakeBroker(script) as broker, connected(broker.url, keeps_order=True) as peer:
         session = await peer.session()
         first, last = await peer.get(2)
         session.acknowledge([token(last)])

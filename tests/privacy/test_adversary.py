@@ -232,14 +232,14 @@ VALUES, POINTS = (0, 1, 3), databases((0, 1, 3), 2)
 
 
 @VERY_FEW
-@given(channels(inputs=9, outputs=2, minimum=1, rational=True))
+@given(channels(inputs=9, outputs=2, minimum=1, is_rational=True))
 def test_what_one_row_adds_characterises_differential_privacy(channel: Channel) -> None:
     """Theorem 2: knowing all rows but one, an adversary learns at most epsilon of it iff it is private."""
     agrees(whole_rows(VALUES, 2), on_databases(channel, POINTS), hamming)
 
 
 @VERY_FEW
-@given(channels(inputs=9, outputs=2, minimum=1, rational=True))
+@given(channels(inputs=9, outputs=2, minimum=1, is_rational=True))
 def test_a_row_replaced_changes_conclusions_by_two_epsilon(channel: Channel) -> None:
     """Theorem 1: d_h(phi_i,w) = 1, and so epsilon-differential privacy keeps conclusions 2 epsilon apart."""
     on_rows = on_databases(channel, POINTS)
@@ -273,7 +273,7 @@ def test_which_families_are_maximally_tight(family: str, metric: str) -> None:
 
 @pytest.mark.parametrize(("family", "metric"), [(f, m) for f, names in TIGHT.items() for m in sorted(names)])
 @VERY_FEW
-@given(channel=channels(inputs=4, outputs=2, minimum=1, rational=True))
+@given(channel=channels(inputs=4, outputs=2, minimum=1, is_rational=True))
 def test_a_tight_family_says_all_of_privacy(family: str, metric: str, channel: Channel) -> None:
     """Proposition 2: the family's bounds hold exactly when the channel is d-private."""
     points = databases((0, 3), 2)

@@ -149,7 +149,7 @@ def test_what_is_no_distance_is_refused(distance: float) -> None:
 
 
 @FEW
-@given(channels(minimum=1, rational=True))
+@given(channels(minimum=1, is_rational=True))
 def test_the_smallest_level_is_qif_s(channel: Channel) -> None:
     """On random channels `qif` finds the same level, and its verdicts just above and below are ours."""
     matrix, level = floats(channel), channel.smallest_epsilon(absolute)
@@ -178,7 +178,7 @@ def test_known_channels_are_qif_s() -> None:
 
 
 @FEW
-@given(channels(inputs=4, rational=True), LEVELS)
+@given(channels(inputs=4, is_rational=True), LEVELS)
 def test_a_smaller_metric_promises_more(channel: Channel, epsilon: Fraction) -> None:
     """Proposition 1: d <= d' makes d-privacy d'-privacy; epsilon d is a metric like any other."""
     bits = channel.after(lambda x: 2 * x[0] + x[1], itertools.product((0, 1), repeat=2))
@@ -242,7 +242,7 @@ def test_odds_are_at_least_one() -> None:
 
 
 @FEW
-@given(channels(rational=True), channels(outputs=2), ODDS)
+@given(channels(is_rational=True), channels(outputs=2), ODDS)
 def test_post_processing_reveals_no_more(channel: Channel, later: Channel, odds: Number) -> None:
     """No level and no delta grows when only the outputs are seen; the matrix is the product."""
     after = channel.then(later)

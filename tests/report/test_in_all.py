@@ -110,7 +110,7 @@ def test_power_says_its_dead_band_and_its_period() -> None:
 
 def test_an_archive_rounds_each_number() -> None:
     """`sanitise` rounds half up: half a Wh more for each slot, as the text says."""
-    known = guarantee.compute_guarantee(config.parse(written()).stream[0], (), archived=True)
+    known = guarantee.compute_guarantee(config.parse(written()).stream[0], (), is_archived=True)
     assert not known.is_in_all
     assert known.in_all[0].level == Fraction(110 + 24, 110)
     text = wording.in_all(known)

@@ -174,7 +174,7 @@ def test_an_archive_has_times_of_its_own() -> None:
         stream = config.parse(written(source=f"{source}\n{STATED}")).stream[0]
         (warning,) = warn.of_stream(stream)
         assert warning.startswith("readings carry no timestamps")
-        assert facts_of(stream, (), archived=True)["warnings"] == []
+        assert facts_of(stream, (), is_archived=True)["warnings"] == []
 
 
 def test_coarse_counts_are_warned_of() -> None:

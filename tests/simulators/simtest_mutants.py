@@ -269,7 +269,7 @@ def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
                     found.append(one)
                     continue
                 key = *one.origin[:2], one.reading.time_ms
-                if one.reading.stamped and key in seen:
+                if one.reading.is_stamped and key in seen:
                     self._arrivals.counts.add("replaced")
                     free.append(one.reading.token)
                 else:

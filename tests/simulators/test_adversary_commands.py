@@ -148,7 +148,7 @@ def test_a_mechanism_without_its_law_needs_other_attackers() -> None:
     found = measure(scene, mine, ["correlation"], 40, 0)
     assert found.worst.rate == 1
     assert found.odds is None
-    assert found.broken  # by how often it was right alone
+    assert found.is_broken  # by how often it was right alone
 
 
 class Shy:
@@ -172,7 +172,7 @@ def test_an_area_alone_refutes_a_promise() -> None:
     assert (found.worst.rate, found.worst.auc) == (0.5, 1)
     assert found.bound is not None
     assert found.worst.high < found.bound
-    assert found.broken
+    assert found.is_broken
 
 
 @pytest.mark.parametrize("seed", ["-1", "1.5", str(1 << 64)])

@@ -33,7 +33,7 @@ def test_what_is_played_is_what_check_speaks_of(event: Event, preset: str) -> No
     """An event moves its windows by the distances of the worst way to lie on the grid, to a quantum."""
     terms = config.terms(hidden.stream_of(preset))
     scene = moved(event, 1, preset)
-    assert scene.paired
+    assert scene.is_paired
     found = sorted(np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2)), reverse=True)
     played = [Fraction(int(k)) * terms.quantum for k in found]
     ways = [way for way in distances(event, terms) if len(way) == len(played)]
@@ -73,7 +73,7 @@ def test_every_row_of_check_has_its_measurement(monkeypatch: pytest.MonkeyPatch)
 def test_more_than_said_is_marked() -> None:
     """A rate that is surely above what `check` says is not confirmed, and the table says so."""
     row = hidden.Row.of("a kettle", 1, 70, {"edges": 500, "bayes": 800}, 1000)
-    assert not row.confirmed
+    assert not row.is_confirmed
     assert (row.worst, row.rate) == ("bayes", 0.8)
     assert "**more than claimed**" in hidden.table([row], "appliance", "1 home", 1000, 0)
 
@@ -82,7 +82,7 @@ def test_what_may_be_chance_is_no_refutation() -> None:
     """Right in 73.5 of 100 where 70 is said: above 95%'s interval, no proof."""
     row = hidden.Row.of("a kettle", 1, 70, {"bayes": 735}, 1000)
     assert row.low > 0.7
-    assert row.confirmed
+    assert row.is_confirmed
     low, high = clopper_pearson(735, 1000, ALARM / 2)
     both = hidden.Row.of("a kettle", 1, 70, {"bayes": 735, "edges": 1}, 1000)
     assert (both.low, both.high) == (float(low), float(high))

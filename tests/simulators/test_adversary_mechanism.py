@@ -124,8 +124,8 @@ def test_what_may_be_chance_breaks_no_promise() -> None:
     few, many = (measure(scene, one, ["averaging"], trials, 0) for trials in (3000, 60_000))
     assert few.bound is not None
     assert few.worst.low > few.bound
-    assert not few.broken
-    assert many.broken
+    assert not few.is_broken
+    assert many.is_broken
 
 
 def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_half_of_all_later_slots_differ(
     assert row.levels == pytest.approx(levels, rel=0.1)
     assert row.slots == pytest.approx((SLOTS - 1) / 2, rel=0.1)
     assert 1 < row.levels <= row.worst_levels <= row.bound == pytest.approx(bound, rel=1e-3)
-    assert row.confirmed
+    assert row.is_confirmed
 
 
 def test_the_limit_of_one_slot_is_exceeded_by_steps_of_10_wh(rows: dict[str, register.Row]) -> None:

@@ -21,7 +21,7 @@ def test_points_are_windows_of_slots() -> None:
     """A scene knows its classes, windows and slots, and how often a guess is right."""
     scene = Scene("?", np.zeros((4, 2, 3), int), [0, 0, 0, 1], W)
     assert (scene.classes, scene.windows, scene.slots, scene.guess) == (2, 2, 3, 0.75)
-    assert not scene.paired
+    assert not scene.is_paired
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_library_has_a_class_for_each_signature() -> None:
 def test_with_or_without_is_paired() -> None:
     """The loads without the event are the first half, the same loads with it the second."""
     scene = with_or_without("?", [[[1]], [[2]]], [[[10]], [[20]]], W)
-    assert scene.paired
+    assert scene.is_paired
     assert scene.points.ravel().tolist() == [1, 2, 11, 22]
 
 

@@ -98,9 +98,9 @@ def test_nothing_starts_itself_while_nobody_is_home(people: Households) -> None:
         "signature": Signature.on(2000, 120),
         "starts_per_day": 5,
         "hours": ((6, 23, 1),),
-        "overlapping": True,
+        "can_overlap": True,
     }
-    unattended = Appliance("test kettle", attended=False, **same)  # type: ignore[arg-type]
+    unattended = Appliance("test kettle", is_attended=False, **same)  # type: ignore[arg-type]
     attended = Appliance("test kettle", **same)  # type: ignore[arg-type]
     absences = people.absences(0)
     all_of_them, some = runs_of(unattended, people), runs_of(attended, people)
@@ -115,10 +115,10 @@ def test_one_kettle_boils_once_at_a_time(people: Households) -> None:
         "signature": Signature.on(50, 7200),
         "starts_per_day": 6,
         "hours": ((0, 24, 1),),
-        "attended": False,
+        "is_attended": False,
     }
     for many in (False, True):
-        runs = runs_of(Appliance("test", overlapping=many, **often), people)  # type: ignore[arg-type]
+        runs = runs_of(Appliance("test", can_overlap=many, **often), people)  # type: ignore[arg-type]
         order = np.lexsort((runs.start_s, runs.row))
         same = np.diff(runs.row[order]) == 0
         overlaps = (runs.start_s[order][1:] < runs.stop_s[order][:-1])[same]
@@ -148,7 +148,7 @@ def test_makes_differ_and_stay(people: Households) -> None:
 
 def test_who_has_none_runs_none(people: Households) -> None:
     """A share of homes owns one, the same homes every day."""
-    rare = Appliance("test rare", Signature.on(100, 60), 10, ((0, 24, 1),), owners=0.3, attended=False)
+    rare = Appliance("test rare", Signature.on(100, 60), 10, ((0, 24, 1),), owners=0.3, is_attended=False)
     first, second = (set(runs_of(rare, people, day).row.tolist()) for day in (0, 1))
     assert len(first | second) == pytest.approx(120, abs=5 * 9.2)
     assert len(first ^ second) < 8
@@ -157,7 +157,7 @@ def test_who_has_none_runs_none(people: Households) -> None:
 def test_a_swing_redraws_each_step(people: Households) -> None:
     """Continuously variable power is new in each step and each run, within its bounds."""
     computer = Appliance(
-        "test computer", Signature.varying(100, 0.5, 60, 3600), 2, ((0, 24, 1),), attended=False
+        "test computer", Signature.varying(100, 0.5, 60, 3600), 2, ((0, 24, 1),), is_attended=False
     )
     runs = runs_of(computer, people)
     factors = runs.levels_mw / (1e5 * Makes.of(people, "test computer").power[runs.row][:, None])

@@ -22,7 +22,7 @@ from tests.support.not_run import ROOT
 
 COLUMNS = ("home", "appliance", "start_s", "end_s", "watts", "channel")
 HOUR_S = 3600
-SAUNA = Appliance("sauna", Signature.on(6000, 9000), 2, ((20, 24, 1),), attended=False)
+SAUNA = Appliance("sauna", Signature.on(6000, 9000), 2, ((20, 24, 1),), is_attended=False)
 
 
 def digest(day: Day, row: int, home: int) -> str:

@@ -211,7 +211,7 @@ def test_the_agent_takes_these_configurations(tmp_path: Path) -> None:
         for settings in plan.configurations:
             known = parse(settings, PACES[plan.pace], tmp_path, tmp_path / "db")
             assert len(known.stream) == len(settings)
-            refuse(known, flat=False)
+            refuse(known, is_flat=False)
 
 
 def test_a_schedule_is_its_text() -> None:
@@ -245,15 +245,15 @@ def test_what_breaks_is_shrunk(where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     acknowledges_before_the_commit(monkeypatch)
     events = Slow(0, 30), Read(500, 1, 480, 7), Stop(900, 0, 1), Clock(1000, 50), Read(1200, 1, 1200, 8)
     plan = Schedule(1, "fast", ((Setting(lateness=3),), (Setting(),)), events, 1500)
-    small = shrink(plan, where, twin=False)
-    right = invariant(plan, where, twin=False)
+    small = shrink(plan, where, has_twin=False)
+    right = invariant(plan, where, has_twin=False)
     assert right is not None
     assert 0 < len(small.events) < 3
     assert small.configurations == ((Setting(),),)
-    assert invariant(small, where, twin=False) == right
+    assert invariant(small, where, has_twin=False) == right
     for at in range(len(small.events)):
         fewer = replace(small, events=(*small.events[:at], *small.events[at + 1 :]))
-        assert invariant(fewer, where, twin=False) != right
+        assert invariant(fewer, where, has_twin=False) != right
 
 
 def test_the_network_does_what_it_is_told(where: Path) -> None:
@@ -394,7 +394,7 @@ failure of the device meets that commit, and not the next."""
 
 def test_a_device_fails_at_a_commit_that_depends_on_what_is_doubted(where: Path) -> None:
     """With other values, a schedule of registers is not run again if a failure waits for a commit."""
-    assert runs.run(read(FAILS_AT_ANOTHER_COMMIT), where, twin=True)["twins"] == 0
+    assert runs.run(read(FAILS_AT_ANOTHER_COMMIT), where, has_twin=True)["twins"] == 0
 
 
 SKIPPED = """
@@ -434,7 +434,7 @@ dropped a price of the day, which counts again when readings are of energy as be
 
 def test_a_price_is_dropped_no_sooner_than_the_seal_is_on_disk(where: Path) -> None:
     """Every hour counts at the price that was committed for it."""
-    assert runs.run(read(SEALED), where, twin=True)["prices"] == 2
+    assert runs.run(read(SEALED), where, has_twin=True)["prices"] == 2
 
 
 def test_the_disk_replaces_methods_that_the_store_thread_has() -> None:

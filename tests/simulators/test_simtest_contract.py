@@ -27,7 +27,7 @@ def test_what_the_agent_sends_is_valid() -> None:
     counts = Counter[str]()
     for seed in SEEDS:
         with runs.place() as folder:
-            log = runs.run_world(generate(seed), folder, scramble=False).log
+            log = runs.run_world(generate(seed), folder, is_scrambled=False).log
         for topic, payload in {(topic, bytes(payload)) for _, topic, payload, _ in log}:
             if topic.startswith(("homeassistant/", "crowd/")):
                 continue

@@ -49,7 +49,7 @@ def test_nobody_beats_the_certificate(mechanism: str, epsilon: str) -> None:
     assert max(one.low for one in found.results) <= found.bound
     assert found.odds is not None
     assert found.odds <= 1 + 1e-9
-    assert not found.broken
+    assert not found.is_broken
 
 
 @pytest.mark.parametrize("mechanism", ["linf", "independent"])
@@ -61,7 +61,7 @@ def test_nobody_beats_the_bound_of_an_event(mechanism: str) -> None:
     assert found.auc_bound is not None
     assert max(one.low for one in found.results) <= found.bound < 0.9
     assert max(one.auc_low or 0 for one in found.results) <= found.auc_bound < 0.95
-    assert not found.broken
+    assert not found.is_broken
 
 
 def test_a_promise_per_reading_is_refuted() -> None:
@@ -73,7 +73,7 @@ def test_a_promise_per_reading_is_refuted() -> None:
     assert found.bound == pytest.approx(1 - np.exp(-1 / 2) / 2, abs=1e-3)
     assert found.worst.low > found.bound
     assert found.odds == pytest.approx(12)
-    assert found.broken
+    assert found.is_broken
     # A majority of the 12 is right at least so often, and Bayes more often still.
     majority = stats.binom.sf(6, 12, 0.69) + stats.binom.pmf(6, 12, 0.69) / 2
     needed = int(np.flatnonzero(clopper_pearson(np.arange(TRIALS + 1), TRIALS, ALARM)[0] > found.bound)[0])
@@ -122,7 +122,7 @@ def test_what_is_released_again_is_learnt() -> None:
     once, often = (library.programmes(10, 6, 0, times=m) for m in (1, 40))
     low, high = (attacked(scene, "linf epsilon=1/25", ["averaging"], 500) for scene in (once, often))
     assert low.worst.high < high.worst.low
-    assert not high.broken
+    assert not high.is_broken
 
 
 def test_a_mean_hides_no_mean() -> None:
@@ -154,7 +154,7 @@ def test_check_is_confirmed() -> None:
         (row.event, row.days): row for row in hidden.confirm(stream, homes, ["bayes", "averaging"], 1000, 0)
     }
     assert len(rows) == sum(len(REPETITIONS) if event.is_daily else 1 for event in EVENTS)
-    assert all(row.confirmed for row in rows.values())
+    assert all(row.is_confirmed for row in rows.values())
     kettle = rows["a kettle", 1]
     assert kettle.high >= (kettle.claimed - 2) / 100
     assert config.terms(stream).hides_wh == 110

@@ -17,7 +17,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import MINUTE_MS
 from tests.core.test_profile_leaks import core
-from tests.integration.law import ALARM, maxima_p, scale_passes, sign_p
+from tests.integration.law import ALARM, maxima_p, passes_scale_test, sign_p
 
 SLOTS = 3000
 START_MS = 1795176000000
@@ -95,6 +95,6 @@ def test_another_slots_power_leaves_as_often_as_the_law_says(
 def test_the_noise_has_the_exact_law(noise: tuple[list[int], list[int]]) -> None:
     """Scale, distribution and sign of the noise are those of the l_inf Laplace mechanism for one slot."""
     windows = [[z] for z in noise[1]]
-    assert scale_passes(windows, Fraction(1, RADIUS_W))
+    assert passes_scale_test(windows, Fraction(1, RADIUS_W))
     assert maxima_p(windows, Fraction(1, RADIUS_W)) > ALARM
     assert sign_p(windows) > ALARM

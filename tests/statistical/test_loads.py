@@ -25,7 +25,7 @@ PEOPLE = Households.of(0, np.arange(16_000))
 EVEN = np.ones(len(PEOPLE.homes))
 HOURS = ((6, 9, 4), (9, 17, 1), (17, 23, 2))
 KETTLE = Appliance(
-    "test kettle", Signature.on(2000, 100), 6, HOURS, spread=0.4, attended=False, overlapping=True
+    "test kettle", Signature.on(2000, 100), 6, HOURS, spread=0.4, is_attended=False, can_overlap=True
 )
 
 

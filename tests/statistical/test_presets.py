@@ -276,10 +276,10 @@ def test_noise_has_its_scale_and_no_other(run: Run) -> None:
     terms = found(run).terms
     windows = np.concatenate([group.reshape(-1, terms.n) for group in found(run).errors]).tolist()
     a = terms.epsilon * terms.quantum
-    assert law.scale_passes(windows, a)
+    assert law.passes_scale_test(windows, a)
     for factor in (Fraction(11, 10), Fraction(10, 11)):
         assert law.scale_miss(len(windows) * terms.n, float(factor)) < MISS
-        assert not law.scale_passes(windows, a * factor)
+        assert not law.passes_scale_test(windows, a * factor)
 
 
 @EACH

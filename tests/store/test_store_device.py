@@ -41,7 +41,7 @@ def test_a_read_that_fails_is_not_damage(path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(meaning, "examine", once)
     with open_store(path) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside
         assert len(store.snapshot("main").marks) == 40
 
 

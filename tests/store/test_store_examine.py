@@ -81,7 +81,7 @@ def test_what_cannot_have_been_written_is_set_aside(tmp_path: Path, damage: str)
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute(damage).rowcount >= 1
     with open_store(path, now_ms=77, floor_ms=3 * LENGTH_MS) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert store.snapshot("main").marks == {}
         assert ledger.unknown_before_ms(store.connection) == 77
 
@@ -93,7 +93,7 @@ def test_receivers_that_cannot_have_been_written_are_set_aside(tmp_path: Path, d
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute(damage).rowcount >= 1
     with open_store(path, now_ms=77) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert grants.active_grants(store.connection) == []
 
 
@@ -101,11 +101,11 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
     """The same store without damage opens as it was, before and after the receiver is revoked."""
     path = stored_with_receiver(tmp_path / "db")
     with open_store(path) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside
         assert [grant.name for grant in grants.active_grants(store.connection)] == ["app"]
         grants.apply_admissions(store, [], {}, 5 * LENGTH_MS)
     with open_store(path) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside
         [receipt] = grants.receipts(store.connection)
         assert (receipt.reason, receipt.discarded) == ("removed", 3)
         assert [sent.records for sent in receipt.rows] == [1]
@@ -118,14 +118,14 @@ def test_terms_that_make_no_sense_are_set_aside(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE terms SET terms = ?", (odd,))
     with open_store(path, now_ms=77) as store:
-        assert store.set_aside
+        assert store.was_set_aside
 
 
 def test_what_was_written_is_kept(tmp_path: Path) -> None:
     """The same store without damage opens as it was."""
     path = stored(tmp_path / "db")
     with open_store(path, now_ms=77, floor_ms=3 * LENGTH_MS) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside
         assert store.snapshot("main").marks == {"a": LENGTH_MS, "b": LENGTH_MS}
         assert ledger.unknown_before_ms(store.connection) is None
 

@@ -97,7 +97,7 @@ def test_blank_file_is_a_new_store(tmp_path: Path) -> None:
     """An empty file without a generation is where a new store begins."""
     (tmp_path / "db").touch()
     with open_store(tmp_path / "db", floor_ms=9) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside
         assert store.floor_ms == 0
         assert ledger.unknown_before_ms(store.connection) is None
 
@@ -199,22 +199,22 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
     damage(path)
     content = path.read_bytes() if path.exists() else None
     with open_store(path, now_ms=77, floor_ms=3 * LENGTH_MS) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert store.floor_ms == store.snapshot("main").floor_ms == 3 * LENGTH_MS
         assert ledger.unknown_before_ms(store.connection) == 77
         assert store.snapshot("main").marks == {}
         persist(store, opening(3, "m0"))
-        assert store.blanked is (damage in (page, empty, state, missing))
+        assert store.is_blanked is (damage in (page, empty, state, missing))
     if content is not None:
         kept = path.with_name("db.corrupt-77").read_bytes()
         assert len(kept) == len(content)
-        if store.blanked:
+        if store.is_blanked:
             assert b'"draws":' not in kept
             assert all(after == 0 for before, after in zip(content, kept, strict=True) if before != after)
         else:
             assert kept == content
     with open_store(path, floor_ms=None) as second:
-        assert not second.set_aside
+        assert not second.was_set_aside
         assert second.floor_ms == 3 * LENGTH_MS
         assert second.snapshot("main").marks == {"m0": 4 * LENGTH_MS}
 
@@ -257,7 +257,7 @@ def test_wal_goes_with_its_store(path: Path) -> None:
     missing(path)
     wal.write_bytes(frames)
     with open_store(path, now_ms=5) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert outbox.depth(store.connection, "main") == 0
     assert path.with_name("db.corrupt-5-wal").read_bytes() == frames
 

@@ -159,7 +159,7 @@ def test_the_claim_key(tmp_path: Path) -> None:
         assert store.claim_key == key
     path.write_bytes(b"no database at all")
     with open_store(path) as store:
-        assert store.set_aside
+        assert store.was_set_aside
         assert store.claim_key == key
         assert counted(path) == 1
     open_store(path).close()
@@ -237,7 +237,7 @@ def refused(at: list[Moment], folder: Path) -> int:
                     count += 1
                 else:
                     with store:
-                        assert not store.set_aside
+                        assert not store.was_set_aside
                         assert counted(store.path) <= meta(store.connection, "releases")
     return count
 
@@ -319,4 +319,4 @@ def test_store_of(tmp_path: Path) -> None:
     open_store(tmp_path / "link").close()
     assert isinstance(generation.read(tmp_path / "db"), generation.Generation)
     with Store.open(tmp_path / "db", now_ms=0, recovery_floor_ms=0) as store:
-        assert not store.set_aside
+        assert not store.was_set_aside

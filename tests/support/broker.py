@@ -152,10 +152,10 @@ class Server:
 class Broker(Server):
     """A mosquitto and its folder.
 
-    By default its queues have no limit; with `persistence` every change is saved at once.
+    By default its queues have no limit; with `is_persistent` every change is saved at once.
     `settings` are lines of its configuration and override these defaults. `users` maps names to
     passwords; without `users`, any client may connect. `acl` is the text of an access control
-    file. With `certificates` the broker uses TLS, and requires client certificates if `mutual`.
+    file. With `certificates` the broker uses TLS, and requires client certificates if `is_mutual`.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class Broker(Server):
         program: Path,
         folder: Path,
         *,
-        persistence: bool = False,
+        is_persistent: bool = False,
         settings: Mapping[str, str | int] | None = None,
         users: Mapping[str, str] | None = None,
         acl: str | None = None,
         certificates: Certificates | None = None,
-        mutual: bool = False,
+        is_mutual: bool = False,
     ) -> None:
         super().__init__(folder, [str(program), "-c", str(folder / "mosquitto.conf")])
         if certificates:
@@ -180,7 +180,7 @@ class Broker(Server):
             "max_queued_messages": 0,
             "persistence_location": f"{folder}/",  # the default is the working directory, which tests share
         }
-        if persistence:
+        if is_persistent:
             lines |= {"persistence": "true"}
             lines |= {"autosave_on_changes": "true", "autosave_interval": 1}
         if users is not None:
@@ -189,7 +189,7 @@ class Broker(Server):
             lines["acl_file"] = self._write("acl", acl)
         if certificates:
             lines |= {"cafile": certificates.ca, "certfile": certificates.server}
-            lines |= {"keyfile": certificates.server_key, "require_certificate": str(mutual).lower()}
+            lines |= {"keyfile": certificates.server_key, "require_certificate": str(is_mutual).lower()}
         lines |= settings or {}
         self._write("mosquitto.conf", "".join(f"{key} {value}\n" for key, value in lines.items()))
 

@@ -20,16 +20,16 @@ ODDS = st.one_of(LEVELS.map(exp), st.fractions(1, 9, max_denominator=9).map(lamb
 
 @st.composite
 def channels(
-    draw: st.DrawFn, inputs: int = 3, outputs: int = 3, minimum: int = 0, *, rational: bool = False
+    draw: st.DrawFn, inputs: int = 3, outputs: int = 3, minimum: int = 0, *, is_rational: bool = False
 ) -> Channel:
     """Draw a random channel from {0, 1, ..} to {0, 1, ..}.
 
-    Weights are integers from `minimum` to 6. Unless `rational`, the weights of even outputs are multiplied by
-    a power of e that is drawn for each input.
+    Weights are integers from `minimum` to 6. Unless `is_rational`, the weights of even outputs are multiplied
+    by a power of e that is drawn for each input.
     """
     weights = st.lists(st.integers(minimum, 6), min_size=outputs, max_size=outputs).filter(any)
     table = draw(st.lists(weights, min_size=inputs, max_size=inputs))
-    powers = [Fraction(0) if rational else draw(POWERS) for _ in range(inputs)]
+    powers = [Fraction(0) if is_rational else draw(POWERS) for _ in range(inputs)]
 
     def weight(x: int, z: int) -> Number:
         """Return the weight of an output for an input."""

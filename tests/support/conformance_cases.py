@@ -112,7 +112,7 @@ def _accepted() -> Iterator[dict[str, Any]]:
     yield _case(
         "a later version added a field to a record", about, changed(payload, quality=3), accepted=[meaning]
     )
-    other = changed(about, sealed=True, new_fact=True)
+    other = changed(about, is_sealed=True, new_fact=True)
     renamed = changed(payload, d=json.loads(other)["id"])
     yield _case("a later version added a fact to a descriptor", other, renamed, accepted=[meaning])
     yield _case("meters share descriptors", descriptor(power, NOON, "m2"), payload, accepted=[meaning])
@@ -120,7 +120,7 @@ def _accepted() -> Iterator[dict[str, Any]]:
     yield _case("a time in another zone", about, zoned, accepted=[meaning])
     old = replace(power, rounding="half-up")
     yield _case("rounded half up", descriptor(old, NOON), record(old, NOON, "512"), accepted=[meaning])
-    archived = describe(config.terms(config.parse(_TEXTS["power"]).stream[0]), archive=True)
+    archived = describe(config.terms(config.parse(_TEXTS["power"]).stream[0]), is_archive=True)
     released = RecordFormat.of(archived).record("m1", parse_time(NOON), 0, 512)
     about_archive = archived.message("m1", parse_time(NOON))
     yield _case("a record of an archive", about_archive, released, accepted=[meaning])
@@ -203,7 +203,7 @@ def _refused() -> Iterator[dict[str, Any]]:
         )
     for version in (None, 0, 2, "1"):
         yield _case(f"a record of version {version}", about, changed(payload, v=version), refused="version")
-        altered = changed(about, sealed=True, v=version)
+        altered = changed(about, is_sealed=True, v=version)
         yield _case(f"a descriptor of version {version}", altered, payload, refused="version")
     yield from _refused_pairs(power, about, payload)
     yield from _refused_descriptors(about)
@@ -237,15 +237,15 @@ def _refused_pairs(power: Terms, about: bytes, payload: bytes) -> Iterator[dict[
 def _refused_descriptors(about: bytes) -> Iterator[dict[str, Any]]:
     """Yield descriptors with one mistake, and a record of each."""
 
-    def case(name: str, refused: str, field: str, value: Any, *, sealed: bool = True) -> dict[str, Any]:
+    def case(name: str, refused: str, field: str, value: Any, *, is_sealed: bool = True) -> dict[str, Any]:
         """Return the case of a descriptor whose field is changed, with the id that its facts then have."""
         fields: dict[str, Any] = {field: value}
-        altered = changed(about, sealed=sealed, **fields)
+        altered = changed(about, is_sealed=is_sealed, **fields)
         payload = changed(record(terms_of("power"), NOON, "512"), d=json.loads(altered).get("id", "00000000"))
         return _case(name, altered, payload, refused=refused)
 
-    yield case("facts that were changed", "id", "hides_wh", "500", sealed=False)
-    yield case("an id of another descriptor", "id", "id", "00000000", sealed=False)
+    yield case("facts that were changed", "id", "hides_wh", "500", is_sealed=False)
+    yield case("an id of another descriptor", "id", "id", "00000000", is_sealed=False)
     yield case("more slots than a window may have", "field", "n", 10**9)
     yield case("a text without an end", "field", "unbiased", "x" * 20_000)
     yield case("a number that is not finite", "id", "weather", float("inf"))

@@ -35,7 +35,7 @@ class Device:
     """A device of a family: how a stream reads it, and how it writes its messages.
 
     `step_wh` is the step of its counter. `keys` are further lines of its source. A stream of a power without
-    times (`by_arrival`) does not wait for late readings: a power that is sent again has a new time.
+    times (`uses_arrival`) does not wait for late readings: a power that is sent again has a new time.
     """
 
     profile: str
@@ -45,7 +45,7 @@ class Device:
     step_wh: Fraction = Fraction(1)
     kind: str = "register"
     keys: Mapping[str, Any] = field(default_factory=dict)
-    by_arrival: bool = False
+    uses_arrival: bool = False
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ url = "{url}"
 {source}
 [stream.window]
 length = "6h"
-lateness = "{"0s" if self.by_arrival else "2h"}"
+lateness = "{"0s" if self.uses_arrival else "2h"}"
 catch_up = "1s"
 range = [-50000, 50000]
 [stream.privacy]
@@ -97,12 +97,12 @@ def kwh(wh: int) -> str:
     return f"{wh // 1000}.{wh % 1000:03d}"
 
 
-def bare(topic: str, *, kilo: bool = False) -> Callable[[Moment], Messages]:
+def bare(topic: str, *, is_kilo: bool = False) -> Callable[[Moment], Messages]:
     """Make the writer of a bare number of the counter."""
 
     def write(moment: Moment) -> Messages:
         """Write the counter in Wh or kWh."""
-        return [(topic, (kwh(moment.drawn_wh) if kilo else str(moment.drawn_wh)).encode())]
+        return [(topic, (kwh(moment.drawn_wh) if is_kilo else str(moment.drawn_wh)).encode())]
 
     return write
 

@@ -51,7 +51,7 @@ def _p1(hours: int, *, units: str = "kWh") -> Callable[[Moment], Messages]:
 
 def _d0(moment: Moment) -> Messages:
     lines = [f"1-0:1.8.0*255({kwh(moment.drawn_wh)}*kWh)", f"1-0:16.7.0*255({moment.power_w}.00*W)"]
-    return [("d0/raw", telegram("ESY5Q3DA1004 V3.04", *lines, checked=False))]
+    return [("d0/raw", telegram("ESY5Q3DA1004 V3.04", *lines, has_checksum=False))]
 
 
 def _dsmr_reader(moment: Moment) -> Messages:
@@ -66,7 +66,7 @@ def _dsmr_reader(moment: Moment) -> Messages:
     )
 
 
-def _phases(topic: str, names: tuple[str, str], *, kilo: bool) -> Callable[[Moment], Messages]:
+def _phases(topic: str, names: tuple[str, str], *, is_kilo: bool) -> Callable[[Moment], Messages]:
     """Make the writer of two topics that share the counter."""
 
     def write(moment: Moment) -> Messages:
@@ -74,7 +74,7 @@ def _phases(topic: str, names: tuple[str, str], *, kilo: bool) -> Callable[[Mome
         low = moment.drawn_wh // 3
         numbers = (low, moment.drawn_wh - low)
         return [
-            (topic.replace("{phase}", name), (kwh(wh) if kilo else str(wh)).encode())
+            (topic.replace("{phase}", name), (kwh(wh) if is_kilo else str(wh)).encode())
             for name, wh in zip(names, numbers, strict=True)
         ]
 
@@ -126,7 +126,7 @@ DEVICES = (
         "shelly-gen1",
         "shellies/em/emeter/{phase}/total",
         "total",
-        _phases("shellies/em/emeter/{phase}/total", ("0", "1"), kilo=False),
+        _phases("shellies/em/emeter/{phase}/total", ("0", "1"), is_kilo=False),
         keys={"phases": ["0", "1"]},
     ),
     Device("dsmr-p1", "p1/1/kWh", "import", _p1(1)),
@@ -139,7 +139,7 @@ DEVICES = (
         "dsmr-reader-topics",
         "dsmr/reading/{phase}",
         "register",
-        _phases("dsmr/reading/{phase}", ("electricity_delivered_1", "electricity_delivered_2"), kilo=True),
+        _phases("dsmr/reading/{phase}", ("electricity_delivered_1", "electricity_delivered_2"), is_kilo=True),
         keys={"phases": ["electricity_delivered_1", "electricity_delivered_2"]},
     ),
     Device("tasmota", "tele/plug/SENSOR", "total", _tasmota),

@@ -64,18 +64,18 @@ class Wire:
         self.level = self.connect[6]
         return self.level
 
-    async def accept(self, *, present: bool = False, properties: bytes = b"") -> None:
+    async def accept(self, *, is_present: bool = False, properties: bytes = b"") -> None:
         """Read CONNECT and accept the connection."""
         await self.hello()
-        self.send(self.connack(0, present=present, properties=properties))
+        self.send(self.connack(0, is_present=is_present, properties=properties))
 
     def send(self, data: bytes) -> None:
         """Send packets."""
         self.writer.write(data)
 
-    def connack(self, reason: int, *, present: bool = False, properties: bytes = b"") -> bytes:
+    def connack(self, reason: int, *, is_present: bool = False, properties: bytes = b"") -> bytes:
         """Return a CONNACK packet."""
-        return _packet(CONNACK, 0, bytes([present, reason]) + self._properties(properties))
+        return _packet(CONNACK, 0, bytes([is_present, reason]) + self._properties(properties))
 
     def publish(
         self, packet_id: int, payload: bytes, topic: bytes = b"t", *, qos: int = 1, flags: int = 0

@@ -38,7 +38,12 @@ class FakeSession(Session):
     """One connection, driven by a test."""
 
     def __init__(
-        self, version: int = 5, *, inflight: int = 100, session_present: bool = False, in_order: bool = False
+        self,
+        version: int = 5,
+        *,
+        inflight: int = 100,
+        session_present: bool = False,
+        keeps_order: bool = False,
     ) -> None:
         self.version = version
         self.inflight = inflight
@@ -52,8 +57,8 @@ class FakeSession(Session):
         self.over = False
         self.reading = True
         self._payloads: dict[int, tuple[Token, bytes]] = {}
-        self.in_order = in_order
-        self._order = Unacknowledged(in_order=True) if in_order else None
+        self.keeps_order = keeps_order
+        self._order = Unacknowledged(keeps_order=True) if keeps_order else None
         self._unanswered: set[int] = set()
 
     async def subscribe(self, topic_filter: str) -> None:
@@ -75,9 +80,9 @@ class FakeSession(Session):
                 del self._payloads[token[0]]
                 self.acknowledged.append(payload)
 
-    def pause(self, *, reading: bool) -> None:
+    def set_reading(self, *, is_reading: bool) -> None:
         """Record whether the agent reads."""
-        self.reading = reading
+        self.reading = is_reading
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish. Raises LinkError when the session is over."""

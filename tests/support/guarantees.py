@@ -15,11 +15,11 @@ def facts_of(
     stored_streams: Collection[str] = (),
     other_charges: Fraction = Fraction(0),
     *,
-    archived: bool = False,
+    is_archived: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a stream's guarantee."""
     return facts.facts_of(
-        guarantee.compute_guarantee(stream, events, stored_streams, other_charges, archived=archived)
+        guarantee.compute_guarantee(stream, events, stored_streams, other_charges, is_archived=is_archived)
     )
 
 

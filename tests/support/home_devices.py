@@ -185,7 +185,9 @@ def _power(
     profile: str, topic: str, value: str, write: Callable[[Moment], Messages] | None = None, **keys: Any
 ) -> Device:
     """Return a device whose power has no time; without a writer, it sends a bare number."""
-    return Device(profile, topic, value, write or bare_power(topic), kind="power", keys=keys, by_arrival=True)
+    return Device(
+        profile, topic, value, write or bare_power(topic), kind="power", keys=keys, uses_arrival=True
+    )
 
 
 _CHANNEL = "edge/edge0/channel/_sum"
@@ -211,7 +213,7 @@ HOME_DEVICES = (
     Device("homewizard", "homewizard/p1/data", "import", _wizard),
     Device("homewizard", "homewizard/socket/data", "import-single", _wizard_socket),
     _power("homewizard", "homewizard/v2", "power", _wizard_2, every="1h"),
-    Device("evcc", "evcc/site/grid/energy", "energy", bare("evcc/site/grid/energy", kilo=True)),
+    Device("evcc", "evcc/site/grid/energy", "energy", bare("evcc/site/grid/energy", is_kilo=True)),
     _power("evcc", "evcc/site/grid/power", "power", every="1h"),
     Device("zigbee2mqtt-flow", "zigbee2mqtt/clamps", "energy-a", lambda m: _clamps(m, "clamps")),
     _power("zigbee2mqtt-flow", "zigbee2mqtt/feed", "power-a", lambda m: _clamps(m, "feed"), dead_band=0),
@@ -219,10 +221,10 @@ HOME_DEVICES = (
         "zigbee2mqtt-attribute",
         "zigbee2mqtt/socket/energy",
         "energy",
-        bare("zigbee2mqtt/socket/energy", kilo=True),
+        bare("zigbee2mqtt/socket/energy", is_kilo=True),
     ),
     _power("zigbee2mqtt-attribute", "zigbee2mqtt/socket/power", "power", dead_band=0),
-    Device("mbmd", "mbmd/sdm1-1/Import", "import", bare("mbmd/sdm1-1/Import", kilo=True)),
+    Device("mbmd", "mbmd/sdm1-1/Import", "import", bare("mbmd/sdm1-1/Import", is_kilo=True)),
     _power("mbmd", "mbmd/sdm1-1/Power", "power", every="1h"),
     Device("tibber", "tibber/home", "import", _tibber),
     _power("tibber", "tibber/cabin", "power-net", _tibber_power),

@@ -130,7 +130,7 @@ def mutation(rng: random.Random, meter: str) -> dict[str, Any]:
             [*facts, "timezone", "in_all", "bands", "readings", "y"], k=rng.randrange(1, 3)
         ):
             facts[name] = rng.choice([*EXACT, *DURATIONS, *ZONES] if rng.random() < 0.6 else STRANGE)
-    sealed: dict[str, Any] = json.loads(changed(json.dumps(facts).encode(), sealed=True, meter=meter))
+    sealed: dict[str, Any] = json.loads(changed(json.dumps(facts).encode(), is_sealed=True, meter=meter))
     return sealed
 
 

@@ -81,7 +81,7 @@ def hostile(rng: random.Random, number: int, minute: int) -> Message:
 def _new_terms(rng: random.Random, meter: str, _: int) -> Message:
     """Return terms that nobody else has."""
     nonce = "x" * rng.choice([1, 1, 1000]) + str(rng.random())
-    return Message(f"{topic(meter)}/privacy", changed(described(HALF_UP, meter), sealed=True, nonce=nonce))
+    return Message(f"{topic(meter)}/privacy", changed(described(HALF_UP, meter), is_sealed=True, nonce=nonce))
 
 
 def _known_terms(rng: random.Random, meter: str, _: int) -> Message:

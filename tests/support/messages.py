@@ -39,13 +39,13 @@ def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int 
     return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
-def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
-    """Return a message with changed fields (`None` removes a field) and, if `sealed`, a new id.
+def changed(message: bytes, *, is_sealed: bool = False, **fields: Any) -> bytes:
+    """Return a message with changed fields (`None` removes a field) and, if `is_sealed`, a new id.
 
     The id is the hash of whatever stands in the fields, as anybody can make it.
     """
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
-    if sealed:
+    if is_sealed:
         named = {name: fact for name, fact in facts.items() if name not in _OF_ONE_METER}
         text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         facts["id"] = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -106,7 +106,7 @@ async def connected(
     credentials: dict[str, Any] | None = None,
     serve: Callable[[Session], Awaitable[None]] | None = None,
     entropy: Entropy = hasty,
-    in_order: bool = False,
+    keeps_order: bool = False,
     **options: Any,
 ) -> AsyncIterator[Peer]:
     """Run `keep_connected` on a link with `options` until the block ends.
@@ -116,7 +116,7 @@ async def connected(
     peer, complaints, loop = Peer(), [], asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     tasks = asyncio.all_tasks()
-    endpoint = replace(Endpoint.parse(url), version=version, in_order=in_order, **(credentials or {}))
+    endpoint = replace(Endpoint.parse(url), version=version, keeps_order=keeps_order, **(credentials or {}))
     callbacks: dict[str, Any] = {
         "on_message": peer.on_message,
         "on_delivered": peer.on_delivered,

@@ -15,7 +15,7 @@ from tests.support.uses import assert_marked
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def missing_ok(part: str) -> bool:
+def may_be_missing(part: str) -> bool:
     """Return whether MISSING_OK names the part."""
     return part in os.environ.get("MISSING_OK", "").replace(",", " ").split()
 
@@ -23,7 +23,7 @@ def missing_ok(part: str) -> bool:
 def not_run(part: str, reason: str) -> NoReturn:
     """Skip the running test if MISSING_OK names the part, else fail it."""
     text = f"NOT RUN: {reason} (MISSING_OK={part} accepts that)"
-    if missing_ok(part):
+    if may_be_missing(part):
         pytest.skip(text)
     pytest.fail(text, pytrace=False)
 

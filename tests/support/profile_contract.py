@@ -259,7 +259,7 @@ def damaged(payload: bytes) -> Iterator[tuple[int, bytes]]:
                 yield place, payload[:place] + byte + payload[place + 1 :]
 
 
-def in_value(case: Case, place: int) -> bool:
+def is_in_value(case: Case, place: int) -> bool:
     """Return whether a byte of a payload that is not JSON is within a value."""
     return any(
         match.start(1) <= place < match.end(1)
@@ -268,7 +268,7 @@ def in_value(case: Case, place: int) -> bool:
     )
 
 
-def value_differs(document: Any, payload: bytes, paths: Sequence[Path]) -> bool:
+def differs_in_value(document: Any, payload: bytes, paths: Sequence[Path]) -> bool:
     """Return whether an altered document has a different value at one of the paths."""
     altered = parsed(payload)
     return any(look(altered, path) not in (None, look(document, path)) for path in paths)

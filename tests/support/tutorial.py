@@ -36,16 +36,16 @@ class Tutorial:
         return [line.removeprefix(program) for line in self.lines if line.startswith(program)]
 
 
-def shape(text: str, *, figures: bool = False) -> list[str]:
+def shape(text: str, *, keeps_figures: bool = False) -> list[str]:
     """Return the lines of a text without blanks, with # for each id and, unless kept, for each figure."""
-    pattern = _ID if figures else _FIGURE
+    pattern = _ID if keeps_figures else _FIGURE
     return [pattern.sub("#", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
-def assert_printed(excerpt: str, output: str, *, figures: bool = False) -> None:
+def assert_printed(excerpt: str, output: str, *, keeps_figures: bool = False) -> None:
     """Check that each line of an excerpt is in an output, in this order, with or without its figures."""
-    lines = iter(shape(output, figures=figures))
-    missing = [line for line in shape(excerpt, figures=figures) if line not in lines]
+    lines = iter(shape(output, keeps_figures=keeps_figures))
+    missing = [line for line in shape(excerpt, keeps_figures=keeps_figures) if line not in lines]
     assert not missing, f"{missing} not in {output}"
 
 

@@ -128,7 +128,7 @@ class LabelledFormats(RecordFormats):
 class World:
     """A broker, a store, a clock, and the core between them."""
 
-    def __init__(self, stream: Stream, *, disk: Disk | None = None, model: bool = True) -> None:
+    def __init__(self, stream: Stream, *, disk: Disk | None = None, has_model: bool = True) -> None:
         self.now_ms = BASE_MS + 1
         self.closing_ms: int | None = None
         self.disk = MemoryDisk() if disk is None else disk
@@ -138,7 +138,7 @@ class World:
         self.queue: dict[int, Queued] = {}
         self.message_count = 0
         self.epoch = 0
-        self.model = Model(stream.schedule) if model else None
+        self.model = Model(stream.schedule) if has_model else None
         self.saved: dict[str, Meter] = {}
         self.arrived: list[Message] = []
         self.start(stream)
@@ -265,7 +265,9 @@ class World:
         """Let time pass; feed the core when something has arrived and at each of its deadlines."""
         if self.arrived:
             self.feed()
-        while (deadline_ms := self.pipeline.deadline_ms(closing=True)) is not None and deadline_ms <= time_ms:
+        while (
+            deadline_ms := self.pipeline.deadline_ms(includes_closings=True)
+        ) is not None and deadline_ms <= time_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.feed()
         self.now_ms = time_ms

@@ -94,7 +94,7 @@ def test_raw_is_what_the_agent_has(terms: Terms, data: st.DataObject) -> None:
     trace.end(START + SLOT)
     used = trace.used(START, START + SLOT, "", terms)
     assert used is not None
-    assert not used.partial
+    assert not used.is_partial
     assert used.value == pytest.approx(float(agent_s(terms, readings)), rel=1e-9, abs=2 / MICRO)
 
 
@@ -109,7 +109,7 @@ def test_phases_are_summed_once_all_stand() -> None:
     trace.end(START + SLOT)
     used = trace.used(START, START + SLOT, "", POWER)
     assert used is not None
-    assert used.partial
+    assert used.is_partial
     assert used.value == pytest.approx((120 + 70 + 27 * 40) / 29)
 
 

@@ -45,7 +45,7 @@ def messages(terms: Terms) -> Iterator[tuple[str, bytes]]:
     yield "descriptor", descriptor(terms, NOON)
     archived = not terms.shape.is_priced  # archives release no amounts
     if archived:
-        yield "descriptor", describe(terms, archive=True).message("", parse_time(NOON))
+        yield "descriptor", describe(terms, is_archive=True).message("", parse_time(NOON))
     for slot in range(terms.n):
         yield "record", record(terms, NOON, str(-3 * terms.quantum), slot, draws=2)
 

@@ -203,7 +203,7 @@ class Source:
         self._backlog.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
         self._arrival.set()
         if backlog + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
-            self._session.pause(reading=False)
+            self._session.set_reading(is_reading=False)
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for messages or the subscription, for at most `timeout_s`."""
@@ -238,7 +238,7 @@ class Source:
         for _ in batch:
             self._backlog.popleft()
         if batch and self._session is not None and len(self._backlog) < self.receive_maximum:
-            self._session.pause(reading=True)
+            self._session.set_reading(is_reading=True)
         messages = [message for message, _ in batch]
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
@@ -264,7 +264,7 @@ class Source:
         for delivery in deliveries:
             self._held_deliveries.pop(delivery, None)
         self._release(deliveries)
-        is_in_order = self._session is not None and self._session.in_order
+        is_in_order = self._session is not None and self._session.keeps_order
         excess = self._held_count() - self._held_max()
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
@@ -284,7 +284,7 @@ class Source:
 
     def _held_count(self) -> int:
         """Return the number of messages that are held, or whose acknowledgement waits for such a message."""
-        if self._session is None or not self._session.in_order:
+        if self._session is None or not self._session.keeps_order:
             return len(self._held_deliveries)
         tokens = [message.token for message, _ in self._backlog if message.token is not None]
         waiting_count: int = sum(token.epoch == self._epoch for token in tokens)

@@ -147,7 +147,7 @@ class Guard:
         """Return the refusal of a request for a local route; None if the request is allowed."""
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("Available only on this machine.\n", 403)
-        if route.open or self._keys.has_token(request):
+        if route.is_open or self._keys.has_token(request):
             return None
         headers = {"WWW-Authenticate": "Bearer"}
         return PlainTextResponse("Send the header Authorization: Bearer TOKEN.\n", 401, headers)

@@ -229,7 +229,7 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
     window = window_of(PRESETS[preset], window)
     preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
-        refuse(settings.Config(stream=(preset_stream,)), flat=True)
+        refuse(settings.Config(stream=(preset_stream,)), is_flat=True)
     except ConfigError:
         return None
     return None if is_too_coarse(preset_stream) else preset_stream
@@ -321,11 +321,11 @@ def _read_state(
 
 
 class Route(NamedTuple):
-    """A path and its status, type and body; without the token, an `open` route answers only its status."""
+    """A path and its status, type and body; without the token, an `is_open` route answers only its status."""
 
     path: str
     answer: Callable[[], Awaitable[tuple[int, str, bytes]]]
-    open: bool = False
+    is_open: bool = False
 
 
 def routes(watch: Watch) -> tuple[Route, ...]:
@@ -348,8 +348,8 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 200, "text/plain; version=0.0.4", text.encode()
 
     return (
-        Route("/healthz", healthz, open=True),
-        Route("/readyz", readyz, open=True),
+        Route("/healthz", healthz, is_open=True),
+        Route("/readyz", readyz, is_open=True),
         Route("/metrics", figures),
     )
 

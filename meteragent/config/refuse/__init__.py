@@ -26,21 +26,21 @@ _GRID = set(map(path_of, GRID))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
-def refuse(config: Config, *, flat: bool) -> None:
-    """Raise ConfigError with all refusals, if any; if `flat`, keys are named without `stream[0]`."""
-    raise_all(problems(config, flat=flat))
+def refuse(config: Config, *, is_flat: bool) -> None:
+    """Raise ConfigError with all refusals, if any; if `is_flat`, keys are named without `stream[0]`."""
+    raise_all(problems(config, is_flat=is_flat))
 
 
-def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) -> Problems:
+def problems(config: Config, *, is_flat: bool, wrong_paths: Collection[Path] = ()) -> Problems:
     """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     if any(path[:1] == ("receiver",) for path in wrong_paths):
         return  # the form has dropped the list, so the streams are unknown
     streams = [
-        Table(stream, "" if flat else f"stream[{number}].", _wrong_in(number, wrong_paths))
+        Table(stream, "" if is_flat else f"stream[{number}].", _wrong_in(number, wrong_paths))
         for number, stream in enumerate(config.stream)
     ]
     if config.receiver:
-        yield from tables.receivers(config, streams[0].wrong_paths, _stream_problems, flat=flat)
+        yield from tables.receivers(config, streams[0].wrong_paths, _stream_problems, is_flat=is_flat)
         config = _with_presets(config)
     else:
         yield from _problems_of_tables(streams)

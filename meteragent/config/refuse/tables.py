@@ -254,10 +254,10 @@ _NOT_WITH_RECEIVERS = {
 
 
 def receivers(
-    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Problems], *, flat: bool
+    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Problems], *, is_flat: bool
 ) -> Problems:
     """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of the stream."""
-    if not flat:
+    if not is_flat:
         expected = (
             "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
             " [[receiver]]"

@@ -57,8 +57,8 @@ def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[S
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     for writer in earlier_streams:
-        writer_template = identity.parse_template(writer.sink.topic)
-        is_shared = identity.overlap(writer_template, template) or identity.overlap(template, writer_template)
+        other = identity.parse_template(writer.sink.topic)
+        is_shared = identity.overlaps(other, template) or identity.overlaps(template, other)
         if is_shared and broker == _broker(sink_url(writer)):
             expected = "a different topic for each stream: records of two streams would mix"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
@@ -76,7 +76,7 @@ def _status(
     for peer in streams:
         is_read = _broker(peer.source.url) == broker and _reads(peer, segments)
         template = identity.parse_template(peer.sink.topic)
-        is_written = _broker(sink_url(peer)) == broker and identity.overlap(segments, template)
+        is_written = _broker(sink_url(peer)) == broker and identity.overlaps(segments, template)
         if is_read or is_written:
             expected = "a topic that no reading and no record uses"
             return ConfigError("sink.status", repr(status), expected)
@@ -103,13 +103,13 @@ def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
     """Return whether a stream gets readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
     is_read = _broker(stream.source.url) == broker and _reads(stream, segments)
-    is_written = identity.overlap(segments, template) or topic == stream.sink.status
+    is_written = identity.overlaps(segments, template) or topic == stream.sink.status
     return is_read or (is_written and _broker(sink_url(stream)) == broker)
 
 
 def _reads(stream: Stream, segments: tuple[str, ...]) -> bool:
     """Return whether a topic of the stream's source could be this topic or one of its subtopics."""
-    return any(identity.overlap(topic, segments) for topic in branches(stream.source))
+    return any(identity.overlaps(topic, segments) for topic in branches(stream.source))
 
 
 def archive(tables: Sequence[Table]) -> Problems:

@@ -74,7 +74,7 @@ def _net_kw(message: Telegram) -> Decimal:
     import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
         return total([import_kw, export_kw.copy_negate()])
-    return _sum([message.number("1-0:16.7.0", "kW", signed=True)])
+    return _sum([message.number("1-0:16.7.0", "kW", is_signed=True)])
 
 
 _P1 = Coded(
@@ -129,8 +129,8 @@ _READER = Coded(
 )
 _TOPICS = Coded(
     {
-        "power": Quantity(Kind.POWER, _KILO, bare, timed=False),
-        "register": Quantity(Kind.REGISTER, _KILO, bare, timed=False, step_wh=_WH),
+        "power": Quantity(Kind.POWER, _KILO, bare, has_time=False),
+        "register": Quantity(Kind.REGISTER, _KILO, bare, has_time=False, step_wh=_WH),
     }
 )
 

@@ -54,7 +54,7 @@ def _position_quantity(kind: Kind, name: str) -> Quantity | None:
     match = _POSITION.fullmatch(name)
     if match is None or int(match[1]) > int(match[2]):
         return None
-    return Quantity(kind, None, _column(int(match[1]), int(match[2])), timed=False)
+    return Quantity(kind, None, _column(int(match[1]), int(match[2])), has_time=False)
 
 
 CODED = {
@@ -70,6 +70,6 @@ CODED = {
         fields=("time", "power1", "P1", "pulsecount", "pulse", "E1"),
     ),
     "emonhub-csv": Coded(
-        {"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), timed=False)}, named=_position_quantity
+        {"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), has_time=False)}, named=_position_quantity
     ),
 }

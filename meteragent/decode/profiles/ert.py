@@ -186,11 +186,11 @@ def _quantities(scm: _Format, scm_plus: _Format, idm: _Format) -> dict[str, Quan
     """Return a program's quantities, given the layouts of its messages."""
     timed = scm.time_key is not None
     return {
-        "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),
-        "scm-plus": Quantity(Kind.REGISTER, None, _register(scm_plus), timed=timed, is_count=True),
-        "idm": Quantity(Kind.REGISTER, None, _register(idm), timed=timed, is_count=True),
+        "scm": Quantity(Kind.REGISTER, None, _register(scm), has_time=timed, is_count=True),
+        "scm-plus": Quantity(Kind.REGISTER, None, _register(scm_plus), has_time=timed, is_count=True),
+        "idm": Quantity(Kind.REGISTER, None, _register(idm), has_time=timed, is_count=True),
         "intervals": Quantity(
-            Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, timed=timed, is_count=True
+            Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, has_time=timed, is_count=True
         ),
     }
 
@@ -222,7 +222,7 @@ _RTLAMR2MQTT = Coded(
     {
         "reading": Quantity(Kind.REGISTER, None, _state),
         "intervals": Quantity(
-            Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False, is_count=True
+            Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, has_time=False, is_count=True
         ),
     },
     fields=(*_FIELDS, "reading", "lastseen"),

@@ -60,10 +60,10 @@ def _phase(index: int, column: int) -> Read:
 def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Quantity]:
     """Return the quantities in a column: the sum over all phases, and each phase."""
     phases = {
-        f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), timed=False)
+        f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), has_time=False)
         for index, letter in enumerate("abc")
     }
-    return {name: Quantity(kind, Fraction(scale), _sum(column), timed=False), **phases}
+    return {name: Quantity(kind, Fraction(scale), _sum(column), has_time=False), **phases}
 
 
 CODED = {

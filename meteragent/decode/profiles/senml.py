@@ -26,7 +26,7 @@ CODED = {
         {
             "the only power": Quantity(Kind.POWER, Fraction(1), reader(Kind.POWER, None)),
             "the only register": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None)),
-            "the only sum": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None, of_sum=True)),
+            "the only sum": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None, is_sum=True)),
             "the only interval": Quantity(Kind.INTERVAL_ENERGY, J_IN_WH, reader(Kind.INTERVAL_ENERGY, None)),
         },
         named=_named_quantity,

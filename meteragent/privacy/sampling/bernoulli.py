@@ -27,7 +27,7 @@ _WORD_BITS = 62  # the largest k for which bounds on 2^k p fit into int64
 
 
 def bernoulli(bounds: Bounds, bits: Bits) -> bool:
-    """Return True with probability p, exactly, where bounds(k) encloses 2^k p for k = 32, 64, 96 .."""
+    """Draw True with probability p, exactly, where bounds(k) encloses 2^k p for k = 32, 64, 96 .."""
     k, u = FIRST_BITS, bits.integer(FIRST_BITS)
     while True:
         lo, hi = bounds(k)

@@ -70,7 +70,7 @@ class Share(NamedTuple):
         return self.blocks == 1
 
     @property
-    def in_kwh(self) -> bool:
+    def is_in_kwh(self) -> bool:
         """Whether people read the numbers as energies (of a day or a month) rather than as powers."""
         return self.step_ms >= DAY_MS and self.is_one
 

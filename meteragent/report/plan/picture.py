@@ -41,7 +41,7 @@ def draw(answer: Answer, path: Path) -> None:
     _draw_goal(axes, answer, setting)
     axes.set_title(say("picture.title", share=setting.share.title), loc="left", fontweight="bold", pad=64)
     axes.set_xlabel(say("picture.energy"))
-    unit = "kWh" if setting.share.in_kwh else "W"
+    unit = "kWh" if setting.share.is_in_kwh else "W"
     axes.set_ylabel(say("picture.error", unit=unit))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -51,7 +51,7 @@ def draw(answer: Answer, path: Path) -> None:
 
 def _units_per_watt(setting: Setting) -> float:
     """Return an error of 1 W in the plot's unit."""
-    return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
+    return float(setting.share.hours) / 1000 if setting.share.is_in_kwh else 1.0
 
 
 def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:

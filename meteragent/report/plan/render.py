@@ -36,7 +36,7 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 def error_text(watts: float, share: Share) -> str:
     """Return an error with its unit: an energy if people read the share as energies, otherwise a power."""
-    return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
+    return amount(watts * float(share.hours) / 1000, "kWh") if share.is_in_kwh else amount(watts, "W")
 
 
 def share_of_home(power_w: float) -> str:

@@ -161,7 +161,7 @@ def _single(point: Point) -> Candidate:
         numbers=[point.numbers],
         value=point.value,
         time=point.time,
-        timed=point.time is not None,
+        has_time=point.time is not None,
         factor=point.factor,
         scale=point.scale,
         direction=point.meaning.direction or observed_direction,

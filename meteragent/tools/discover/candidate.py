@@ -56,7 +56,7 @@ class Candidate:
     ids: Counter[str] = field(default_factory=Counter)
     value: str | None = None
     time: str | None = None
-    timed: bool = False
+    has_time: bool = False
     interval_ms: int | None = None
     device: Profile | None = None
     scale: Fraction | None = None

@@ -79,7 +79,7 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
                 f'# if the device always sends at least every {every}, set source.every = "{every}",',
                 f'# choose "{DEFAULT}" and remove window.timezone',
             ]
-    return _toml(candidate, access, name, lines, zoned=True)
+    return _toml(candidate, access, name, lines, needs_zone=True)
 
 
 def _usual_period(candidate: Candidate) -> str | None:
@@ -121,10 +121,10 @@ def _toml(
     name: str,
     privacy: list[str],
     *,
-    zoned: bool = False,
+    needs_zone: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with the lines `privacy`; add a time zone if `zoned` or if readings are rare."""
+    """Return a configuration with the lines `privacy`; it has a zone if `needs_zone` or readings are rare."""
     has_many = len(candidate.meters) > 1
     every = every or _register_period(candidate)
     keys = dict(source_keys(candidate)) | ({} if every is None else {"every": every})
@@ -136,7 +136,7 @@ def _toml(
         sink["pseudonym_key_file"] = _KEY_FILE
     tables = {
         "source": toml_lines(source),
-        "window": _window(candidate, zoned),
+        "window": _window(candidate, needs_zone),
         "privacy": privacy,
         "sink": toml_lines(sink),
     }
@@ -200,8 +200,10 @@ def is_slow(candidate: Candidate) -> bool:
     return every_ms is not None and 2 * every_ms > SLOT_MS
 
 
-def _window(candidate: Candidate, zoned: bool) -> list[str]:
-    lines = ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if zoned or is_slow(candidate) else []
+def _window(candidate: Candidate, needs_zone: bool) -> list[str]:
+    lines = (
+        ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if needs_zone or is_slow(candidate) else []
+    )
     if candidate.kind is Kind.POWER and any(number < 0 for topic in candidate.watts for number in topic):
         lines.append("range = [-20000, 20000]")
     return lines

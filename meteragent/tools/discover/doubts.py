@@ -22,7 +22,7 @@ def doubts(candidate: Candidate) -> list[str]:
 def _about_unit(candidate: Candidate) -> Iterator[str]:
     if candidate.device is not None and candidate.scale is None:
         yield f"the payload does not state the unit: {candidate.unit} is an assumption"
-    if candidate.device is not None and not candidate.device.dead_band_known and candidate.kind is Kind.POWER:
+    if candidate.device is not None and not candidate.device.knows_dead_band and candidate.kind is Kind.POWER:
         yield "the device's dead band is unknown: set source.dead_band to the change in power that it omits"
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
         yield "the interval of a reading is unknown: source.interval is set to the time between messages"
@@ -76,7 +76,7 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
         yield "each topic had one message, so the time between messages is unknown: listen longer"
     if every_ms is not None and is_slow(candidate):
         yield f"{rough(every_ms)} between readings is long for half-hour slots: longer windows are proposed"
-    if not candidate.timed:
+    if not candidate.has_time:
         yield "the payload has no time: the time of arrival counts"
 
 

@@ -210,7 +210,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
         phases=tuple(sorted({place.phase for place, _ in rows if place.phase})),
         ids=Counter(match.id for _, numbers in rows for match in numbers if match.id is not None),
         value=None if profile.quantity(quantity.kind, None) is quantity else name,
-        timed=any(match.time_ms is not None for _, numbers in rows for match in numbers),
+        has_time=any(match.time_ms is not None for _, numbers in rows for match in numbers),
         interval_ms=quantity.interval_ms,
         device=profile,
         scale=quantity.scale,

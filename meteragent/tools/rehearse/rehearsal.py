@@ -159,7 +159,7 @@ class Rehearsal:
 
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
         self._fed_ms = fast_ms
-        self._noisy.arrivals.advance(now_ms, connected=True)
+        self._noisy.arrivals.advance(now_ms, is_connected=True)
         exact_records = self._records(self._exact.feed(batch, fast_ms, fast_ms))
         measured = {_key(record): record["value"] for record in exact_records}
         return [

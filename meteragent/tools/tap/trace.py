@@ -18,11 +18,11 @@ from meteragent.domain.units import HOUR_MS, Kind
 class Raw(NamedTuple):
     """The use in a slot, in the unit of the values: a mean power, an energy or a peak.
 
-    `partial` is true if the slot has not ended, or some of its time was before the trace's `since_ms`.
+    `is_partial` is true if the slot has not ended, or some of its time was before the trace's `since_ms`.
     """
 
     value: float
-    partial: bool
+    is_partial: bool
 
 
 class Trace:

@@ -87,7 +87,7 @@ class StreamView:
             time_ms = now_ms if reading.time_ms is None else reading.time_ms
             time_ms += now_ms if time_ms < 0 else 0
             arrival.note("accepted", self.arrivals.now_ms)
-            pending = Pending(time_ms, reading.value_u, None, stamped=reading.time_ms is None)
+            pending = Pending(time_ms, reading.value_u, None, is_stamped=reading.time_ms is None)
             if self._trace(meter).add(phase, pending, now_ms) and phase is not None:
                 self.arrivals.of(meter).note("accepted", self.arrivals.now_ms)
             self.last = (meter, reading.value_u)
@@ -129,13 +129,13 @@ class StreamView:
 
     def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
         half_width, value, error = self._half_widths.get(record.descriptor), float(record.value), "-"
-        if raw is not None and not raw.partial and record.sd:
+        if raw is not None and not raw.is_partial and record.sd:
             error = f"{(value - raw.value) / record.sd:+.2f}"
         ends = ("?", "?") if half_width is None else (column(value - half_width), column(value + half_width))
         return _ROW.format(
             _cut(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
-            "-" if raw is None else f"{column(raw.value)}{'*' if raw.partial else ' '}",
+            "-" if raw is None else f"{column(raw.value)}{'*' if raw.is_partial else ' '}",
             column(value),
             column(record.sd),
             *ends,
@@ -151,7 +151,7 @@ class StreamView:
 
     def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
         """Yield the code of each problem of what arrives, and what to do; a shard may have no meters."""
-        self.arrivals.advance(now_ms, connected=True)
+        self.arrivals.advance(now_ms, is_connected=True)
         hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
         limits = parts.intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
         for item in self.arrivals.problems(limits):

@@ -49,7 +49,7 @@ def check_complete(
     check(not incomplete, "a slot that was due has not been received", incomplete)
     expected = checker.expected
     queues = streams | {grant.queue for grant in expected.grants.values()}
-    rows = [row for row in expected.rows.values() if row.queue in queues and not row.delivered]
+    rows = [row for row in expected.rows.values() if row.queue in queues and not row.is_delivered]
     overdue = [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
     check(not overdue, "a row that was due has not been delivered", overdue)
 
@@ -62,7 +62,7 @@ def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     """
     expected = checker.expected
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
-    waiting = {row.outgoing.topic for row in expected.rows.values() if not row.delivered}
+    waiting = {row.outgoing.topic for row in expected.rows.values() if not row.is_delivered}
     exempt = ("private/", "crowd/", *admitted)
     stale_topics = [topic for topic in topics if not topic.startswith(exempt) and topic not in waiting]
     check(not stale_topics, "a descriptor stays after its receiver is revoked", stale_topics)

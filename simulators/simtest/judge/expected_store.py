@@ -29,7 +29,7 @@ class Message:
     """A message in the outbox; one that is deleted before it is delivered also counts as delivered."""
 
     outgoing: Outgoing
-    delivered: bool = False
+    is_delivered: bool = False
 
     @property
     def queue(self) -> str:
@@ -99,7 +99,7 @@ class ExpectedStore:
         for item in commit.descriptors:
             self.descriptors.setdefault(item.queue, {})[item.topic] = item.payload
         for id_ in delivered:
-            self.rows[id_].delivered = True
+            self.rows[id_].is_delivered = True
 
     def _append(self, outgoing: Outgoing) -> None:
         self.last_id += 1
@@ -119,7 +119,7 @@ class ExpectedStore:
                 return f"states of {stream}"
             if snapshot.prices != self.prices.get(stream, ()):
                 return f"prices of {stream}"
-        waiting = {id_: row for id_, row in self.rows.items() if not row.delivered}
+        waiting = {id_: row for id_, row in self.rows.items() if not row.is_delivered}
         queues = streams | {row.queue for row in waiting.values()} | {g.queue for g in self.grants.values()}
         for queue in sorted(queues):
             pending = outbox.pending(store.connection, queue, _EVER_MS, -1)
@@ -180,11 +180,11 @@ class ExpectedStore:
         )
 
     def _waiting(self, queue: str) -> list[Message]:
-        return [row for row in self.rows.values() if row.queue == queue and not row.delivered]
+        return [row for row in self.rows.values() if row.queue == queue and not row.is_delivered]
 
     def _drop(self, queue: str) -> None:
         for row in self._waiting(queue):
-            row.delivered = True
+            row.is_delivered = True
 
     def announced_topics(self, queue: str) -> set[str]:
         """Return the topics on which a grant's descriptors may be retained."""
@@ -198,7 +198,7 @@ class ExpectedStore:
         """
         if payload:
             return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())
-        rows = (row.outgoing for row in self.rows.values() if not row.delivered)
+        rows = (row.outgoing for row in self.rows.values() if not row.is_delivered)
         return any((row.topic, row.payload) == (topic, payload) for row in rows)
 
     def _difference_of_grants(self, store: Store) -> str | None:

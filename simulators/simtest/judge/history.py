@@ -48,7 +48,7 @@ class History:
         }
         queues = {stream, *(grant.queue for grant in self.expected.active(stream))}
         for row in self.expected.rows.values():
-            if row.queue in queues and not row.delivered:
+            if row.queue in queues and not row.is_delivered:
                 place = row.queue, row.outgoing.topic
                 self.queued_until_ms[place] = max(row.outgoing.due_ms, self.queued_until_ms.get(place, 0))
         for (name, meter), state in self.expected.states.items():
@@ -58,7 +58,7 @@ class History:
 
     def has_waiting(self, topic: str) -> bool:
         """Return whether messages wait that are to leave on a topic or below it."""
-        rows = (row for row in self.expected.rows.values() if not row.delivered)
+        rows = (row for row in self.expected.rows.values() if not row.is_delivered)
         return any(row.outgoing.topic.startswith(topic) for row in rows)
 
     def end_foreign(self, topic: str, now_ms: int | None) -> None:
@@ -107,6 +107,6 @@ class History:
         pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
         waiting = {row.id for rows in pending for row in rows}
         for id_, row in self.expected.rows.items():
-            row.delivered |= row.queue in retired and id_ not in waiting
+            row.is_delivered |= row.queue in retired and id_ not in waiting
         for key, window in self.windows.items():
             window.is_lost |= key.stream in retired

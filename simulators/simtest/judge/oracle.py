@@ -135,10 +135,10 @@ class Oracle:
         self._alternatives.clear()
         self._is_settled = True
 
-    def settle_receivers(self, shares: Sequence[Share], now_ms: int, *, in_doubt: bool) -> None:
-        """Revoke and admit receivers; if `in_doubt`, the process dies at some point meanwhile."""
+    def settle_receivers(self, shares: Sequence[Share], now_ms: int, *, may_die: bool) -> None:
+        """Revoke and admit receivers; if `may_die`, the process dies at some point meanwhile."""
         expected = self.checker.expected
-        if in_doubt:
+        if may_die:
             before = replace(expected.copy(), states=self._unretired)
             after = before.copy()
             after.settle(shares, now_ms)
@@ -156,9 +156,9 @@ class Oracle:
 
         Descriptors are exempt, because they are sent on every connection, even while their rows are waiting.
         """
-        rows = [row.outgoing for row in self.checker.expected.rows.values() if not row.delivered]
+        rows = [row.outgoing for row in self.checker.expected.rows.values() if not row.is_delivered]
         waiting_keys = {MessageKey(row.topic, row.payload) for row in rows if not row.retain}
-        unmarked = waiting_keys & self.process.confirmed if self.process.orderly else ()
+        unmarked = waiting_keys & self.process.confirmed if self.process.is_orderly else ()
         check(not unmarked, "a record confirmed before an orderly stop is not marked", unmarked)
 
     def safe_ms(self) -> int:
@@ -256,7 +256,10 @@ class Oracle:
 
     def _interpret(self, message: Message, stream: StreamSpec) -> Arrival:
         """Return a message with its true meaning."""
-        meaning, is_stamped = self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]], stream.stamped
+        meaning, is_stamped = (
+            self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]],
+            stream.is_stamped,
+        )
         if stream.has_prices and meaning.prices is not None:
             return Arrival("", 0, 0, None, message.received_ms, message.token, meaning.prices)
         refused = None if is_stamped and meaning.refused in TIME_REFUSALS else meaning.refused

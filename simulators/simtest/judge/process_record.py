@@ -29,7 +29,7 @@ class ProcessRecord:
     uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
     confirmed        messages that the process knows were delivered
-    orderly          whether the process exited by an orderly stop
+    is_orderly       whether the process exited by an orderly stop
     counts_at_open   the counters when the process last opened the store (again after a jump of the clock)
     early            number of acknowledgements that `acknowledgeable` did not allow
     clock_known_s    loop time from which the process knows that its clock is synchronised
@@ -42,7 +42,7 @@ class ProcessRecord:
     uncommitted: dict[str, list[int]] = field(default_factory=dict)
     subscribed_ms: dict[str, int] = field(default_factory=dict)
     confirmed: set[MessageKey] = field(default_factory=set)
-    orderly: bool = False
+    is_orderly: bool = False
     counts_at_open: Counter[str] = field(default_factory=Counter)
     early: int = 0
     clock_known_s: float = 0.0

@@ -30,7 +30,7 @@ def check_publication(
     check(message in history.rows, "a message that leaves is not on disk byte for byte", topic)
     id_ = history.rows[message]
     row = history.expected.rows[id_]
-    check(not row.delivered, "a row leaves although it is marked delivered", topic)
+    check(not row.is_delivered, "a row leaves although it is marked delivered", topic)
     until_ms = row.outgoing.until_ms
     check(until_ms is None or (now_ms or 0) < until_ms, "a report leaves after its deadline", topic)
     check(now_ms is not None, "a message leaves while the clock is behind", topic)

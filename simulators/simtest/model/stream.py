@@ -121,7 +121,7 @@ class Model:
         The tokens of these readings are appended to `free`. If readings have times of their own, none is
         replaced.
         """
-        if not self.stream.stamped:
+        if not self.stream.is_stamped:
             return list(batch)
         counting = []
         for index, arrival in enumerate(batch):
@@ -138,15 +138,15 @@ class Model:
         earliest_ms = max(time_ms, self.marks.get(name, 0), self._floor_ms)
         return self.stream.windows.first_ms(earliest_ms)
 
-    def _pass(self, open_ms: int, close_ms: int, catching_up: bool) -> list[Any]:
+    def _pass(self, open_ms: int, close_ms: int, is_catching_up: bool) -> list[Any]:
         if not self._wall:
             return []
         names = sorted(self.meters)
         return [
-            t for name in names for t in self._advance(name, open_ms, min(open_ms, close_ms), catching_up)
+            t for name in names for t in self._advance(name, open_ms, min(open_ms, close_ms), is_catching_up)
         ]
 
-    def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
+    def _advance(self, name: str, open_ms: int, close_ms: int, is_catching_up: bool) -> Iterator[Any]:
         """Open windows up to `open_ms` and close slots up to `close_ms`, in time order.
 
         Yield the tokens of readings that need not be held any longer. A meter with neither a next nor an open
@@ -167,7 +167,7 @@ class Model:
                     self._close(name, meter, slot_index, due_ms)
                     continue
             if opens_ms <= open_ms:
-                self._open(name, meter, opens_ms, catching_up)
+                self._open(name, meter, opens_ms, is_catching_up)
                 continue
             break
         if meter.next_ms is None and not meter.windows:
@@ -201,10 +201,10 @@ class Model:
                 else:
                     self.redrawn.append((name, window.start_ms, time_ms, window.spec))
 
-    def _open(self, name: str, meter: Meter, start_ms: int, catching_up: bool) -> None:
+    def _open(self, name: str, meter: Meter, start_ms: int, is_catching_up: bool) -> None:
         self.changed_meters.add(name)
         spec = self.stream.windows.at(start_ms)
-        patience_ms = max(self.stream.forget_ms, _WAIT_MS) if catching_up else self.stream.forget_ms
+        patience_ms = max(self.stream.forget_ms, _WAIT_MS) if is_catching_up else self.stream.forget_ms
         if self._wall and meter.idle_windows * self.stream.ordinary.length_ms >= patience_ms:
             meter.next_ms = None
             return
@@ -230,7 +230,7 @@ class Model:
             self.opened_windows.append((name, meter.windows[-1]))
             self.topics.announced |= clear_places
 
-    def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:
+    def _arrive(self, arrival: Arrival, arrival_ms: int, is_catching_up: bool) -> list[Any]:
         reason = arrival.refused or self._refusal(arrival)
         if reason is not None:
             self.outcomes[reason] += 1
@@ -238,7 +238,7 @@ class Model:
         is_present = arrival.meter in self.meters
         meter = self._meter_of(arrival)
         dropped = meter.set_right(arrival) if self._wall else None
-        counts, tokens = meter.take(arrival, is_stamped=self.stream.stamped)
+        counts, tokens = meter.take(arrival, is_stamped=self.stream.is_stamped)
         tokens = [*(dropped or ()), *tokens]
         if counts or not is_present or dropped is not None:
             self.changed_meters.add(arrival.meter)
@@ -247,7 +247,7 @@ class Model:
             return tokens
         if not self._wall:
             arrival_ms = meter.newest_ms or 0
-            tokens += self._advance(arrival.meter, arrival_ms, arrival_ms, catching_up)
+            tokens += self._advance(arrival.meter, arrival_ms, arrival_ms, is_catching_up)
         before_ms = meter.covered_ms
         tokens += meter.decide_passed(arrival_ms)
         self._settle(arrival.meter, meter, before_ms)

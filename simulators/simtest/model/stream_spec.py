@@ -43,7 +43,7 @@ class StreamSpec:
     catch_up_ms: int
     max_meters: int
     limit: Fraction | None
-    stamped: bool = False
+    is_stamped: bool = False
     has_prices: bool = False
     grants: tuple[Grant, ...] | None = None
     has_keys: Callable[[int], bool] | None = None
@@ -73,7 +73,7 @@ class StreamSpec:
             catch_up_ms=setting.catch_up * pace.tick_ms,
             max_meters=setting.meters,
             limit=setting.limit * windows.largest_charge if setting.limit else None,
-            stamped=bool(setting.stamped),
+            is_stamped=bool(setting.stamped),
             has_prices=windows.ordinary.price is not None,
             grants=() if setting.receivers else None,
         )

@@ -113,7 +113,7 @@ class Broker:
     def end_process(self) -> None:
         """End the connections of a process that has exited; the broker does not learn of every end."""
         for connection in list(self.connections):
-            connection.die(silently=self.random.random() < 0.5)
+            connection.die(is_silent=self.random.random() < 0.5)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -247,7 +247,7 @@ class SourceBroker(Broker):
         box.redelivered = len(box.unacknowledged)
         box.unacknowledged.clear()
         box.connection = connection
-        connection.send(mqtt.connack(connect.level, 0, present=bool(box.filters), properties=granted))
+        connection.send(mqtt.connack(connect.level, 0, is_present=bool(box.filters), properties=granted))
         self._hand_over(box)
 
     def leave(self, connection: Connection) -> None:

@@ -47,7 +47,7 @@ class Observer(Protocol):
         """A context that ends the world at an InvariantViolation."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process is still running."""
 
     def on_subscribe(self, client_id: str) -> None:
@@ -197,11 +197,11 @@ class Socket(asyncio.Transport):
 
     def pause_reading(self) -> None:
         """Stop reading."""
-        self._connection.read(reading=False)
+        self._connection.read(is_reading=False)
 
     def resume_reading(self) -> None:
         """Resume reading."""
-        self._connection.read(reading=True)
+        self._connection.read(is_reading=True)
 
 
 class Connection:
@@ -239,7 +239,7 @@ class Connection:
         Nothing is sent if the connection is closed or the process is dead.
         """
         observer = self._peer.observer
-        if self.closed or not observer.alive:
+        if self.closed or not observer.is_alive:
             return
         with observer.guard:
             packets = _parse(self._leaving, data, "the agent sends a packet that MQTT forbids")
@@ -265,10 +265,10 @@ class Connection:
                 progress.end = end
                 observer.after_publish()
 
-    def read(self, *, reading: bool) -> None:
+    def read(self, *, is_reading: bool) -> None:
         """Deliver bytes that arrive, or keep them until reading resumes."""
-        self._reading = reading
-        if reading:
+        self._reading = is_reading
+        if is_reading:
             self._peer.loop.call_soon(self._hand_over_unread)
 
     def _hand_over_unread(self) -> None:
@@ -284,7 +284,7 @@ class Connection:
             self._unread.append((data, hooks))
 
     def _hand_over(self, data: bytes, packets: list[Hooks]) -> None:
-        if self.closed or not self._peer.observer.alive:
+        if self.closed or not self._peer.observer.is_alive:
             return
         for hooks in packets:
             hooks.before()
@@ -300,12 +300,12 @@ class Connection:
             self._peer.loop.call_soon(self._protocol.connection_lost, error)
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
-    def die(self, *, silently: bool) -> None:
+    def die(self, *, is_silent: bool) -> None:
         """End the agent's side with its process; the broker learns of this unless the end is silent."""
-        self._is_silent |= silently
+        self._is_silent |= is_silent
         self.closed = True
         self._to_agent.close()
-        if not silently:
+        if not is_silent:
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
     # --- the broker's end ----------------------------------------------------------------------

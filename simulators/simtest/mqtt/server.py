@@ -217,13 +217,13 @@ def _connect(fields: _Fields) -> Connect:
 
 
 def connack(
-    level: int, reason: int, *, present: bool = False, properties: dict[int, int] | None = None
+    level: int, reason: int, *, is_present: bool = False, properties: dict[int, int] | None = None
 ) -> bytes:
     """Return a CONNACK (3.2)."""
     granted = b"".join(
         bytes((name,)) + value.to_bytes(_SIZES[name]) for name, value in (properties or {}).items()
     )
-    return _packet(0x20, bytes((present, reason)), _properties(level, granted))
+    return _packet(0x20, bytes((is_present, reason)), _properties(level, granted))
 
 
 def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) -> bytes:

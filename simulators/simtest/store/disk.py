@@ -107,7 +107,7 @@ class DiskObserver(Protocol):
         """Treat the rows of retired streams that were dropped to make room as delivered."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process is still running."""
 
 
@@ -222,7 +222,7 @@ class Disk(StoreThread):
         return False
 
     def _check_alive(self) -> None:
-        if not self._observer.alive:
+        if not self._observer.is_alive:
             raise asyncio.CancelledError
 
     def _begin_failing(self) -> None:
@@ -232,7 +232,7 @@ class Disk(StoreThread):
 
             def fails_now() -> bool:
                 """Return whether the device fails at this step."""
-                is_due = next(steps) == failing and observer.alive
+                is_due = next(steps) == failing and observer.is_alive
                 self.has_failed |= is_due
                 return is_due
 

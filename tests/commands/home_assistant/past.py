@@ -95,14 +95,14 @@ def _readings(homes: Sequence[str], start_ms: int, end_ms: int, rng: random.Rand
 async def _exported(agent: Service, homes: Sequence[str], end_ms: int) -> dict[str, str]:
     """Wait until the records up to a time have left; return the statistics by meter."""
 
-    def complete() -> bool:
+    def is_complete() -> bool:
         """Return whether the export reaches the last full hour of every home."""
         rows = [*DictReader(agent.command("export").stdout.splitlines())]
         last_ms = {row["meter"]: parse_time(row["t"]) for row in rows}
         return all(last_ms.get(home, 0) >= end_ms - HOUR_MS for home in homes)
 
     give_up_s = time.monotonic() + WAIT_S
-    while not await asyncio.to_thread(complete):
+    while not await asyncio.to_thread(is_complete):
         assert time.monotonic() < give_up_s, agent.log
     return {home: statistic_id("past", home) for home in homes}
 

@@ -103,7 +103,7 @@ def download(root: Path) -> None:
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
     (root / "etc" / "pip.conf").write_text(pip_settings())
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    with Place(root, online=True) as place:
+    with Place(root, is_online=True) as place:
         place.run("python3", "-m", "venv", "/tmp/pip")
         for lock in LOCKS:
             shutil.copy(lock, place.path("/tmp/lock.txt"))

@@ -92,12 +92,12 @@ class Closing:
 class Place(Closing):
     """A running system, whose file system is a folder and whose network is a separate loopback interface.
 
-    If `online`, it has the machine's network instead.
+    If `is_online`, it has the machine's network instead.
     """
 
-    def __init__(self, root: Path, *, online: bool = False) -> None:
+    def __init__(self, root: Path, *, is_online: bool = False) -> None:
         self.root = root
-        self._spaces = ["--mount", "--pid", "--ipc", "--uts", *([] if online else ["--net"])]
+        self._spaces = ["--mount", "--pid", "--ipc", "--uts", *([] if is_online else ["--net"])]
         self._first = subprocess.Popen(
             ["unshare", *self._spaces, "--fork", "--kill-child", sys.executable, str(FIRST), str(root)],
             stdin=subprocess.PIPE,
@@ -151,7 +151,7 @@ def install(root: Path, package: Path) -> None:
     if proxy:
         environment["http_proxy"] = proxy.partition("=")[2].strip().strip("'")
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
-    with Place(root, online=True) as place:
+    with Place(root, is_online=True) as place:
         place.run("apt-get", "-qq", "update", environment=environment)
         words = ("apt-get", "-qq", "--yes", "--no-install-recommends", "install", f"/{package.name}")
         place.run(*words, environment=environment)

@@ -113,20 +113,20 @@ class Environment(Closing):
         """Return the machine's path of a file that has an absolute path in this system."""
         return self.root / inside.relative_to("/")
 
-    def command(self, *words: str | Path, online: bool = False) -> list[str]:
+    def command(self, *words: str | Path, is_online: bool = False) -> list[str]:
         """Return the command that runs a program in this system, without a network unless it is online."""
-        spaces = [space for space in self._spaces if not (online and space == "--net")]
+        spaces = [space for space in self._spaces if not (is_online and space == "--net")]
         place = [f"--root=/proc/{self._pid}/root"] if "--mount" in spaces else []
         enter = ["nsenter", f"--target={self._pid}", *spaces, *place, f"--wdns={self.home}"] if spaces else []
         settings = {"PATH": f"{os.defpath}:/usr/sbin", "HOME": str(self.home), "LANG": "C.UTF-8"}
-        if online:  # with what this machine's pip is told
+        if is_online:  # with what this machine's pip is told
             settings |= images.proxies() if place else os.environ
         assignments = (f"{name}={value}" for name, value in settings.items())
         return [*enter, "env", "-i", *assignments, *map(str, words)]
 
-    def run(self, *words: str | Path, online: bool = False) -> str:
+    def run(self, *words: str | Path, is_online: bool = False) -> str:
         """Run a program in this system and return its output. Raises Failed unless it ends with 0."""
-        return output(self.command(*words, online=online))
+        return output(self.command(*words, is_online=is_online))
 
     def install(self, *packages: str | Path) -> None:
         """Install packages with pip, which has the machine's network. Raises Failed.
@@ -135,7 +135,7 @@ class Environment(Closing):
         """
         words = [self._brought(word) if isinstance(word, Path) else word for word in packages]
         pip = (self.home / "tools" / "bin" / "python", "-m", "pip", "--python", self.program("python"))
-        self.run(*pip, "install", "--quiet", *words, online=True)
+        self.run(*pip, "install", "--quiet", *words, is_online=True)
 
     def _brought(self, file: Path) -> Path:
         """Copy a file of the machine to this system; return its path there."""

@@ -149,7 +149,7 @@ class Run:
         rows = list(messages)
         now_ms = min([script.start_ms - script.pace_ms, *(row.received_ms for row in rows[:1])])
         while now_ms < until_ms:
-            deadline_ms = self.pipeline.deadline_ms(closing=True) or until_ms
+            deadline_ms = self.pipeline.deadline_ms(includes_closings=True) or until_ms
             now_ms = max(now_ms + 1, min(deadline_ms, now_ms + script.turn_ms, until_ms))
             batch = [row for row in rows if row.received_ms <= now_ms]
             rows = rows[len(batch) :]

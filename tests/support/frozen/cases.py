@@ -99,7 +99,7 @@ class Case:
     readings: Readings = POWER
     script: Script = Script()
     phases: tuple[str, ...] = ()
-    prices: bool = False
+    has_prices: bool = False
     is_alone: bool = True
     is_told: bool = True
     files: dict[str, str] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Case:
         later = replace(self.script, start_ms=self.script.start_ms + (4 * self.script.pace_ms))
         for number, time_ms in enumerate(() if self.is_alone else _times(later)):
             yield _message(self.readings, "m2", self.phases[:1], time_ms, number, 1)
-        if self.prices:
+        if self.has_prices:
             yield from _prices(self.script)
 
 
@@ -216,14 +216,14 @@ class Kind:
     tables: str = ""
     script: Script = Script()
     sink: str = ""
-    prices: bool = False
+    has_prices: bool = False
 
     def case(self, readings: Readings, metric: str) -> Case:
         """Return the case of some readings under a metric."""
         privacy = f'{self.privacy}metric = "{metric}"\n{readings.privacy}'
         sink = f'status = "agent/status"\nhome_assistant = "homeassistant"\n{self.sink}'
         text = configuration(readings, self.window, privacy, sink, self.tables)
-        return Case(f"{metric}, {readings.name}", text, readings, self.script, prices=self.prices)
+        return Case(f"{metric}, {readings.name}", text, readings, self.script, has_prices=self.has_prices)
 
 
 BANDS = """rest = "night"
@@ -276,7 +276,7 @@ KINDS = (
     Kind("profile", PROFILE, 'space = "profile"\nhide = "600Wh"\n', sink=TOTAL),
     Kind("bands", LOCAL_DAY, 'space = "bands"\nhide = "600Wh"\n', BANDS, sink=TOTAL),
     Kind("weighted-table", LOCAL_DAY, 'hide = "600Wh"\n', PRICES),
-    Kind("weighted-topic", DAY.replace("24h", "12h"), 'hide = "600Wh"\n', TOPIC, prices=True),
+    Kind("weighted-topic", DAY.replace("24h", "12h"), 'hide = "600Wh"\n', TOPIC, has_prices=True),
     Kind("peak", DAY, 'space = "peak"\nhide = "27.5Wh"\n'),
     Kind("above", f"{DAY}threshold = 2000\n", 'hide = "300Wh"\n'),
 )

@@ -24,10 +24,10 @@ def _crc(data: bytes) -> int:
     return crc
 
 
-def telegram(header: str, *lines: str, checked: bool = True) -> bytes:
+def telegram(header: str, *lines: str, has_checksum: bool = True) -> bytes:
     """Return a telegram with its checksum."""
     body = ("\r\n".join([f"/{header}", "", *lines]) + "\r\n!").encode()
-    return body + (f"{_crc(body):04X}\r\n".encode() if checked else b"\r\n")
+    return body + (f"{_crc(body):04X}\r\n".encode() if has_checksum else b"\r\n")
 
 
 _V2 = (
@@ -177,13 +177,13 @@ CASES = (
     ),
     _p1(
         "DSMR 5 without its sum",
-        telegram("XMX5LGBBFG1009325446", *_V5, checked=False),
+        telegram("XMX5LGBBFG1009325446", *_V5, has_checksum=False),
         **_all("refused_checksum"),
     ),
     _p1("DSMR 5 without its end", _TELEGRAM.partition(b"!")[0], **_all("refused_checksum")),
     _p1(
         "DSMR 2.2, which has neither sum nor time",
-        telegram("KMP5 KA6U001585575011", *_V2, checked=False),
+        telegram("KMP5 KA6U001585575011", *_V2, has_checksum=False),
         power=((None, "1340"),),
         power_returned=((None, "0"),),
         power_net=((None, "1340"),),
@@ -239,13 +239,13 @@ CASES = (
     ),
     _p1(
         "a D0 readout with both directions and values of the past",
-        telegram("ESY5Q3DA1004 V3.04", *_D0, checked=False),
+        telegram("ESY5Q3DA1004 V3.04", *_D0, has_checksum=False),
         power_net=((None, "-259.2"),),
         **{"import": ((None, "125256.8857"),), "export": ((None, "6003"),)},
     ),
     _p1(
         "a D0 readout of a Hager meter",
-        telegram("HAG5eHZ010C_EHZ1WA02", *_HAGER, checked=False),
+        telegram("HAG5eHZ010C_EHZ1WA02", *_HAGER, has_checksum=False),
         power=((None, "481"),),
         power_net="refused_missing",
         **{"import": ((None, "412173.6"),), "export": "refused_missing"},

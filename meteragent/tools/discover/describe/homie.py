@@ -39,7 +39,7 @@ def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
             _text(logs, topic),
             (device, _text(logs, f"{device}/$name")),
             _text(logs, f"{place}/$datatype"),
-            settable=_text(logs, f"{place}/$settable") == "true",
+            is_settable=_text(logs, f"{place}/$settable") == "true",
         )
 
 
@@ -57,7 +57,7 @@ def statements(topic: str, document: Any) -> Iterator[Statement]:
                     text_in(fields, "unit"),
                     (device, text_in(document, "name")),
                     text_in(fields, "datatype"),
-                    settable=fields.get("settable") is True,
+                    is_settable=fields.get("settable") is True,
                 )
 
 
@@ -68,7 +68,7 @@ def _statement(
     device: tuple[str, str | None],
     datatype: str | None,
     *,
-    settable: bool,
+    is_settable: bool,
 ) -> Statement:
     """Return the statement about a property; `device` is its device's topic and name."""
     problem = None if datatype in _NUMBERS else f"its data type is {datatype or 'not stated'}, not a number"
@@ -80,7 +80,7 @@ def _statement(
         names=tuple(name for name in names if name),
         device=f"homie:{device[0]}",
         device_name=device[1] or "",
-        problem=_TARGET if settable else problem,
+        problem=_TARGET if is_settable else problem,
     )
 
 

@@ -44,9 +44,8 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 class World(ProcessEnvironment):
     """Everything around the agent.
 
-    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `is_scrambled`
-    gives the readings other values at the same times. `log` holds the publications, and `counts` counts
-    events.
+    `keys` is the folder of `setting.write_keys`; `folder` holds this world's stores. `is_scrambled` gives the
+    readings other values at the same times. `log` holds the publications, and `counts` counts events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, is_scrambled: bool = False) -> None:

@@ -107,7 +107,7 @@ brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS,
 deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32 bits (as root; 3 minutes; ARCH="i386" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.deb $(ARCH)
 
-boot: $(STAMP) ## systems that boot: the unit, a fleet, the Debian package, a user's service and podman under systemd (as root; 4 minutes; PART="unit" for one)
+boot: $(STAMP) ## systems that boot: the unit, a fleet, the Debian package, a user's service, podman, and all services together under systemd (as root; 4 minutes; PART="unit" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.boot $(PART)
 
 image: $(STAMP) ## all container images, built twice and run, the chain of deploy/compose, and the operators of deploy/crowd (as root; 12 minutes)

@@ -2,9 +2,9 @@
 
 Debian systems boot with systemd as their first process, in name spaces of this machine. In them the agent is
 installed with the commands that docs/install.md prints, and runs as a service while it is killed, stopped
-by a signal, misconfigured and updated. So are a fleet, the Debian package, one user and podman. The
-exit code is 0 if all of it holds, or if it is NOT RUN here, else 1. The system from which all others are
-copied is kept in this Python environment.
+by a signal, misconfigured and updated. So are a fleet, the Debian package, one user and podman, and agent,
+collector and both operators of a group together. The exit code is 0 if all of it holds, or if it is NOT RUN
+here, else 1. The system from which all others are copied is kept in this Python environment.
 """
 
 import argparse
@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from tests.brokers.root import Missing
-from tests.commands.systems import booted, debian, fleets, package, quadlet, services, upgrades, users
+from tests.commands.systems import (
+    booted,
+    debian,
+    fleets,
+    package,
+    quadlet,
+    services,
+    together,
+    upgrades,
+    users,
+)
 from tests.commands.systems.debian import Failed
 
 Attempt = Callable[[booted.Booted, Path], str]
@@ -28,6 +38,7 @@ PARTS: Final[Mapping[str, Attempt]] = {
     "fleet": fleets.attempt,
     "user": users.attempt,
     "podman": quadlet.attempt,
+    "together": together.attempt,
 }
 
 

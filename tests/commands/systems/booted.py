@@ -58,13 +58,15 @@ exec setpriv --bounding-set=-sys_time,-sys_module,-sys_rawio --inh-caps=-sys_tim
 
 PACKAGES: Final = (
     *("ca-certificates", "dbus-user-session", "jq", "libpam-systemd", "mosquitto", "mosquitto-clients"),
-    *("procps", "python3-jmespath", "python3-numpy", "python3-pydantic", "python3-venv"),
+    *("postgresql", "procps", "python3-jmespath", "python3-numpy", "python3-pydantic", "python3-venv"),
     *("systemd", "systemd-sysv", "tzdata"),
     *("catatonit", "conmon", "crun", "netavark", "nftables", "podman"),
 )
 """What the systems have: systemd, a broker, podman, and what ways to install the agent need of Debian."""
 
-LOCKS: Final = tuple(ROOT / "deploy" / "container" / f"{name}.lock.txt" for name in ("agent", "build"))
+LOCKS: Final = tuple(
+    ROOT / "deploy" / "container" / f"{name}.lock.txt" for name in ("agent", "build", "collect", "crowd")
+)
 WHEELS: Final = "/opt/wheels"
 OFFLINE: Final = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
 """How pip finds the wheels of the locks in a system without a network."""

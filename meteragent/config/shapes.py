@@ -185,10 +185,6 @@ def _share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
     return Share(window_ms, group.id.hex(), 1000 * group.deadline_s)
 
 
-def _peak(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
-    return Peak(window_ms, stream.window.step or _PART_MS)
-
-
 def _peak_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
     """Yield refusals of windows, parts and readings that do not fit or, if all fit, of a useless peak."""
     problems = list(_peak_windows(usual))
@@ -270,7 +266,7 @@ ROWS: dict[Space, ShapeRow] = {
         excludes=_ONE_NUMBER,
     ),
     Space.PEAK: ShapeRow(
-        _peak,
+        lambda stream, window_ms, _bands: Peak(window_ms, stream.window.step or _PART_MS),
         excludes={"blocks": "window.step = '15min' instead: a peak is the largest mean of equal parts"},
         is_archived=False,
         refusals=_peak_refusals,

@@ -120,14 +120,10 @@ def _fraction(item: Any) -> Fraction:
     return Fraction(*map(int, item.split("/")))
 
 
-def _number(item: Any) -> float:
-    return float(_real(item))
-
-
 _rows, _real = _only(list), _only(float, int)
 _READERS: dict[Any, _Reader] = {
     int: _only(int),
-    float: _number,
+    float: lambda item: float(_real(item)),
     str: _only(str),
     Fraction: _fraction,
     bytes: bytes.fromhex,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.agent.link import refused_topics as refusal
 from meteragent.agent.link import sink
-from meteragent.agent.link.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
+from meteragent.agent.link.refused_topics import ABRUPT, SOON_S, STRIKES, TRY_S, Refusals
 from meteragent.domain.commit import Destination
 from tests.agent.sink_line import NOW_MS, Line
 from tests.core.test_pipeline import core, feed
@@ -36,6 +36,7 @@ class Broker:
         self.line = line
         self.session = session
         self.refuses = {BAD}
+        self.reason = 0x87
         self.took: list[bytes] = []
         self.refused: list[bytes] = []
 
@@ -49,7 +50,7 @@ class Broker:
         packet_id = self.session.answered(one)
         if any(one.topic.startswith(topic) for topic in self.refuses):
             self.refused.append(one.payload)
-            self.line.sink.on_refused(packet_id, 0x87)
+            self.line.sink.on_refused(packet_id, self.reason)
         else:
             self.took.append(one.payload)
             self.line.sink.on_delivered(packet_id, 0)
@@ -122,6 +123,37 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
         assert session.published.empty()
     assert broker.took == payloads("b", 1, 2, 3, 4)
     assert not line.sink.refusals.held_topics
+
+
+@pytest.mark.parametrize("reason", [0x80, 0x83])
+async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarely(
+    line: Line, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """The pause grows up to an hour; after an acceptance it begins at seconds again."""
+    clock_s = [1000.0]
+    monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
+    line.commit(*payloads("b", 1, 2), topic=BAD)
+    async with line.connected() as session:
+        broker = Broker(line, session)
+        broker.reason = reason
+        await broker.answer(2)
+        for pause_s in (5, 20, 80, 320, 1280, 3600, 3600):
+            await idle(line)
+            assert line.sink.refusals.next_s == clock_s[0] + pause_s
+            clock_s[0] += pause_s
+            line.sink.wake()
+            await broker.answer(1)
+        assert broker.refused == payloads("b", 1, 2, *[1] * 7)
+        broker.refuses.clear()
+        await idle(line)
+        clock_s[0] += TRY_S
+        line.sink.wake()
+        await broker.answer(2)
+        broker.refuses.add(BAD)
+        line.commit(b"b3", topic=BAD)
+        await broker.answer(1)
+        assert line.sink.refusals.next_s == clock_s[0] + SOON_S
+    assert broker.took == payloads("b", 1, 2)
 
 
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

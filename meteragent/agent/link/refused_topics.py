@@ -3,7 +3,8 @@
 Rules
 1. A refusal holds one sink topic, and so the messages of one meter; all other messages are sent.
 2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial (but
-   see rule 3). If the broker accepts it, the other messages follow in order.
+   see rule 3). If the broker accepts it, the other messages follow in order. A reason that may pass is tried
+   after seconds, then more and more rarely.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
    After `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
    connections end like this with a message of only one topic in flight, that topic is held, too. Such a topic
@@ -28,6 +29,8 @@ from meteragent.mqtt.reconnect import STABLE_S
 
 TRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
+SOON_S, RARER = 5.0, 4
+"""The time after the first refusal that may pass, and by how much the time grows with each further one."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
 ABRUPT = 3
@@ -41,8 +44,7 @@ _log = logging.getLogger("meteragent")
 class Refusals:
     """The sink topics that one sink's broker refuses, and their trials.
 
-    The next trials start at `next_s`, which is infinite if no topic is held. Unless `retains` is set, no
-    message is sent with the flag.
+    Unless `retains` is set, no message is sent with the flag.
     """
 
     def __init__(self, sink_topic_segments: int) -> None:
@@ -53,7 +55,8 @@ class Refusals:
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._accepted_trials: set[str] = set()
-        self.next_s = inf
+        self._trial_s: dict[str, float] = {}
+        self._soon_s: dict[str, float] = {}
         self._recount = False
         self._abrupt_ends = 0
         self._connection_s = -inf
@@ -70,6 +73,11 @@ class Refusals:
     def held_topics(self) -> Collection[str]:
         """The sink topics whose messages wait until the broker accepts them."""
         return self._held_bytes.keys()
+
+    @property
+    def next_s(self) -> float:
+        """When the next trial begins; infinite if no topic is held."""
+        return min(self._trial_s.values(), default=inf)
 
     @property
     def waiting_bytes(self) -> int:
@@ -92,14 +100,17 @@ class Refusals:
         self._held_bytes[topic] += size_bytes
         return False
 
-    def on_refused(self, topic: str, now_s: float) -> None:
+    def on_refused(self, topic: str, now_s: float, reason: int = 0) -> None:
         """Hold a topic after the broker has refused one of its messages."""
         self._refusal_times_s[topic] = now_s
-        self._trials.pop(topic, None)
-        if topic not in self._held_bytes:
-            self._held_bytes[topic] = 0
-            self.next_s = min(self.next_s, now_s + TRY_S)
-            self._recount = True
+        if self._trials.pop(topic, None) is None and topic in self._held_bytes:
+            return  # it was sent before the topic was held
+        self._recount |= topic not in self._held_bytes
+        self._held_bytes.setdefault(topic, 0)
+        soon_s = min(self._soon_s.get(topic, SOON_S), TRY_S)
+        # An unspecified error, or one that is specific to the broker, may pass.
+        self._trial_s[topic] = now_s + (soon_s if reason in {0x80, 0x83} else TRY_S)
+        self._soon_s[topic] = RARER * soon_s
 
     def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
         """Record that the broker accepted a message; return whether it counts as delivered (rule 5)."""
@@ -117,14 +128,13 @@ class Refusals:
         """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:
-            del self._held_bytes[topic]
+            del self._held_bytes[topic], self._trial_s[topic], self._soon_s[topic]
         self._suspects -= self._accepted_trials
         self._accepted_trials.clear()
-        if now_s >= self.next_s:
-            self._due_trials = self._held_bytes.keys() - self._trials.keys()
-            self.next_s, from_start = now_s + TRY_S, True
-        if not self._held_bytes:
-            self.next_s = inf
+        if due := {topic for topic, at_s in self._trial_s.items() if now_s >= at_s}:
+            self._due_trials |= due - self._trials.keys()
+            self._trial_s |= dict.fromkeys(due, now_s + TRY_S)
+            from_start = True
         if from_start:
             self.recount()
         return from_start

@@ -307,7 +307,7 @@ class Sink:
         if topic not in self.refusals.held_topics:
             text = "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is accepted"
             _log.warning(text, reason)
-        self.refusals.on_refused(topic, loop_s())
+        self.refusals.on_refused(topic, loop_s(), reason)
         self._on_answer()
 
     def _on_answer(self) -> None:

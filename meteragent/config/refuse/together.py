@@ -1,9 +1,9 @@
 """Refusals of conflicts between or within streams (loops, shared topics, names), of tariffs and of pages."""
 
 import ipaddress
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
-from meteragent.config.model import Config, Page, Stream, Tariff
+from meteragent.config.model import Config, Page, Stream
 from meteragent.config.refuse.check import GRID, Problems, Table, is_wrong, repeated
 from meteragent.config.shapes import row_of, space
 from meteragent.config.source import branches
@@ -158,16 +158,12 @@ def _bands(config: Config) -> Problems:
             expected = f"one of {', '.join(map(repr, all_bands))}"
             key, meant = f"tariff[{number}].prices.{band}", nearest(band, all_bands)
             yield ConfigError(key, "a price", expected, meant=meant)
-        unpriced_bands = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
+        priced = [*tariff.prices, UNKNOWN_BAND]  # the band for energy of unknown time needs no price
+        unpriced_bands = min((set(bands).difference(priced) for bands in by_stream), key=len)
         if unpriced_bands and not unknown_bands:  # an unknown band may be the missing one, misspelt
             expected = "a price for each band of a stream"
-            names = ", ".join(map(repr, unpriced_bands))
+            names = ", ".join(map(repr, sorted(unpriced_bands)))
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
-
-
-def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the bands that lack a price; the band for energy of unknown time needs none."""
-    return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})
 
 
 # Pages --------------------------------------------------------------------------------------------

@@ -55,8 +55,7 @@ class Refusals:
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._accepted_trials: set[str] = set()
-        self._trial_s: dict[str, float] = {}
-        self._soon_s: dict[str, float] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}  # their ends, and how long they last
         self._recount = False
         self._abrupt_ends = 0
         self._connection_s = -inf
@@ -77,7 +76,7 @@ class Refusals:
     @property
     def next_s(self) -> float:
         """When the next trial begins; infinite if no topic is held."""
-        return min(self._trial_s.values(), default=inf)
+        return min((end_s for end_s, _ in self._pauses.values()), default=inf)
 
     @property
     def waiting_bytes(self) -> int:
@@ -107,10 +106,10 @@ class Refusals:
             return  # it was sent before the topic was held
         self._recount |= topic not in self._held_bytes
         self._held_bytes.setdefault(topic, 0)
-        soon_s = min(self._soon_s.get(topic, SOON_S), TRY_S)
+        _, last_s = self._pauses.get(topic, (0, SOON_S / RARER))
         # An unspecified error, or one that is specific to the broker, may pass.
-        self._trial_s[topic] = now_s + (soon_s if reason in {0x80, 0x83} else TRY_S)
-        self._soon_s[topic] = RARER * soon_s
+        pause_s = min(RARER * last_s, TRY_S) if reason in {0x80, 0x83} else TRY_S
+        self._pauses[topic] = now_s + pause_s, pause_s
 
     def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
         """Record that the broker accepted a message; return whether it counts as delivered (rule 5)."""
@@ -128,12 +127,12 @@ class Refusals:
         """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:
-            del self._held_bytes[topic], self._trial_s[topic], self._soon_s[topic]
+            del self._held_bytes[topic], self._pauses[topic]
         self._suspects -= self._accepted_trials
         self._accepted_trials.clear()
-        if due := {topic for topic, at_s in self._trial_s.items() if now_s >= at_s}:
-            self._due_trials |= due - self._trials.keys()
-            self._trial_s |= dict.fromkeys(due, now_s + TRY_S)
+        if due := {topic: pause_s for topic, (end_s, pause_s) in self._pauses.items() if now_s >= end_s}:
+            self._due_trials |= due.keys() - self._trials.keys()
+            self._pauses |= {topic: (now_s + TRY_S, pause_s) for topic, pause_s in due.items()}
             from_start = True
         if from_start:
             self.recount()

@@ -505,8 +505,7 @@ def _row(stream: str, record: Record, terms: Announced) -> Row:
     is_on_grid = terms.check.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:
         raise Refused("grid")
-    quanta = record.value / terms.check.quantum
-    if abs(record.value) > VALUE_MAX:
+    if abs(record.value.numerator) > VALUE_MAX * record.value.denominator:
         raise Refused("range")
     span = record.time_ms, record.band or "", record.time_ms + record.step_ms
-    return Row(stream, record.meter, *span, quanta.numerator, terms.digest, record.draws)
+    return Row(stream, record.meter, *span, terms.check.quanta(record.value), terms.digest, record.draws)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -261,8 +261,17 @@ class Check(NamedTuple):
             raise RecordError("a record whose band is not one of its descriptor's bands")
         if record.draws < 1 or (record.draws > 1 and not self.shape.is_redrawn):
             raise RecordError("a record whose number of draws does not match its descriptor")
-        if record.value % self.quantum or not math.isclose(record.sd, self.sd, rel_tol=1e-3):
+        if self._quanta(record.value)[1] or not math.isclose(record.sd, self.sd, rel_tol=1e-3):
             raise RecordError("a record whose value or sd does not match its descriptor")
+
+    def quanta(self, value: Fraction) -> int:
+        """Return a value of a record that this check has passed, in quanta."""
+        return self._quanta(value)[0]
+
+    def _quanta(self, value: Fraction) -> tuple[int, int]:
+        """Return the quotient and whether there is a remainder, without the cost of new fractions."""
+        quantum = self.quantum
+        return divmod(value.numerator * quantum.denominator, value.denominator * quantum.numerator)
 
 
 class Fields:
@@ -306,12 +315,20 @@ class Fields:
                 raise self.error(name, reason)
 
 
+@lru_cache(maxsize=4)
+def _decoder(parse_float: Callable[[str], Any]) -> json.JSONDecoder:
+    """Return a decoder, which `json.loads` would make anew for each message."""
+    return json.JSONDecoder(parse_float=parse_float)
+
+
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
     """Return the fields of a message, without checks. Raises RecordError if it is not a JSON object."""
     facts: Any = message
     if isinstance(message, bytes | str):
         with suppress(ValueError, ArithmeticError, RecursionError):
-            facts = json.loads(message, parse_float=parse_float)
+            if isinstance(message, bytes):
+                message = message.decode(json.detect_encoding(message), "surrogatepass")
+            facts = _decoder(parse_float).decode(message)
     if isinstance(facts, Mapping):
         return facts
     raise RecordError("a message that is not a JSON object")

@@ -173,8 +173,9 @@ def number(bounds: Bounds, *, excludes_low: bool = False) -> Form:
         """Return the exact number. Raises ValueError if it is none, or out of its bounds."""
         if isinstance(value, int) and not isinstance(value, bool):
             result = Fraction(_within(value, bounds))
-        elif isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
-            result = _within(Fraction(str(value)), bounds)  # a float's text is the shortest that states it
+        elif isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(text := str(value)):
+            # A float's text is the shortest that states it.
+            result = _within(Fraction(value if isinstance(value, Decimal) else text), bounds)
         else:
             raise ValueError(f"{_MISSING} number")
         if excludes_low and result == bounds.low:
@@ -204,48 +205,60 @@ def checked(schema: Schema) -> Form:
 
     The schema may have only the keywords that `_check` knows.
     """
+    check = _check(schema)
 
     def read(value: Any) -> Any:
         """Return the value. Raises ValueError if it is not as the schema states it."""
-        _check(value, schema)
+        check(value)
         return value
 
     return Form(schema, read)
 
 
-def _check(value: Any, schema: Schema) -> None:
+def _check(schema: Schema) -> Callable[[Any], object]:
+    """Return the function that raises ValueError if a value is not as a schema states it."""
     if "anyOf" in schema:
-        if not any(_holds(value, alternative) for alternative in schema["anyOf"]):
-            raise ValueError("cannot be read")
-    elif "const" in schema:
-        constant(schema["const"]).read(value)
-    elif "enum" in schema:
-        choice(schema["enum"]).read(value)
-    elif schema["type"] == "string":
-        text(pattern=schema["pattern"]).read(value)
-    elif schema["type"] == "integer":
-        integer(Bounds(schema["minimum"], schema["maximum"])).read(value)
-    else:
-        _check_object(value, schema)
+        return _check_any([_check(alternative) for alternative in schema["anyOf"]])
+    if "const" in schema:
+        return constant(schema["const"]).read
+    if "enum" in schema:
+        return choice(schema["enum"]).read
+    if schema["type"] == "string":
+        return text(pattern=schema["pattern"]).read
+    if schema["type"] == "integer":
+        return integer(Bounds(schema["minimum"], schema["maximum"])).read
+    return _check_object(schema)
 
 
-def _check_object(value: Any, schema: Schema) -> None:
-    if not isinstance(value, Mapping) or len(value) > BOUNDS["bands"].high:
-        raise ValueError(f"{_MISSING} small object")
-    if not value.keys() >= set(schema.get("required", ())):
-        raise ValueError("lacks a field")
-    for name, item in value.items():
-        NAME.read(name)
-        inner_schema = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
-        if inner_schema is not None:
-            _check(item, inner_schema)
+def _check_any(checks: Collection[Callable[[Any], object]]) -> Callable[[Any], object]:
+    def check(value: Any) -> None:
+        """Raise ValueError unless one of the checks raises none."""
+        for alternative in checks:
+            with suppress(ValueError):
+                alternative(value)
+                return
+        raise ValueError("cannot be read")
+
+    return check
 
 
-def _holds(value: Any, schema: Schema) -> bool:
-    with suppress(ValueError):
-        _check(value, schema)
-        return True
-    return False
+def _check_object(schema: Schema) -> Callable[[Any], object]:
+    required_names = set(schema.get("required", ()))
+    checks = {name: _check(inner_schema) for name, inner_schema in schema.get("properties", {}).items()}
+    other = _check(schema["additionalProperties"]) if "additionalProperties" in schema else None
+
+    def check(value: Any) -> None:
+        """Raise ValueError unless the value is a small object whose fields are as the schema states."""
+        if not isinstance(value, Mapping) or len(value) > BOUNDS["bands"].high:
+            raise ValueError(f"{_MISSING} small object")
+        if not value.keys() >= required_names:
+            raise ValueError("lacks a field")
+        for name, item in value.items():
+            NAME.read(name)
+            if (check_field := checks.get(name, other)) is not None:
+                check_field(item)
+
+    return check
 
 
 def read_rows(

@@ -218,6 +218,14 @@ def test_names_are_guessed(
     assert "guessed from the names" in said((topic, payload))
 
 
+@pytest.mark.parametrize("name", ["\x1b[31mpower", "power_\x1b]0;title\x07", "power\x00", "\u202epower"])
+def test_a_field_s_name_that_no_key_holds_is_shown(name: str) -> None:
+    """Control and bidi characters in a name stop nothing: the topic is in the report, other fields count."""
+    text = said(("own/m", document(**{name: 5.5})), ("own/n", document(**{name: 4, "power_w": 5.5})))
+    assert "own/m" in text
+    assert "power_w" in text
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -104,7 +104,7 @@ class Line:
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
         rows = persist(self.store, commit, self._delivered)
         if self.has_backlog:
-            rows = outbox.pending(self.store.connection, STREAM, now_ms, BATCH)
+            rows = outbox.pending_rows(self.store.connection, STREAM, now_ms, BATCH)
         self._delivered = [row.id for row in rows]
         return len(rows)
 
@@ -135,8 +135,8 @@ def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) ->
         charge = Charge(start_ms - start_ms % DAY_MS, EPSILON)
         commit.charges.setdefault(charge, Counter())[f"m{meter}"] += 1
         commit.outgoing.append(Outgoing("main", f"private/m{meter}/power", RECORD % meter, start_ms, False))
-    ledger.charge(tx, commit)
-    outbox.append(tx, commit)
+    ledger.debit_windows(tx, commit)
+    outbox.append_commit(tx, commit)
 
 
 RECORD = (

@@ -17,9 +17,9 @@ from meteragent.agent import banner, page, parts
 from meteragent.agent.clock import POLL_S, ClockJumped, SteadyClock, run_until
 from meteragent.agent.environment import Context, Environment
 from meteragent.agent.link import receivers
-from meteragent.agent.link.outlets import withdraw
-from meteragent.agent.page.view import Settings, StreamView, View, routes
-from meteragent.agent.unit import Unit, assemble
+from meteragent.agent.link.outlets import withdraw_descriptors
+from meteragent.agent.page.view import Settings, StreamView, View, machine_routes
+from meteragent.agent.unit import Unit, assemble_unit
 from meteragent.agent.viewers import Viewers
 from meteragent.agent.watch import Watch
 from meteragent.config.source import fleet_share
@@ -29,7 +29,7 @@ from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.service.boot_clock import LOOK_S
-from meteragent.store import Store, grants, meta, read_only
+from meteragent.store import Store, grants, meta_value, read_only
 
 DRAIN_S = 10.0
 """The longest time that a stop waits for brokers to confirm the messages that are due."""
@@ -62,7 +62,7 @@ class Agent:
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
         address = None if self._config.page is None else Settings.of(self._config.page)
-        for line in banner.lines(self._config):
+        for line in banner.startup_lines(self._config):
             _log.info("%s", line)
         for key, path in settings.world_readable_files(self._config).items():
             _log.warning("%s: every user of this machine can read %s: run chmod 600 on it", key, path)
@@ -97,7 +97,7 @@ class Agent:
         path = self._config.store.path
         if path.exists():
             with read_only(path) as connection:
-                at_ms = max(self._environment.wall_ms(), int(meta(connection, "clock_ms")))
+                at_ms = max(self._environment.wall_ms(), int(meta_value(connection, "clock_ms")))
             windows = [stream.window for stream in self._config.stream]
             at_ms += max((window.ahead for window in windows if window.clock is Clock.EVENT), default=0)
             self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
@@ -121,16 +121,16 @@ class Agent:
             self._claim(streams, store)
             clock.not_before(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
-            odometers = parts.odometers(config, store)
+            odometers = parts.load_odometers(config, store)
             context = Context(config, self._environment, thread, clock, *shared, odometers)
-            units = [assemble(stream, links[stream.name], context) for stream in streams]
+            units = [assemble_unit(stream, links[stream.name], context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
-            services = [watch.answer(), watch.notify_systemd(), _compare(clock), _keep_totals(context)]
-            services += [withdraw(grant, context) for grant in revoked_grants]
+            services = [watch.serve_socket(), watch.notify_systemd(), _compare(clock), _keep_totals(context)]
+            services += [withdraw_descriptors(grant, context) for grant in revoked_grants]
             if address is not None:
                 views = [StreamView.of(unit, config) for unit in units]
                 view = View(views, context, watch.problems)
-                services.append(page.serve(address, view, self._viewers, routes(watch)))
+                services.append(page.serve(address, view, self._viewers, machine_routes(watch)))
             end_ms = receivers.next_ms(config, now_ms)
             await run_until(end_ms, clock, _serve(units, services, self._environment))
         finally:
@@ -166,8 +166,8 @@ class Agent:
         """Claim the streams that run in the store, and retire all others."""
         for stream in streams:
             wall = stream.window.clock is Clock.WALL
-            store.claim(stream.name, fleet_share(stream.source), follows_wall_clock=wall)
-        self.counts.add("retired", store.retire([stream.name for stream in streams]))
+            store.claim_shard(stream.name, fleet_share(stream.source), follows_wall_clock=wall)
+        self.counts.add("retired", store.blank_other_states([stream.name for stream in streams]))
 
 
 async def _serve(units: list[Unit], services: list[Work], environment: Environment) -> None:

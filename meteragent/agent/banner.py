@@ -22,7 +22,7 @@ _IN_SECONDS = 120
 """Waits shorter than this are stated in seconds, all others in minutes."""
 
 
-def lines(settings: config.Config) -> Iterator[str]:
+def startup_lines(settings: config.Config) -> Iterator[str]:
     """Yield the lines that `run` logs before it opens the store."""
     yield f"meteragent {__version__}; store {settings.store.path.absolute()}"
     for stream in settings.stream:

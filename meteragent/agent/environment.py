@@ -1,7 +1,7 @@
 """The world around an agent, and what all of its streams share while its store is open.
 
-`system` returns the real world. A simulation passes other parts to the agent, and runs it in an event loop
-with simulated sockets and timers.
+`system_environment` returns the real world. A simulation passes other parts to the agent, and runs it in an
+event loop with simulated sockets and timers.
 """
 
 import os
@@ -58,7 +58,7 @@ class Environment:
     listen_s: float = LISTEN_S
 
 
-def system(wall_ms: Callable[[], int], notify: Notify) -> Environment:
+def system_environment(wall_ms: Callable[[], int], notify: Notify) -> Environment:
     """Return the environment of the operating system: clocks, randomness and files."""
     return Environment(wall_ms=wall_ms, boot=boot_clock(), notify=notify)
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import Problem, problem
-from meteragent.service.vitals import Metric, Vitals, counters
+from meteragent.service.vitals import Metric, Vitals, count_metrics
 
 LAG_S = 60.0
 """How long a message may be due before this counts as a problem."""
@@ -87,7 +87,7 @@ class AgentVitals(Vitals):
 
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics that only the agent has."""
-        yield from counters("", COUNTERS, self.counts)
+        yield from count_metrics("", COUNTERS, self.counts)
         yield from _gauges(self)
 
     def _problems(self) -> Iterator[Problem]:

@@ -99,7 +99,7 @@ def price_topic(stream: settings.Stream) -> str | None:
     return None if stream.window.weights is None else stream.window.weights.topic
 
 
-def role(stream: settings.Stream, side: str) -> str:
+def connection_name(stream: settings.Stream, side: str) -> str:
     """Return the name of a stream's connection in the log; `side` is "source" or "sink"."""
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
 
@@ -123,7 +123,7 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
     ]
 
 
-def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
+def load_odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """Return an odometer, set to the charges in the store, for each stream with a budget.
 
     Charges are read from the earliest time at which a meter may still be charged. If a stream uses the event
@@ -137,7 +137,7 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     if odometers:
         longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
         from_ms = 0 if has_event_clock(config) else min([store.clock_ms, *_charge_start_ms(config, store)])
-        for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
+        for meter, day_ms, epsilon in ledger.recent_charges(store.connection, longest_ms, from_ms):
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)
     return odometers

@@ -130,7 +130,7 @@ class OutboxReader:
     async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         """Return up to `limit` undelivered rows due by `now_ms`, after a pair (due time, id)."""
         connection = self._thread.store.connection
-        return await self._thread.call(outbox.pending, connection, self._queue, now_ms, limit, after)
+        return await self._thread.call(outbox.pending_rows, connection, self._queue, now_ms, limit, after)
 
     async def descriptors(self) -> list[Descriptor]:
         """Return the latest descriptor of each topic."""

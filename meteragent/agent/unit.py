@@ -47,7 +47,7 @@ class Unit(NamedTuple):
             on_message=source.on_message,
             receive_maximum=source.receive_maximum,
             session_expiry_s=WEEK_S if _keeps_session(self.stream) else 0,
-            role=parts.role(self.stream, "source"),
+            role=parts.connection_name(self.stream, "source"),
         )
         return self._keep("source", self.stream.name, link, source.serve, entropy)
 
@@ -67,7 +67,7 @@ class Unit(NamedTuple):
         await keep_connected(link, partial(self.watch.serve, side, queue, serve), entropy)
 
 
-def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:
+def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:
     """Return a stream's parts as the store left them. Raises ConfigError or StoreError for a wrong broker."""
     store, environment, clock = context.store, context.environment, context.clock
     connections = outlets_of(stream, links, context)

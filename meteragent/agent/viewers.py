@@ -92,14 +92,14 @@ class Viewers:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def enter(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
+    def add_viewer(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
         """Add a viewer of a meter whose records are sent on `topic`. Raises TooManyViewers."""
         if len(self._open) >= VIEWERS:
             raise TooManyViewers
         self._open.append(Viewer(stream, meter, topic, schedule))
         return self._open[-1]
 
-    def leave(self, viewer: Viewer) -> None:
+    def remove_viewer(self, viewer: Viewer) -> None:
         """Remove a viewer, with its queues and means."""
         self._open.remove(viewer)
 

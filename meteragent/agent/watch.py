@@ -134,9 +134,9 @@ def _waiting(
     """Return the number of unconfirmed messages, and when the first is due (None if there is none)."""
     firsts_ms = list[int]()
     for queue in queues:
-        rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)
+        rows = outbox.pending_rows(connection, queue, 2**62, len(unmarked_ids) + 1)
         firsts_ms += [row.due_ms for row in rows if row.id not in unmarked_ids][:1]
-    waiting_count = sum(outbox.depth(connection, queue) for queue in queues)
+    waiting_count = sum(outbox.queue_depth(connection, queue) for queue in queues)
     return max(waiting_count - len(unmarked_ids), 0), min(firsts_ms, default=None)
 
 
@@ -182,9 +182,9 @@ class Watch:
         """Return the problems that require human attention."""
         return (await self.vitals()).problems
 
-    async def answer(self) -> None:
+    async def serve_socket(self) -> None:
         """Answer connections to the socket, until cancelled."""
-        await health.answer(health.socket_path(self._context.store.path), self._reply)
+        await health.serve_socket(health.socket_path(self._context.store.path), self._reply)
 
     async def _reply(self, question: bytes) -> str:
         return as_json(await self.vitals(has_arrivals=question == BY_METER), question)

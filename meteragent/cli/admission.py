@@ -13,7 +13,7 @@ from typing import TextIO
 from meteragent import config
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.grid import format_duration
-from meteragent.store import ledger, read_only, terms
+from meteragent.store import ledger, read_only, stored_terms
 
 _KEPT = (
     "{}: warning: stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state"
@@ -26,7 +26,7 @@ def stored_streams(path: Path) -> set[str]:
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:
-        return ledger.streams(connection)
+        return ledger.marked_streams(connection)
 
 
 def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
@@ -51,7 +51,7 @@ def _stored_lateness_ms(path: Path) -> dict[str, int]:
     """Return the newest lateness of each stream in a store; none if it cannot be read."""
     try:
         with read_only(path) as connection:
-            return {stream: rules[-1].lateness_ms for stream, rules in terms(connection).items()}
+            return {stream: rules[-1].lateness_ms for stream, rules in stored_terms(connection).items()}
     except (StoreError, sqlite3.Error, OSError):
         return {}
 

@@ -12,7 +12,7 @@ from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
 from meteragent.report import catalogue, event, facts, guarantee, terminal, whole
-from meteragent.store import read_only, terms
+from meteragent.store import read_only, stored_terms
 from meteragent.texts import ENGLISH
 
 
@@ -87,4 +87,4 @@ def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:
-        return terms(connection)
+        return stored_terms(connection)

@@ -14,7 +14,7 @@ from meteragent import mqtt
 from meteragent.cli import common
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.mqtt.watch import watch
+from meteragent.mqtt.watch import watch_topics
 from meteragent.tools.discover import Access, Listener, progress, report
 
 _SECONDS_MAX = 86_400
@@ -69,7 +69,7 @@ def silence(seconds: int, topic: str = "") -> str:
 
 async def listen(endpoint: mqtt.Endpoint, name: str, topic: str, seconds: float, listener: Listener) -> None:
     """Listen until the time is up. Raises LinkError if the connection fails."""
-    watching = watch(endpoint, name, [topic], listener.on_message, entropy=os.urandom)
+    watching = watch_topics(endpoint, name, [topic], listener.on_message, entropy=os.urandom)
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.gather(watching, _show_progress(listener)), seconds)
 

@@ -19,7 +19,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
 from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.refusal import text_of_file
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from meteragent.service.vitals import METRICS
 from meteragent.store.file import FULL, has_room
 
@@ -27,7 +27,7 @@ from meteragent.store.file import FULL, has_room
 def run(options: argparse.Namespace) -> int:
     """Print the service's report, unless `--quiet`; return 1 if there is a problem or no service answers."""
     service, command, path = _service(options.config)
-    answer = ask(path, METRICS if options.metrics else BY_METER if options.meters else b"")
+    answer = ask_socket(path, METRICS if options.metrics else BY_METER if options.meters else b"")
     if answer is None:
         print(f"meteragent: no {service} answers at {path.absolute()}: {_reason(path)}.", file=sys.stderr)
         print(f"Start the {service}: meteragent {command} {options.config}", file=sys.stderr)

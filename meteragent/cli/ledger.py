@@ -11,7 +11,7 @@ from meteragent.domain import grid
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.terms import Terms
 from meteragent.report.format import energy
-from meteragent.store import commands, ledger, read_only, restore_at, terms
+from meteragent.store import commands, ledger, read_only, restore_at, stored_terms
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), commands.opened_to_ms(connection)
-        period_charges = list(commands.report(connection, options.meter))
-        levels = _levels_per_kwh(period_charges, _largest_levels(settings, terms(connection)))
+        period_charges = list(commands.day_charges(connection, options.meter))
+        levels = _levels_per_kwh(period_charges, _largest_levels(settings, stored_terms(connection)))
     rows = [_row(charges) for charges in period_charges]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:

@@ -14,7 +14,7 @@ from meteragent.cli import common
 from meteragent.cli.tap import tick
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
-from meteragent.mqtt.watch import watch
+from meteragent.mqtt.watch import watch_topics
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.rehearse import Rehearsal, View
@@ -69,7 +69,9 @@ class _Stage:
     async def listen(self) -> None:
         """Listen to the source, without a lasting session. Raises LinkError if the connection fails."""
         filters, hint = self.rehearsal.filters, partial(advice, side="source")
-        await watch(self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint)
+        await watch_topics(
+            self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint
+        )
 
 
 async def _show(config: settings.Config) -> None:

@@ -31,6 +31,6 @@ def run(options: argparse.Namespace) -> int:
     forbid_dumps()
     gc.set_threshold(COLLECT_AFTER)
     notify = Notify.of(os.environ, os.getpid())
-    agent = Agent(settings, environment.system(common.now_ms, notify))
+    agent = Agent(settings, environment.system_environment(common.now_ms, notify))
     asyncio.run(until_signalled(agent.run()))
     return 0

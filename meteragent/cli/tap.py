@@ -14,7 +14,7 @@ from meteragent.cli import common
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt import Endpoint
-from meteragent.mqtt.watch import OnMessage, watch
+from meteragent.mqtt.watch import OnMessage, watch_topics
 from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.tap.view import StreamView, View
 
@@ -111,7 +111,7 @@ async def _watch(
     on_listening: Callable[[], None] = lambda: None,
 ) -> None:
     """Listen to a broker. Raises LinkError if the connection fails; its text names the key of the address."""
-    listening = partial(watch, endpoint, "tap", filters, on_message, on_listening=on_listening)
+    listening = partial(watch_topics, endpoint, "tap", filters, on_message, on_listening=on_listening)
     try:
         await listening(entropy=os.urandom, advice=partial(advice, side=side))
     except LinkError as error:

@@ -61,7 +61,7 @@ class Service:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             if socket is not None:
-                tasks.create_task(health.answer(socket, self._reply))
+                tasks.create_task(health.serve_socket(socket, self._reply))
             await self._keep_writing(tasks)
 
     async def _keep_writing(self, tasks: asyncio.TaskGroup) -> NoReturn:

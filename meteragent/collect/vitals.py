@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meteragent.domain.problem import Meaning, Problem, filled
-from meteragent.service.vitals import Metric, Vitals, counters
+from meteragent.service.vitals import Metric, Vitals, count_metrics
 
 REFUSED_S = 3600
 """How long, in seconds, a refused message counts as a problem."""
@@ -74,6 +74,6 @@ class CollectVitals(Vitals):
         """Yield the metrics of a collector."""
         sides = [({"side": "source"}, self.source_up), ({"side": "sink"}, self.sink_up)]
         yield Metric("collect_connected", "gauge", "1: there is a connection", sides)
-        yield from counters("collect_", COUNTERS, self.counts)
+        yield from count_metrics("collect_", COUNTERS, self.counts)
         refusals = [({"reason": name}, count) for name, count in sorted(self.refusals.items())]
         yield Metric("collect_refusals_total", "counter", "refused messages, by reason", refusals)

@@ -299,7 +299,7 @@ class Arrival:
         # A topic filter with a wildcard may also match messages that are no readings.
         return max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
 
-    def reasons(self, code: str) -> Counter[str]:
+    def refusal_counts(self, code: str) -> Counter[str]:
         """Return the refusals to which a problem is due, by the name of their counter."""
         since = self._odd if code == "some_refused" else self._since
         return Counter({name: count for name, count in since.items() if name in _IDLE or name == "other"})
@@ -328,7 +328,7 @@ class Arrivals:
             self.now_ms += min(max(now_ms - self._advanced_ms, 0), STEP_MS)
         self._advanced_ms = now_ms
 
-    def of(self, meter: str, phase: str | None = None) -> Arrival:
+    def arrival_of(self, meter: str, phase: str | None = None) -> Arrival:
         """Return what has arrived of a meter or phase; beyond `max_meters` meters, it belongs to none."""
         origins = self._origins.get(meter)
         if origins is None:
@@ -339,7 +339,7 @@ class Arrivals:
 
     def expect(self, meter: str) -> None:
         """Expect readings of a meter that the store knows: its silence begins now."""
-        self.of(meter).counted_ms = self.now_ms
+        self.arrival_of(meter).counted_ms = self.now_ms
 
     def count(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
         """Count the outcome of a message or reading of an origin; None if it belongs to no meter.
@@ -354,13 +354,13 @@ class Arrivals:
     def note_clamped(self, meter: str) -> None:
         """Count that a meter's last reading was clamped."""
         self.counts.add("clamped")
-        self.of(meter).note_clamped(self.now_ms)
+        self.arrival_of(meter).note_clamped(self.now_ms)
 
     def note_event(self, meter: str, name: str) -> None:
         """Count what the use up to a meter's register reading was, by the name of its counter."""
         self.counts.add(name)
         if name in OFTEN:
-            self._registers(self.of(meter)).note_event(name, self.now_ms)
+            self._registers(self.arrival_of(meter)).note_event(name, self.now_ms)
 
     def note_verdict(self, arrival: Arrival, verdict: Verdict) -> None:
         """Note what a reading of an origin's register turned out to be."""
@@ -449,7 +449,7 @@ class Arrivals:
         if code in {"all_late", "clock_behind"}:
             return {"off_ms": round(median_high(abs(arrival.off_ms) for arrival in arrivals), -3)}
         if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
-            reasons = sum((arrival.reasons(code) for arrival in arrivals), Counter[str]())
+            reasons = sum((arrival.refusal_counts(code) for arrival in arrivals), Counter[str]())
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}
         return {}
 

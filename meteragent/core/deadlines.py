@@ -64,13 +64,13 @@ class Upcoming(NamedTuple):
     leaves_ms: int
 
 
-def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
+def upcoming_slot(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
     """Return the slot that closes next, which need not be open yet; None if there is none for any receiver.
 
     `delay_ms` is the meter's fixed delay. Whether a window opens also depends on facts that are not known in
     advance, such as the budget, other agents and a crowd's keys.
     """
-    closing = timeline.closing()
+    closing = timeline.next_closing()
     if closing is not None:
         closes_ms, window, index = closing
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)

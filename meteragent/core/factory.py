@@ -43,7 +43,7 @@ class Factory:
         timeline.resume(state, windows)
         return timeline
 
-    def window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
+    def make_window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
         """Return a new window."""
         return self._window(start_ms, self.formats.register(terms), destinations, public_id)
 
@@ -70,7 +70,7 @@ def timeline_of(terms: Terms, first_ms: int, meter: str = "") -> Timeline:
     return kind(terms, first_ms, meter)
 
 
-def noiseless(terms: Terms, start_ms: int) -> Window:
+def noiseless_window(terms: Terms, start_ms: int) -> Window:
     """Return a window of all slots, without noise, prices and pads; it holds energies, and stays here."""
     if terms.shape.is_priced:
         terms = replace(terms, shape=Means(terms.length_ms, terms.length_ms), prices=())

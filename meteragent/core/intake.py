@@ -172,7 +172,7 @@ class Intake:
         if len(self._origins) >= self._stream.max_meters * max(1, len(source.phases)):
             self._origins.clear()
             self._zones.clear()
-        origin = self._origins[topic] = Origin(meter, phase, self._arrivals.of(meter, phase))
+        origin = self._origins[topic] = Origin(meter, phase, self._arrivals.arrival_of(meter, phase))
         return origin
 
     def accept(
@@ -210,7 +210,7 @@ class Intake:
             return
         items = [] if reading is None else [(phase, arrival, reading)]
         if phase is not None:
-            items += [(None, self._arrivals.of(meter), total) for total in sums]
+            items += [(None, self._arrivals.arrival_of(meter), total) for total in sums]
         for name, its_arrival, item in items:
             rules = readings if name is None else self._rules_of_phase
             for verdict in self._judges[meter, name].hear(item, rules, item.shift_u):

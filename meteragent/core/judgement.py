@@ -79,7 +79,7 @@ def _step(readings: Readings) -> int:
     return ceil((readings.dead_band or 0) * readings.counters * MICRO) * readings.interval_ms
 
 
-def limits(readings: Readings, span_ms: int) -> tuple[int, int]:
+def use_limits(readings: Readings, span_ms: int) -> tuple[int, int]:
     """Return the least and the largest use in the range, in millionths of the unit times `interval_ms`."""
     low, high, step = readings.low_u, readings.high_u, _step(readings)
     return low * span_ms - abs(low) * _SECOND_MS - step, high * span_ms + abs(high) * _SECOND_MS + step
@@ -87,7 +87,7 @@ def limits(readings: Readings, span_ms: int) -> tuple[int, int]:
 
 def is_within(readings: Readings, start: Read, end: Read, shift_u: int = 0) -> bool:
     """Return whether the range holds the use between two readings, of which `shift_u` is not use."""
-    low, high = limits(readings, end.time_ms - start.time_ms)
+    low, high = use_limits(readings, end.time_ms - start.time_ms)
     return low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high
 
 
@@ -157,7 +157,7 @@ def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings)
 
 def _is_rescaled(readings: Readings, start: Read, level: Read) -> bool:
     """Return whether a lower level is the count itself, in a unit that is a power of ten larger."""
-    _, high = limits(readings, level.time_ms - start.time_ms)
+    _, high = use_limits(readings, level.time_ms - start.time_ms)
     least_u = start.value_u - start.value_u // _SHORT
     most_u = start.value_u + min(high // readings.interval_ms, start.value_u // _MORE)
     scaled_u = 10 * level.value_u

@@ -74,7 +74,7 @@ class LargestWindow(Window):
             self.draws += 1
             self._rise(energy)
 
-    def drop(self) -> None:
+    def drop_unmasked(self) -> None:
         """Give up the parts that wait for noise, because the budget forbids the charge."""
         self.unmasked_energy = None
 

@@ -36,11 +36,11 @@ class Noise:
         self._pairs = defaultdict[str, list[tuple[int, int]]](list)
         self._dithers = defaultdict[int, list[int]](list)
 
-    def slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
+    def draw_slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
         """Return the noise of a further slot of a window whose noise bound is `noise_bound`."""
         return mechanism.draw(noise_bound, self.bits)
 
-    def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
+    def draw_window(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
         self._counts[terms_id] += 1
         if self._pairs[terms_id]:
@@ -53,7 +53,7 @@ class Noise:
         self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
         return self._pairs[terms_id].pop()
 
-    def dither(self, terms: Terms, slot_index: int) -> int:
+    def draw_dither(self, terms: Terms, slot_index: int) -> int:
         """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
         lattice = terms.lattice(slot_index)
         self._counts[lattice] += 1

@@ -8,7 +8,7 @@ Means are shown to the people at the device only (law 3).
 
 from typing import NamedTuple
 
-from meteragent.core.factory import noiseless
+from meteragent.core.factory import noiseless_window
 from meteragent.core.window import Value, Window
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
@@ -62,7 +62,7 @@ class SlotMeans:
         means, self._closed_means = self._closed_means, []
         return means + self._open_means()
 
-    def of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
+    def mean_of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
         """Return the mean of a slot or band that was open since the last `take`; None if unobserved."""
         means = [*self._closed_means, *self._open_means()]
         return next((mean for mean in means if mean[:3] == (from_ms, to_ms, band)), None)
@@ -73,7 +73,7 @@ class SlotMeans:
 
     def _open(self, start_ms: int) -> None:
         """Open a window with all its slots, without noise."""
-        window = noiseless(self._schedule.terms(start_ms), start_ms)
+        window = noiseless_window(self._schedule.terms(start_ms), start_ms)
         self._windows.append(window)
 
     def _close(self) -> None:

@@ -120,7 +120,7 @@ class Openings:
         if not destinations:
             return
         public_id = self._names[timeline.meter].public_id
-        window = self._factory.window(start_ms, terms, destinations, public_id)
+        window = self._factory.make_window(start_ms, terms, destinations, public_id)
         window.begin(self._noise, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")

@@ -46,7 +46,7 @@ class Pending(NamedTuple):
         return self.time_ms if self.since_ms is None else self.since_ms
 
 
-def thin(pending: list[Pending]) -> list[Token]:
+def thin_out(pending: list[Pending]) -> list[Token]:
     """Drop the readings that follow their predecessor most closely; return their tokens.
 
     All times that remain, except the last, differ by at least 1/2,048 of the time from the first to the last.

@@ -20,10 +20,10 @@ phase that is reset, replaced or rolls over shifts the sum, and the shift is not
 there is a sum at or after the time of the phase's next good reading.
 
 Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
-that does not count now. So it stands where another one has been read (`stand`), but only up to the time that
-is integrated: a reading that comes within the lateness still ends a line. From there its next change counts.
-A change that is larger than the range holds in this time was silenced by something else, and is clamped and
-counted.
+that does not count now. So it stands where another one has been read (`standing_sums`), but only up to the
+time that is integrated: a reading that comes within the lateness still ends a line. From there its next
+change counts. A change that is larger than the range holds in this time was silenced by something else, and
+is clamped and counted.
 """
 
 from abc import ABC, abstractmethod
@@ -223,7 +223,7 @@ class RegisterPhases(Phases):
         result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(needless_readings))
         return self._with_sums(result, min(self._settled_ms()))
 
-    def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
+    def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
         """Return the sums up to `until_ms` in which phases that report on change stand.
 
         They are at times of readings, and at the end of a slot at this end, too.

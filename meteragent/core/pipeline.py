@@ -23,7 +23,7 @@ from operator import attrgetter
 
 from meteragent.core.arrivals import Arrivals
 from meteragent.core.charges import Charges, Spending
-from meteragent.core.deadlines import Deadlines, Upcoming, upcoming
+from meteragent.core.deadlines import Deadlines, Upcoming, upcoming_slot
 from meteragent.core.factory import Factory, timeline_of
 from meteragent.core.intake import Intake, MeterReading, Origin, off_max_ms
 from meteragent.core.noise import Noise
@@ -159,14 +159,14 @@ class Pipeline:
     def upcoming(self, meter: str) -> Upcoming | None:
         """Return a meter's next slot to be released; None if the meter is unknown or has no such slot."""
         timeline = self._timelines.get(meter)
-        return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
+        return upcoming_slot(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
         origin, reading = item
         if reading is None:
             if timeline := self._timelines.get(origin.meter):
-                self._effects.acknowledge += timeline.end(received_ms)
+                self._effects.acknowledge += timeline.end_power(received_ms)
             return
         try:
             if self._take(origin, reading, received_ms, now_ms):
@@ -208,7 +208,7 @@ class Pipeline:
     def _note(self, origin: Origin, reading: Pending | None, meter_readings: Sequence[Pending]) -> None:
         """Judge accepted readings; pass the meter's newest reading, if any, to the observer."""
         if meter_readings and origin.phase is not None:
-            self.arrivals.of(origin.meter).note("accepted", self.arrivals.now_ms)
+            self.arrivals.arrival_of(origin.meter).note("accepted", self.arrivals.now_ms)
         if meter_readings and self._observer is not None:
             self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
         self._intake.judge(origin, reading, meter_readings)

@@ -160,7 +160,7 @@ class RegisterTimeline(Timeline):
         """Let phases stand that have been silent up to `until_ms`; return the freed tokens."""
         if not isinstance(self.phases, RegisterPhases):
             return []
-        result = self.phases.stand(until_ms, is_slot_end=is_slot_end)
+        result = self.phases.standing_sums(until_ms, is_slot_end=is_slot_end)
         self._counts += result.counters
         sums, _, tokens = self.add_sums(result)
         self._stood += sums

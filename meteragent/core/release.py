@@ -25,7 +25,7 @@ class Releases:
 
     def close_until(self, timeline: Timeline, clock_ms: int, now_ms: int, effects: Effects) -> None:
         """Close and release the slots of a timeline that are due by `clock_ms`."""
-        while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
+        while (closing := timeline.next_closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
             self.redraw_missing_noise(timeline, effects.commit)
@@ -83,10 +83,10 @@ class Releases:
             is_charged = window.terms.shape.is_redrawn
             if is_charged:
                 if not self._charges.add(timeline.meter, timeline.integrated_until_ms - 1, window.terms):
-                    window.drop()
+                    window.drop_unmasked()
                     self._counts.add("over_budget")
                     continue
                 commit.redrawn.add(timeline.meter)
-            _, noise = self._noise.open(window.terms_id, window.terms.mechanism)
-            window.redraw(noise, self._noise.dither(window.terms, window.lost_slot or 0))
+            _, noise = self._noise.draw_window(window.terms_id, window.terms.mechanism)
+            window.redraw(noise, self._noise.draw_dither(window.terms, window.lost_slot or 0))
             self._counts.add("peak_redrawn" if is_charged else "register_lost")

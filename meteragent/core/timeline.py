@@ -36,7 +36,7 @@ from functools import partial
 from operator import itemgetter
 
 from meteragent.core.largest import whole_ms
-from meteragent.core.pending import PENDING, Outcome, Pending, thin
+from meteragent.core.pending import PENDING, Outcome, Pending, thin_out
 from meteragent.core.phases import PhaseResult, Phases
 from meteragent.core.window import Value, Window
 from meteragent.domain.commit import TimelineState
@@ -128,7 +128,7 @@ class Timeline:
             return Outcome.ACCEPTED if gives_way else Outcome.DUPLICATE, [earlier.token]
         pending.insert(index, reading)
         self.note_activity(time_ms)
-        tokens = thin(pending) if len(pending) > PENDING else []
+        tokens = thin_out(pending) if len(pending) > PENDING else []
         self.thinned_count += len(tokens)
         # A reading before the split ends the span of the standing reading, which may then be given back.
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
@@ -164,7 +164,7 @@ class Timeline:
             self.standing_ms = min(self.standing_ms, time_ms)
         return tokens
 
-    def end(self, time_ms: int) -> list[Token]:
+    def end_power(self, time_ms: int) -> list[Token]:
         """End the power that stands, because a gateway no longer hears the meter; return the freed tokens."""
         if self.pending and self.pending[-1].time_ms <= time_ms:
             since_ms = min(self.pending[-1].from_ms, time_ms - self.terms.readings.hold_ms)
@@ -286,10 +286,10 @@ class Timeline:
 
     def next_close_ms(self) -> int | None:
         """Return the time when the next slot closes: its end plus the lateness; None if no slot is open."""
-        closing = self.closing()
+        closing = self.next_closing()
         return closing and closing[0]
 
-    def closing(self) -> tuple[int, Window, int] | None:
+    def next_closing(self) -> tuple[int, Window, int] | None:
         """Return the next slot to close as (closing time, window, index); None if no slot is open."""
         for window in self.windows:
             if window.slots:
@@ -319,9 +319,9 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     # `accept` and `integrate_to_watermark` have the same result. `accept` would append `reading`, the newest.
     # Its time is the watermark, because there is no lateness and the clock has reached it. Up to it, the slot
     # has only the span of the standing reading, for at most `hold`, and then gap.
-    window.put(slot_index, from_ms, min(time_ms, end_ms), standing.value_u)
+    window.add_to_slot(slot_index, from_ms, min(time_ms, end_ms), standing.value_u)
     if end_ms < time_ms:
-        window.put(slot_index, end_ms, time_ms, None)
+        window.add_to_slot(slot_index, end_ms, time_ms, None)
     if timeline.observe is not None:
         timeline.observe(from_ms, min(time_ms, end_ms), standing.value_u)
         timeline.observe(min(time_ms, end_ms), time_ms, None)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from meteragent.core.judgement import limits
+from meteragent.core.judgement import use_limits
 from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
 from meteragent.domain.commit import Destination, OpenWindow, Slot
@@ -42,7 +42,7 @@ class RegisterUse(NamedTuple):
     span_ms: int
     units: int
 
-    def between(self, from_ms: int, to_ms: int) -> int:
+    def use_between(self, from_ms: int, to_ms: int) -> int:
         """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down."""
         # Noise and dither have no fractions, so a fraction of a unit on disk would reveal the energy of the
         # span that the boundary cuts (THEORY-2 A.4).
@@ -58,7 +58,7 @@ def clamp(value: int | RegisterUse, readings: Readings) -> int | RegisterUse:
     """Return a value within the range; a use outside `limits` becomes the nearest limit."""
     if not isinstance(value, RegisterUse):
         return min(max(value, readings.low_u), readings.high_u)
-    low, high = limits(readings, value.span_ms)
+    low, high = use_limits(readings, value.span_ms)
     return value if low <= value.units <= high else value._replace(units=min(max(value.units, low), high))
 
 
@@ -137,15 +137,15 @@ class Window:
         """
         in_all = self.terms.metric.is_sum
         while self.draws < (self.terms.n if in_all else 1):
-            noise_bound, slot_noise = noise.open(self.terms_id, self.terms.mechanism)
+            noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
             self.noise_bound = None if in_all else noise_bound
-            self.open_slot(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
+            self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_next(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the next slot with noise from the window's noise bound."""
         assert self.noise_bound is not None, "the window has no noise bound for its next slot"
-        slot_noise = noise.slot(self.terms.mechanism, self.noise_bound)
-        self.open_slot(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
+        slot_noise = noise.draw_slot(self.terms.mechanism, self.noise_bound)
+        self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
         """Open the next slot with noise and dither; integrated time is gap. The last slot drops R."""
@@ -166,7 +166,7 @@ class Window:
         if slot_index is not None:
             self.slots[slot_index] += self.mask_of(slot_index, noise, dither)
 
-    def drop(self) -> None:
+    def drop_unmasked(self) -> None:
         """Give up what waits for noise, because the budget forbids the charge; a lost slot is not charged."""
 
     # --- readings ------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ class Window:
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms < to_ms:
             for slot_index, start, end in _slots_of(self.terms, self.start_ms, value, from_ms, to_ms):
-                self.put(slot_index, self.start_ms + start, self.start_ms + end, value)
+                self.add_to_slot(slot_index, self.start_ms + start, self.start_ms + end, value)
 
-    def put(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
+    def add_to_slot(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to an open slot, multiplied by the prices if there are any."""
         if value is not None:
             self.slots_with_reading.add(slot_index)
@@ -192,7 +192,7 @@ class Window:
         """Return what a value over a stretch of time counts for, in accumulator units without prices."""
         value = self.terms.readings.gap_u if value is None else clamp(value, self.terms.readings)
         if isinstance(value, RegisterUse):
-            return value.between(from_ms, to_ms)
+            return value.use_between(from_ms, to_ms)
         return self.terms.counted(value) * (to_ms - from_ms)
 
     def add_gap(self, slot_index: int, from_ms: int, to_ms: int) -> None:
@@ -200,7 +200,7 @@ class Window:
         for start, end in self.terms.stretches(slot_index):
             start_ms, end_ms = max(self.start_ms + start, from_ms), min(self.start_ms + end, to_ms)
             if start_ms < end_ms:
-                self.put(slot_index, start_ms, end_ms, None)
+                self.add_to_slot(slot_index, start_ms, end_ms, None)
 
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
         """Return the index of the open slot that contains `from_ms`, `to_ms` and the time between them.
@@ -261,7 +261,7 @@ class Window:
         # The reach is public; noise is beyond it in fewer than one in 2^40 slots, which are lost. R would
         # narrow it down, but is dropped with the last draw.
         noise_limit = reach(terms.n, terms.epsilon * terms.quantum) * lattice
-        low, high = limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
+        low, high = use_limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
         # The accumulator includes a dither below one quantum.
         return low - noise_limit <= register - self.slots[slot_index] < high + noise_limit + lattice
 

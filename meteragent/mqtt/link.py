@@ -87,7 +87,7 @@ class Endpoint:
             context.load_cert_chain(self.cert_file, self.key_file)
         return context
 
-    def cause(self, error: OSError) -> str:
+    def problem_code(self, error: OSError) -> str:
         """Return the code of the problem that a failed connection indicates; empty if it is not known."""
         if isinstance(error, ssl.SSLCertVerificationError):
             return "certificate_unknown" if error.verify_code in _UNTRUSTED else "certificate_wrong"

@@ -68,7 +68,7 @@ class Connect:
 PINGREQ: Final = bytes((Kind.PINGREQ, 0))
 
 
-def connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
+def encode_connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
     """Return a CONNECT (3.1); `properties` are the encoded properties of MQTT 5, without their length."""
     will, login = request.will, (request.username, request.password)
     flags = 0x80 * (login[0] is not None) | 0x40 * (login[1] is not None)
@@ -79,7 +79,7 @@ def connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
         _SHORT.pack(request.keepalive_s),
     ]
     if level == MQTT_5:
-        parts += [number(len(properties)), properties]
+        parts += [encode_number(len(properties)), properties]
     parts.append(_text(request.client_id))
     if will:
         parts += [b"\0"] if level == MQTT_5 else []
@@ -88,13 +88,13 @@ def connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
     return _packet(Kind.CONNECT, *parts)
 
 
-def subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
+def encode_subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     """Return a SUBSCRIBE to one filter at QoS 1 (3.8)."""
     parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter), b"\x01"
     return _packet(Kind.SUBSCRIBE | 0x02, *parts)
 
 
-def unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
+def encode_unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     """Return an UNSUBSCRIBE from one filter (3.10)."""
     parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
     return _packet(Kind.UNSUBSCRIBE | 0x02, *parts)
@@ -104,25 +104,25 @@ _PUBLISH: Final = bytes((Kind.PUBLISH | 0x02,))
 _PUBLISH_RETAINED: Final = bytes((Kind.PUBLISH | 0x03,))
 
 
-def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
+def encode_publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
     """Return a PUBLISH at QoS 1 (3.3)."""
     fields = _text(topic) + _SHORT.pack(packet_id) + _no_properties(level)
     first_byte = _PUBLISH_RETAINED if retain else _PUBLISH
-    return first_byte + number(len(fields) + len(payload)) + fields + payload
+    return first_byte + encode_number(len(fields) + len(payload)) + fields + payload
 
 
-def puback(packet_id: int) -> bytes:
+def encode_puback(packet_id: int) -> bytes:
     """Return a PUBACK without a reason code, which means success (3.4)."""
     return _PUBACK(Kind.PUBACK, 2, packet_id)
 
 
-def disconnect(level: int, reason: int = 0) -> bytes:
+def encode_disconnect(level: int, reason: int = 0) -> bytes:
     """Return a DISCONNECT (3.14), which has a reason only in MQTT 5."""
     return _packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
 
 
 @lru_cache(_NUMBERS)
-def number(value: int) -> bytes:
+def encode_number(value: int) -> bytes:
     """Encode a number as a variable byte integer (1.5.5)."""
     digits = bytearray()
     while value > _DIGIT:
@@ -143,13 +143,13 @@ def _no_properties(level: int) -> bytes:
 
 
 def _packet(first_byte: int, *parts: bytes) -> bytes:
-    return b"".join((bytes((first_byte,)), number(sum(map(len, parts))), *parts))
+    return b"".join((bytes((first_byte,)), encode_number(sum(map(len, parts))), *parts))
 
 
 # Packets to read ----------------------------------------------------------------------------------
 
 
-def header(data: bytes, offset: int) -> tuple[int, int] | None:
+def field_bounds(data: bytes, offset: int) -> tuple[int, int] | None:
     """Return where a packet's fields begin and end (2.1.1); None if its header is incomplete."""
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
@@ -198,52 +198,52 @@ class Cursor:
         """The number of bytes not yet read."""
         return self.end - self.offset
 
-    def take(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         """Read and return `size` bytes."""
         if self.offset + size > self.end:
             raise Malformed("a packet that ends too early")
         self.offset += size
         return self.data[self.offset - size : self.offset]
 
-    def integer(self, size: int) -> int:
+    def read_integer(self, size: int) -> int:
         """Read and return an integer of `size` bytes."""
-        return int.from_bytes(self.take(size), "big")
+        return int.from_bytes(self.read_bytes(size), "big")
 
-    def text(self) -> bytes:
+    def read_text(self) -> bytes:
         """Read and return a string or binary data, which is prefixed with its length."""
-        return self.take(self.integer(2))
+        return self.read_bytes(self.read_integer(2))
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """Read and return a variable byte integer."""
         value = 0
         for shift in (0, 7, 14, 21):
-            digit = self.integer(1)
+            digit = self.read_integer(1)
             value |= (digit & _DIGIT) << shift
             if digit < _MORE:
                 return value
         raise Malformed("a number of more than four bytes")
 
-    def properties(self) -> Properties:
+    def read_properties(self) -> Properties:
         """Read and return the properties, which are prefixed with their length (2.2.2)."""
         values: Properties = {}
-        size = self.number()
-        self.take(size)
+        size = self.read_number()
+        self.read_bytes(size)
         cursor = Cursor(self.data, self.offset - size, self.offset)
         while cursor.remaining:
-            identifier = cursor.number()
+            identifier = cursor.read_number()
             if identifier in values and identifier not in _REPEATABLE:
                 raise Malformed("a property that occurs twice")
             if identifier in _FIXED:
-                values[identifier] = cursor.integer(_FIXED[identifier])
+                values[identifier] = cursor.read_integer(_FIXED[identifier])
             elif identifier == _SUBSCRIPTION_IDENTIFIER:
-                values[identifier] = cursor.number()
+                values[identifier] = cursor.read_number()
             elif identifier in _TEXTS:
-                values[identifier] = sum(len(cursor.text()) for _ in range(_TEXTS[identifier]))
+                values[identifier] = sum(len(cursor.read_text()) for _ in range(_TEXTS[identifier]))
             else:
                 raise Malformed("a property that MQTT 5 does not have")
         return values
 
-    def finish(self) -> None:
+    def check_end(self) -> None:
         """Check that no bytes follow the last field."""
         if self.remaining:
             raise Malformed("a packet that is too long")

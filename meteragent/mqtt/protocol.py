@@ -137,23 +137,23 @@ class Protocol:
             (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
         )
         properties = [bytes((id_,)) + value.to_bytes(size, "big") for id_, value, size in limits]
-        return packets.connect(self.level, request, b"".join(properties))
+        return packets.encode_connect(self.level, request, b"".join(properties))
 
     def subscribe(self, topic_filter: str) -> tuple[int, bytes]:
         """Return a packet id and a SUBSCRIBE that requests QoS 1."""
         packet_id = self._take_id(Kind.SUBACK)
-        return packet_id, packets.subscribe(self.level, packet_id, topic_filter)
+        return packet_id, packets.encode_subscribe(self.level, packet_id, topic_filter)
 
     def unsubscribe(self, topic_filter: str) -> bytes:
         """Return an UNSUBSCRIBE."""
-        return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
+        return packets.encode_unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1. Raises TooMany, or LinkError if it is too large."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
-        packet = packets.publish(self.level, packet_id, topic, payload, retain=retain)
+        packet = packets.encode_publish(self.level, packet_id, topic, payload, retain=retain)
         if len(packet) > self._publish_max_bytes:
             del self._answers[packet_id]
             raise LinkError(f"the broker accepts packets of at most {self._publish_max_bytes} bytes")
@@ -199,7 +199,7 @@ class Protocol:
     def _read_packets(self, data: bytes) -> Iterator[Event]:
         """Yield the events of complete and of oversized packets, and keep the remaining data."""
         offset = 0
-        while (fields := packets.header(data, offset)) is not None:
+        while (fields := packets.field_bounds(data, offset)) is not None:
             begin, end = fields
             if end - offset > self._max_packet_bytes:
                 oversized = self._oversized(data, offset, begin, end)
@@ -231,11 +231,11 @@ class Protocol:
         self._needed_bytes = begin - offset + 2
         if cursor.remaining < 2:
             return None
-        self._needed_bytes += cursor.integer(2) + 2
+        self._needed_bytes += cursor.read_integer(2) + 2
         if offset + self._needed_bytes > len(data):
             return None
         cursor.offset = offset + self._needed_bytes - 2
-        packet_id = cursor.integer(2) if _qos(data[offset]) else 0
+        packet_id = cursor.read_integer(2) if _qos(data[offset]) else 0
         return Oversized(packet_id, end - begin)
 
     def _packet(self, first_byte: int, data: bytes, begin: int, end: int) -> Event | None:
@@ -251,7 +251,7 @@ class Protocol:
             is_tls = first_byte == _TLS_ALERT and not self._accepted
             raise Malformed(TLS_ANSWER if is_tls else "flags that are reserved")
         event = self._control(kind, cursor)
-        cursor.finish()
+        cursor.check_end()
         return event
 
     def _control(self, kind: int, cursor: Cursor) -> Event | None:
@@ -269,8 +269,8 @@ class Protocol:
         raise Malformed("a packet that a client at QoS 1 never receives")
 
     def _connack(self, cursor: Cursor) -> Event:
-        flags, reason = cursor.integer(1), cursor.integer(1)
-        grants = cursor.properties() if self.level == MQTT_5 and cursor.remaining else {}
+        flags, reason = cursor.read_integer(1), cursor.read_integer(1)
+        grants = cursor.read_properties() if self.level == MQTT_5 and cursor.remaining else {}
         if flags > 1 or (reason and flags):
             raise Malformed("flags of CONNACK that are reserved")
         if reason:
@@ -296,27 +296,27 @@ class Protocol:
             packet_id = data[begin] << 8 | data[begin + 1]
         else:
             cursor = Cursor(data, begin, end)
-            packet_id = cursor.integer(2)
+            packet_id = cursor.read_integer(2)
             if self.level == MQTT_5:
-                reason = cursor.integer(1)
+                reason = cursor.read_integer(1)
                 if cursor.remaining:
-                    cursor.properties()
-            cursor.finish()
+                    cursor.read_properties()
+            cursor.check_end()
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
         """Return a SUBACK; None if it matches no request. An UNSUBACK frees its id, but yields no event."""
-        packet_id = cursor.integer(2)
+        packet_id = cursor.read_integer(2)
         if self.level == MQTT_5:
-            cursor.properties()
-        reason = cursor.integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
+            cursor.read_properties()
+        reason = cursor.read_integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
         is_expected = self._free(packet_id, kind)
         return Suback(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
     def _disconnect(self, cursor: Cursor) -> Event:
-        reason = cursor.integer(1) if cursor.remaining else 0
+        reason = cursor.read_integer(1) if cursor.remaining else 0
         if cursor.remaining:
-            cursor.properties()
+            cursor.read_properties()
         self._finished = True
         return Disconnect(reason, packets.reason_text(self.level, reason))
 
@@ -350,7 +350,7 @@ def _message(level: int, first_byte: int, data: bytes, begin: int, end: int) -> 
             payload_start += 1  # no properties, as in most messages
         elif payload_start <= end:
             cursor = Cursor(data, payload_start, end)
-            cursor.properties()
+            cursor.read_properties()
             payload_start = cursor.offset
     if payload_start > end:
         raise Malformed("a packet that ends too early")

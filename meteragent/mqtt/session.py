@@ -147,7 +147,7 @@ class Session:
         of the event loop are written together; some wait for those of earlier messages (`Unacknowledged`).
         """
         if packet_ids := self._unacknowledged.release(tokens):
-            self._transport.write(b"".join(map(packets.puback, packet_ids)))
+            self._transport.write(b"".join(map(packets.encode_puback, packet_ids)))
 
     @property
     def unacknowledged(self) -> int:
@@ -190,7 +190,7 @@ class Session:
             await self._transport.connect(endpoint.host, endpoint.port, endpoint.tls_context())
         except OSError as error:
             reason = str(error) or "the connection was ended"
-            raise LinkError(f"cannot connect: {reason}", endpoint.cause(error)) from None
+            raise LinkError(f"cannot connect: {reason}", endpoint.problem_code(error)) from None
         self._transport.write(self._protocol.connect(self._link.request))
         self._connect_written = True
         await self._connack.wait()
@@ -218,7 +218,7 @@ class Session:
         self._end(LinkError("the session was closed"))
         # In 3.1.1 a DISCONNECT would make the broker discard the will, which it must publish.
         is_silent = self._link.will and self.version == packets.MQTT_3
-        disconnect = packets.disconnect(self.version, self._disconnect_reason)
+        disconnect = packets.encode_disconnect(self.version, self._disconnect_reason)
         await self._transport.close(b"" if is_silent else disconnect)
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
@@ -333,7 +333,7 @@ class Session:
         return not self._session_end.done()
 
     def _on_lost(self, error: Exception | None) -> None:
-        code = self._link.endpoint.cause(error) if isinstance(error, ssl.SSLError) else ""
+        code = self._link.endpoint.problem_code(error) if isinstance(error, ssl.SSLError) else ""
         unanswered = NoConnack("the broker closed the connection without an answer", code)
         self._end(LinkError("the connection was lost") if self.is_accepted else unanswered)
 

@@ -19,7 +19,7 @@ ATTEMPTS: Final = 2
 """The number of attempts to connect: the second is for brokers that refuse the first MQTT version."""
 
 
-async def watch(
+async def watch_topics(
     endpoint: Endpoint,
     name: str,
     filters: Sequence[str],
@@ -48,7 +48,7 @@ async def watch(
 
 
 class _Watcher:
-    """The callbacks of one `watch`, for all its connections."""
+    """The callbacks of one `watch_topics`, for all its connections."""
 
     def __init__(
         self,

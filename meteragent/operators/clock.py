@@ -8,7 +8,7 @@ lists for years.
 import time
 from typing import Final
 
-from meteragent.service.boot_clock import STEP_MS, BootClock, synchronised
+from meteragent.service.boot_clock import STEP_MS, BootClock, was_synchronised
 
 TICK_S: Final = 10
 """The time between two ticks of a machine, in seconds."""
@@ -60,7 +60,7 @@ class Steps:
         return 0
 
     def _begin(self) -> None:
-        self._boot = BootClock(self._clock.boot_ms, synchronised)
+        self._boot = BootClock(self._clock.boot_ms, was_synchronised)
 
 
 class Ticks:

@@ -80,7 +80,7 @@ class Service:
             machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(health.answer(socket_path(operation.store), self._reply))
+                tasks.create_task(health.serve_socket(socket_path(operation.store), self._reply))
                 tasks.create_task(health.notify_systemd(self._notify, self._problems, self._idle_s))
                 if Key("mark", 0, "serial") not in machine.rows:
                     await self._pass_published()

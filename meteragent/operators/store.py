@@ -22,7 +22,7 @@ from meteragent.crowd.machine import Key
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.store import file, generation, wal
-from meteragent.store.file import accept
+from meteragent.store.file import accept_copy
 from meteragent.store.life import OpenStore
 
 _APPLICATION_ID, _VERSION = 0x6D616372, 1
@@ -59,9 +59,9 @@ class Store(OpenStore):
         path = path.resolve()
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
-        with file.device(path), ExitStack() as undo:
+        with file.raise_device_errors(path), ExitStack() as undo:
             undo.callback(os.close, _locked(path, file.lock_store))
-            if not path.exists() and generation.read(path) is not None:
+            if not path.exists() and generation.read_generation(path) is not None:
                 raise StoreLost(f"{path}: missing, although it existed before; {START_OVER_HINT}")
             undo.callback(os.close, _locked(path, file.lock_database))
             connection = file.connect(path)
@@ -79,7 +79,7 @@ class Store(OpenStore):
 
     def rows(self) -> dict[Key, bytes]:
         """Return all rows of the machine."""
-        with file.device(self.path):
+        with file.raise_device_errors(self.path):
             secrets = self.connection.execute("SELECT day, value FROM secret")
             rows = {Key("secret", day): bytes(value) for day, value in secrets}
             query = "SELECT kind, at, name, value FROM row"
@@ -123,7 +123,7 @@ class Store(OpenStore):
 
 def ledger(path: Path) -> list[LedgerLine]:
     """Return the ledger of the store at `path`, oldest slot first. Raises StoreError if it cannot be read."""
-    with file.device(path):
+    with file.raise_device_errors(path):
         if not path.exists():
             raise StoreError(f"{path}: there is no store yet")
         connection = file.open_file(path.resolve(), "ro")
@@ -162,7 +162,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if verdict != "ok":
         raise StoreLost(f"{path}: corrupt; {START_OVER_HINT}")
     try:
-        accept(connection, path)
+        accept_copy(connection, path)
     except StoreRestored as error:
         reason, _, _ = str(error).partition(";")  # the advice after it is for the agent's store
         raise StoreRestored(f"{reason}; {START_OVER_HINT}") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from meteragent.domain.grid import iso_time
 from meteragent.domain.problem import Meaning, Problem, filled
-from meteragent.service.vitals import Metric, Vitals, counters
+from meteragent.service.vitals import Metric, Vitals, count_metrics
 
 UNANSWERED_S = 900
 """How long, in seconds, a request may be unanswered before this is a problem (it is repeated meanwhile)."""
@@ -146,7 +146,7 @@ class OperatorVitals(Vitals):
             ("unanswered_seconds", "how long the oldest request has had no answer", self.unanswered_s),
         ):
             yield Metric(f"crowd_{name}", "gauge", text, [({}, value)])
-        yield from counters("crowd_", COUNTERS, self.counts)
+        yield from count_metrics("crowd_", COUNTERS, self.counts)
         refusals = [({"reason": name}, count) for name, count in sorted(self.refusals.items())]
         yield Metric("crowd_refusals_total", "counter", "refused messages and slots, by reason", refusals)
         results = [

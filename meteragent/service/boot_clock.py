@@ -38,7 +38,7 @@ class BootClock:
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start before the first comparison; `synchronised` returns None if it is unknown."""
+        """Start before the first comparison; `was_synchronised` returns None if it is unknown."""
         self._boot_ms = boot_ms
         self._query = synchronised
         self._synchronised: bool | None = False
@@ -73,7 +73,7 @@ def kernel_state() -> int:
         return _FAILED
 
 
-def synchronised(
+def was_synchronised(
     state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
 ) -> bool | None:
     """Return whether the wall clock was synchronised since the machine's start; None if unknown."""
@@ -92,4 +92,4 @@ def boot_ms() -> int:
 
 def boot_clock() -> BootClock:
     """Return the system's boot clock."""
-    return BootClock(boot_ms, synchronised)
+    return BootClock(boot_ms, was_synchronised)

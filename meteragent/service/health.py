@@ -23,7 +23,7 @@ STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
 _DESCRIPTORS = Path("/proc/self/fd")
 _ASK_S = 5.0
-"""The longest time for which a service prepares and sends an answer, or for which `ask` waits for data."""
+"""The longest time in which a service prepares and sends an answer, or `ask_socket` waits for data."""
 _QUESTION_MAX = 64
 
 
@@ -32,7 +32,7 @@ def socket_path(store: Path) -> Path:
     return store.with_name(store.name + ".health")
 
 
-async def answer(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> NoReturn:
+async def serve_socket(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> NoReturn:
     """Answer each connection to the socket at `path` with the reply to its question, until cancelled."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +72,7 @@ def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def ask(path: Path, question: bytes = b"") -> str | None:
+def ask_socket(path: Path, question: bytes = b"") -> str | None:
     """Return the answer of the socket at `path` to a question, or None if nobody answers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_ASK_S)

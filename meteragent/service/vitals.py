@@ -100,7 +100,7 @@ def _shared(vitals: Vitals) -> Iterator[Metric]:
     yield Metric("running_seconds", "gauge", "seconds since the start", [({}, vitals.running_s)])
 
 
-def counters(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Metric]:
+def count_metrics(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Metric]:
     """Yield a metric for each count of which `texts` has the meaning."""
     for name, text in texts.items():
         yield Metric(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])

@@ -44,14 +44,14 @@ from meteragent.domain.grid import iso_time
 from meteragent.domain.identity import ALL_METERS
 from meteragent.domain.terms import Terms
 from meteragent.store import file, schema, wal
-from meteragent.store.examine import meta
-from meteragent.store.file import accept
-from meteragent.store.life import OpenStore, put
+from meteragent.store.examine import meta_value
+from meteragent.store.file import accept_copy
+from meteragent.store.life import OpenStore, put_meta
 from meteragent.store.openings import Openings
-from meteragent.store.schema import batch
+from meteragent.store.schema import json_rows
 from meteragent.store.states import States
 
-__all__ = ["Store", "batch", "meta", "read_only", "restore_at", "terms"]
+__all__ = ["Store", "json_rows", "meta_value", "read_only", "restore_at", "stored_terms"]
 
 _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (stream, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
@@ -95,7 +95,7 @@ class Store(OpenStore):
         path = Path(path).resolve()  # two names of one file must share one lock
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
-        with file.device(path), ExitStack() as undo:
+        with file.raise_device_errors(path), ExitStack() as undo:
             undo.callback(os.close, file.lock_store(path))
             descriptors = undo.enter_context(ExitStack())  # closed after the connection
             store_file = file.open_or_create(path, now_ms, recovery_floor_ms, again_s, descriptors)
@@ -104,7 +104,7 @@ class Store(OpenStore):
             undo.callback(store._generation_file.close)
             store.erase()  # a killed agent may have left accumulators in the log
             if store_file.exists and restored_at_ms is None:
-                accept(store_file.connection, path)
+                accept_copy(store_file.connection, path)
             if not store_file.exists:
                 store._create(*((recovery_floor_ms, now_ms) if store_file.was_set_aside else (0, None)))
             store._start(None if restored_at_ms is None else partial(_restore, at_ms=restored_at_ms))
@@ -113,15 +113,15 @@ class Store(OpenStore):
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
         """Write a commit without charges, descriptors and messages. Raises StoreError if it breaks law 1."""
-        self._openings.check(tx, commit, self.floor_ms)
+        self._openings.check_commit(tx, commit, self.floor_ms)
         if commit.marks:
-            tx.execute(_MARK, (commit.stream, batch(commit.marks)))
+            tx.execute(_MARK, (commit.stream, json_rows(commit.marks)))
         terms = [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()]
         tx.executemany("INSERT OR IGNORE INTO terms VALUES (?, ?, ?)", terms)
         totals = [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()]
         tx.executemany("INSERT OR REPLACE INTO total VALUES (?, ?, ?)", totals)
         if commit.prices is not None:
-            put(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
+            put_meta(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
             self._count(tx)
@@ -131,24 +131,24 @@ class Store(OpenStore):
 
     def snapshot(self, stream: str) -> Snapshot:
         """Return what a stream needs at startup. Raises StoreError if the store cannot be read."""
-        with file.device(self.path):
+        with file.raise_device_errors(self.path):
             execute = self.connection.execute
             marks = execute("SELECT meter, end_ms FROM mark WHERE stream = ?", (stream,))
             states = execute("SELECT meter, state FROM state WHERE stream = ?", (stream,))
             terms = execute("SELECT id, terms FROM terms WHERE stream = ?", (stream,))
             totals = execute("SELECT public_id, total FROM total WHERE stream = ?", (stream,))
-            prices = meta(self.connection, f"prices/{stream}", None)
+            prices = meta_value(self.connection, f"prices/{stream}", None)
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
                 terms={id_: schema.decode_terms(text) for id_, text in terms},
                 floor_ms=self.floor_ms,
-                announced=announced(self.connection, stream),
+                announced=announced_ids(self.connection, stream),
                 totals={public_id: schema.decode_total(text) for public_id, text in totals},
                 prices=schema.decode_prices(prices) if prices else (),
             )
 
-    def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
+    def claim_shard(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
         Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost if a stream of a
@@ -156,9 +156,9 @@ class Store(OpenStore):
         another store has released; the operator must first state a time with `restore_at`.
         """
         key = f"shard/{stream}"
-        with file.device(self.path):
-            previous = meta(self.connection, key, "")
-            has_floor = meta(self.connection, "unknown_before_ms") is not None
+        with file.raise_device_errors(self.path):
+            previous = meta_value(self.connection, key, "")
+            has_floor = meta_value(self.connection, "unknown_before_ms") is not None
         if previous == meters:
             return
         if previous:
@@ -166,9 +166,9 @@ class Store(OpenStore):
         if meters != ALL_METERS and not follows_wall_clock and not has_floor:
             raise StoreLost(f"{self.path}: {stream} is new here and part of a fleet: {file.RESTORE_HINT}")
         with self.transaction() as tx:
-            put(tx, **{key: meters})
+            put_meta(tx, **{key: meters})
 
-    def retire(self, streams: Collection[str]) -> int:
+    def blank_other_states(self, streams: Collection[str]) -> int:
         """Blank the states of all streams except these; return the number of states that were blanked."""
         with self.transaction() as tx:
             meter_count = tx.execute(
@@ -183,12 +183,12 @@ class Store(OpenStore):
     @property
     def client_id(self) -> str:
         """The random part of most client ids at brokers: 16 hex digits, drawn once."""
-        return str(meta(self.connection, "client_id"))
+        return str(meta_value(self.connection, "client_id"))
 
     @property
     def secret(self) -> bytes:
         """The key of the hashes from which delays and some client ids are derived: 32 bytes, drawn once."""
-        return bytes(meta(self.connection, "secret"))
+        return bytes(meta_value(self.connection, "secret"))
 
     @property
     def claim_key(self) -> bytes:
@@ -198,12 +198,12 @@ class Store(OpenStore):
     @property
     def clock_ms(self) -> int:
         """The newest wall time ever committed; a clock that shows an earlier time is not used (law 4)."""
-        return int(meta(self.connection, "clock_ms"))
+        return int(meta_value(self.connection, "clock_ms"))
 
     @property
     def floor_ms(self) -> int:
         """The time before which no window of any meter opens."""
-        return int(meta(self.connection, "floor_ms"))
+        return int(meta_value(self.connection, "floor_ms"))
 
     def _create(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
         """Create the tables of a new store, with the first values in the table `meta`."""
@@ -211,9 +211,9 @@ class Store(OpenStore):
             for statement in schema.TABLES:
                 tx.execute(statement)
             name = self._generation.name
-            put(tx, generation=name, previous=name, releases=0, clock_ms=0)
-            put(tx, floor_ms=floor_ms, unknown_before_ms=unknown_before_ms)
-            put(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
+            put_meta(tx, generation=name, previous=name, releases=0, clock_ms=0)
+            put_meta(tx, floor_ms=floor_ms, unknown_before_ms=unknown_before_ms)
+            put_meta(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
     def _forget(self) -> None:
         """Forget where the rows of states are, because a transaction is rolled back."""
@@ -234,18 +234,18 @@ def restore_at(
     with opened as store:
         if take_over:
             with store.transaction() as tx:
-                put(tx, taken_over_ms=at_ms)
+                put_meta(tx, taken_over_ms=at_ms)
 
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
-    if at_ms < (clock_ms := meta(tx, "clock_ms")):
+    if at_ms < (clock_ms := meta_value(tx, "clock_ms")):
         raise StoreError(f"TIME is before the newest time in the store; use {iso_time(clock_ms)} or later")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")
     tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || stream, '' FROM mark")
     tx.execute("UPDATE meta SET value = '' WHERE key GLOB 'shard/*'")
-    put(tx, floor_ms=max(at_ms, meta(tx, "floor_ms")), unknown_before_ms=at_ms)
+    put_meta(tx, floor_ms=max(at_ms, meta_value(tx, "floor_ms")), unknown_before_ms=at_ms)
 
 
 @contextmanager
@@ -254,13 +254,13 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")
-    with file.device(path), closing(file.open_file(path, "ro")) as connection:
+    with file.raise_device_errors(path), closing(file.open_file(path, "ro")) as connection:
         if not file.is_ours(connection, path):
             raise StoreError(f"{path}: there is no store")
         yield connection
 
 
-def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
+def stored_terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
     """Return, by stream, all terms in a store. Raises StoreError if they cannot be read."""
     terms_by_stream: dict[str, list[Terms]] = {}
     for stream, text in connection.execute("SELECT stream, terms FROM terms").fetchall():
@@ -268,7 +268,7 @@ def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
     return terms_by_stream
 
 
-def announced(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
+def announced_ids(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
     """Return the id of the latest descriptor at each destination of a stream's receivers."""
     # A grant's queue begins with the stream's name and "@", which no name contains.
     query = "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1"

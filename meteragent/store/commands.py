@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from meteragent.domain.errors import StoreError, StoreLost
 from meteragent.store import file, generation, wal
-from meteragent.store.file import accept
+from meteragent.store.file import accept_copy
 from meteragent.store.outbox import PAGE, DeliveredRow
 
 
@@ -35,7 +35,7 @@ def accept_moved(path: Path | str) -> bool:
     a damaged or missing store, StoreInUse, or StoreError if there has never been a store.
     """
     path = Path(path).resolve()
-    with file.device(path), ExitStack() as undo:
+    with file.raise_device_errors(path), ExitStack() as undo:
         undo.callback(os.close, file.lock_store(path))
         if path.exists():
             undo.callback(os.close, file.lock_database(path))
@@ -46,15 +46,15 @@ def accept_moved(path: Path | str) -> bool:
         if connection is None:
             raise StoreError(f"{path}: there is no store")
         undo.callback(wal.close, connection, path)
-        wal.erase(connection, path)
-        newest = accept(connection, path, may_be_moved=True)
+        wal.erase_log(connection, path)
+        newest = accept_copy(connection, path, may_move=True)
         if newest is None or generation.is_in_place(path, newest):
             return False
-        generation.write(path, newest)
+        generation.write_generation(path, newest)
     return True
 
 
-def report(connection: sqlite3.Connection, meter: str | None = None) -> Iterator[DayCharge]:
+def day_charges(connection: sqlite3.Connection, meter: str | None = None) -> Iterator[DayCharge]:
     """Yield the privacy spent, in order of meter, day and stream; of all meters if `meter` is None.
 
     One meter is read at a time, because a long read would keep the agent from erasing the WAL (rule 2 of the
@@ -78,7 +78,7 @@ def opened_to_ms(connection: sqlite3.Connection) -> int | None:
     return end_ms
 
 
-def delivered(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
+def delivered_rows(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield all delivered rows that are still kept, in the order of their commits.
 
     Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the

@@ -5,7 +5,7 @@ import sqlite3
 from meteragent.store import Store
 
 
-def put(store: Store, group_id: str, role: str, serial: int, payload: bytes) -> None:
+def commit_keys(store: Store, group_id: str, role: str, serial: int, payload: bytes) -> None:
     """Commit a list, unless a list with a higher serial was committed before."""
     with store.transaction() as tx:
         tx.execute(
@@ -15,7 +15,7 @@ def put(store: Store, group_id: str, role: str, serial: int, payload: bytes) -> 
         )
 
 
-def read(connection: sqlite3.Connection, group_id: str) -> dict[str, tuple[int, bytes]]:
+def read_keys(connection: sqlite3.Connection, group_id: str) -> dict[str, tuple[int, bytes]]:
     """Return, by role, the serial and the signed list of keys of a group's operators."""
     rows = connection.execute("SELECT role, serial, list FROM crowd_keys WHERE group_id = ?", (group_id,))
     return {role: (serial, bytes(payload)) for role, serial, payload in rows}

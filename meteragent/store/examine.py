@@ -73,7 +73,7 @@ _ROWS = (
 _REQUIRED: Final = object()
 
 
-def meta(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> Any:
+def meta_value(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> Any:
     """Return a value of the table `meta`, or the default. Raises StoreError if there is neither."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None and default is _REQUIRED:
@@ -84,8 +84,8 @@ def meta(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> 
 def examine(connection: sqlite3.Connection) -> None:
     """Check the content that startup requires. Raises StoreError or sqlite3.Error if it cannot be read."""
     for key in ("generation", "previous", "client_id", "releases", "clock_ms", "floor_ms", "secret"):
-        meta(connection, key)
-    meta(connection, "unknown_before_ms")
+        meta_value(connection, key)
+    meta_value(connection, "unknown_before_ms")
     for rows in _ROWS:
         _examine_rows(connection, rows)
     for (link,) in connection.execute("SELECT link FROM receiver"):

@@ -60,7 +60,7 @@ SHARD_HINT = (
 
 FULL = "the disk is full: free some space"
 """The reason why nothing can be written to a full disk."""
-ROOM_BYTES = 2**20
+FREE_BYTES_MIN = 2**20
 """The free space, in bytes, below which a disk counts as full."""
 
 
@@ -69,7 +69,7 @@ class Damage(Exception):
 
 
 @contextmanager
-def device(path: Path) -> Iterator[None]:
+def raise_device_errors(path: Path) -> Iterator[None]:
     """Raise device errors as StoreError; their texts name files, pages and tables, never values."""
     try:
         yield
@@ -93,7 +93,7 @@ def has_room(path: Path) -> bool:
         disk = os.statvfs(path.parent)
     except OSError:
         return True
-    return disk.f_bavail * disk.f_frsize >= ROOM_BYTES
+    return disk.f_bavail * disk.f_frsize >= FREE_BYTES_MIN
 
 
 def lock_store(path: Path) -> int:
@@ -247,7 +247,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 def examine(path: Path) -> sqlite3.Connection | None:
     """Return a connection to a store; None if there has never been one. Raises Damage otherwise."""
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
-    if connection is None and generation.read(path):
+    if connection is None and generation.read_generation(path):
         raise Damage("it is missing, although its generation file exists")
     return connection
 
@@ -286,9 +286,9 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
 
 def _set_aside(path: Path, now_ms: int) -> bool:
     """Rename the damaged file and then SQLite's files beside it; return whether its states are blanked."""
-    if not generation.read(path):
+    if not generation.read_generation(path):
         # After a crash between two renames, the next start finds the store missing and treats it as lost.
-        generation.write(path, Generation.begin("lost"))
+        generation.write_generation(path, Generation.begin("lost"))
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
@@ -306,7 +306,7 @@ def _blank(aside_path: Path) -> bool:
         undo.callback(wal.close, connection, aside_path)
         _prepare(connection, aside_path)
         connection.execute("UPDATE state SET state = zeroblob(length(state))")
-        return wal.erase(connection, aside_path)
+        return wal.erase_log(connection, aside_path)
     return False
 
 
@@ -322,21 +322,21 @@ def _forget_old(path: Path) -> None:
             file.unlink()
 
 
-def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
+def accept_copy(connection: sqlite3.Connection, path: Path, *, may_move: bool = False) -> Generation | None:
     """Return the content of the generation file, or None if it has not been written yet.
 
-    Raises StoreRestored if the store must not be used. If `may_be_moved`, the file need not be in the inode
+    Raises StoreRestored if the store must not be used. If `may_move`, the file need not be in the inode
     that it names.
     """
-    newest = generation.read(path)
+    newest = generation.read_generation(path)
     name = newest.name if newest else ""
-    if name not in (meaning.meta(connection, "generation"), meaning.meta(connection, "previous")):
+    if name not in (meaning.meta_value(connection, "generation"), meaning.meta_value(connection, "previous")):
         raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {RESTORE_HINT}")
     if newest is None:
         return None
-    if newest.releases > meaning.meta(connection, "releases"):
+    if newest.releases > meaning.meta_value(connection, "releases"):
         raise StoreRestored(f"{path}: it is a copy from before the last records left; {RESTORE_HINT}")
-    if not may_be_moved and not generation.is_in_place(path, newest):
+    if not may_move and not generation.is_in_place(path, newest):
         raise StoreRestored(
             f"{path}: it was restored from a backup, or moved; if it was restored, {RESTORE_HINT};"
             f" {MOVED_HINT}"

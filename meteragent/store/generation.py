@@ -17,8 +17,8 @@ power cut, `<path>.gen` is either the complete old file or the complete new file
 
 The store commits first, and the file is replaced afterwards; only then may records of that commit leave.
 After a crash between the two steps, the file names the store's previous generation, or counts one commit
-fewer, and both are accepted (`file.accept`). In the reverse order, a crash could leave the file ahead of the
-store, and the agent would refuse its own store as an old copy.
+fewer, and both are accepted (`file.accept_copy`). In the reverse order, a crash could leave the file ahead of
+the store, and the agent would refuse its own store as an old copy.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ UNREADABLE = "unreadable"
 """The name of a generation that stands for a file with invalid content; no store has it."""
 
 
-def read(path: Path) -> Generation | None:
+def read_generation(path: Path) -> Generation | None:
     """Return the content of the generation file (`UNREADABLE` if it is invalid); None if there is no file."""
     file = Path(f"{path}.gen")
     if not file.exists():
@@ -86,7 +86,7 @@ class Writer:
         self._open: list[int] = []
 
     def prepare(self, generation: Generation) -> None:
-        """Write and fsync the file that `put` will rename; the file names its own inode."""
+        """Write and fsync the file that `replace` will rename; the file names its own inode."""
         with self._lock:
             if self._prepared_generation != generation:
                 self._prepare(generation)
@@ -106,7 +106,7 @@ class Writer:
         os.fsync(descriptor)  # before the rename, so that a power cut cannot leave an empty file in place
         self._prepared_generation = generation
 
-    def put(self, generation: Generation) -> None:
+    def replace(self, generation: Generation) -> None:
         """Replace the file and fsync the folder; write the file first unless it is prepared."""
         with self._lock:
             if self._prepared_generation != generation or not self._new.exists():
@@ -129,10 +129,10 @@ class Writer:
             os.close(self._open.pop())
 
 
-def write(path: Path, generation: Generation) -> None:
+def write_generation(path: Path, generation: Generation) -> None:
     """Replace the generation file; the new file is on disk when this function returns."""
     with closing(Writer(path)) as writer:
-        writer.put(generation)
+        writer.replace(generation)
 
 
 def is_in_place(path: Path, generation: Generation) -> bool:

@@ -102,7 +102,7 @@ def active_grants(connection: sqlite3.Connection) -> list[Grant]:
 def grants_to_withdraw(connection: sqlite3.Connection) -> list[Grant]:
     """Return the revoked grants whose descriptors are not yet withdrawn."""
     grants = _grants(connection, "revoked_ms IS NOT NULL")
-    return [grant for grant in grants if outbox.depth(connection, grant.queue)]
+    return [grant for grant in grants if outbox.queue_depth(connection, grant.queue)]
 
 
 def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
@@ -110,7 +110,7 @@ def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
     return [Grant(*row) for row in rows]
 
 
-def check(tx: sqlite3.Connection, commit: Commit) -> None:
+def check_grants(tx: sqlite3.Connection, commit: Commit) -> None:
     """Refuse a commit with a message for a receiver that may not have it; note the topics of descriptors.
 
     Raises StoreError if a message is neither for the stream's own sink nor for a grant, or if its slot is
@@ -175,12 +175,13 @@ def apply_admissions(
 def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
     """Revoke a grant: delete its waiting messages, and queue the withdrawal of its descriptors.
 
-    After that, nothing enters its queue: `check` reads the grants in the transaction that writes the rows.
+    After that, nothing enters its queue: `check_grants` reads the grants in the transaction that writes the
+    rows.
     """
-    discarded = outbox.drop(tx, grant.queue)
+    discarded = outbox.drop_undelivered(tx, grant.queue)
     tx.execute("DELETE FROM descriptor WHERE queue = ?", (grant.queue,))
     topics = tx.execute("SELECT topic FROM announced WHERE queue = ? ORDER BY topic", (grant.queue,))
-    outbox.put(tx, [Outgoing(grant.queue, topic, b"", now_ms, retain=True) for (topic,) in topics])
+    outbox.enqueue(tx, [Outgoing(grant.queue, topic, b"", now_ms, retain=True) for (topic,) in topics])
     tx.execute("DELETE FROM announced WHERE queue = ?", (grant.queue,))
     tx.execute(
         "UPDATE receiver SET revoked_ms = ?, reason = ?, discarded = ? WHERE id = ?",
@@ -206,10 +207,10 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
             " WHERE queue = ? AND delivered_ms IS NULL",
             (queue, grant.queue),
         )
-        outbox.drop(tx, grant.queue)
+        outbox.drop_undelivered(tx, grant.queue)
 
 
-def receipts(connection: sqlite3.Connection) -> list[Receipt]:
+def due_receipts(connection: sqlite3.Connection) -> list[Receipt]:
     """Return the receipts of the revoked grants whose receipts are not on disk yet."""
     rows = []
     for grant in _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt"):

@@ -12,17 +12,17 @@ from fractions import Fraction
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import floor
-from meteragent.store import batch, meta
+from meteragent.store import json_rows, meta_value
 
 _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
     ON CONFLICT (meter, day_ms, stream, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
-def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
+def debit_windows(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
     """Debit the windows that a commit opens or redraws. Raises StoreError if a budget would be exceeded."""
     starts = set()
     for kind, windows in commit.charges.items():
-        tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
+        tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), json_rows(windows)))
         if budget:
             starts |= {(meter, floor(kind.day_ms, budget.period_ms)) for meter in windows}
     for meter, start_ms in starts:
@@ -40,7 +40,7 @@ def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, perio
     return sum((Fraction(epsilon) * windows for epsilon, windows in rows), Fraction(0))
 
 
-def recent(
+def recent_charges(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
     """Yield the meter, UTC day and total epsilon (1/W) of each row that may share a period with a new charge.
@@ -58,17 +58,17 @@ def recent(
             yield meter, day_ms, Fraction(epsilon) * windows
 
 
-def streams(connection: sqlite3.Connection) -> set[str]:
+def marked_streams(connection: sqlite3.Connection) -> set[str]:
     """Return the streams that have a mark, because they have opened or skipped a window."""
     return {stream for (stream,) in connection.execute("SELECT DISTINCT stream FROM mark")}
 
 
 def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
     """Return the time before which charges may be lost; None if all charges are recorded."""
-    value: int | None = meta(connection, "unknown_before_ms")
+    value: int | None = meta_value(connection, "unknown_before_ms")
     return value
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
     """Return the time before which descriptors of other stores count as this store's; 0 if none do."""
-    return int(meta(connection, "taken_over_ms", 0))
+    return int(meta_value(connection, "taken_over_ms", 0))

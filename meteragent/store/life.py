@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from meteragent.domain.errors import StoreError, StoreInUse
 from meteragent.store import file, generation, wal
-from meteragent.store.examine import meta
+from meteragent.store.examine import meta_value
 from meteragent.store.generation import Generation
 
 
@@ -34,7 +34,7 @@ class OpenStore:
         self._resources = ExitStack()
         self._failed = False
         self._erase_due = False
-        self._generation = generation.read(path) or Generation.begin("")
+        self._generation = generation.read_generation(path) or Generation.begin("")
         self._generation_file = generation.Writer(path)
         self._has_rotated = False
         self._has_records = False
@@ -74,18 +74,18 @@ class OpenStore:
             reason = "an earlier transaction failed" if file.has_room(self.path) else file.FULL
             raise StoreError(f"{self.path}: {reason}")
         tx, committed = self.connection, False
-        with file.device(self.path):
+        with file.raise_device_errors(self.path):
             try:
                 tx.execute("BEGIN IMMEDIATE")
                 self._check_generation()
                 yield tx
                 tx.execute("COMMIT")
                 committed = True
-                wal.confirm(tx, self.path)
+                wal.confirm_commit(tx, self.path)
                 if self._has_records:  # count them before one can leave (rule 3)
                     self._has_records = False
-                    self._generation = self._generation._replace(releases=meta(tx, "releases"))
-                    self._generation_file.put(self._generation)
+                    self._generation = self._generation._replace(releases=meta_value(tx, "releases"))
+                    self._generation_file.replace(self._generation)
             except BaseException as error:
                 self._failed = committed or isinstance(error, sqlite3.Error | OSError | StoreInUse)
                 self._has_records = False
@@ -102,9 +102,9 @@ class OpenStore:
         self._erase_due = False
         if self.erased or self._failed:
             return
-        with file.device(self.path):
+        with file.raise_device_errors(self.path):
             try:
-                self.erased = wal.erase(self.connection, self.path)
+                self.erased = wal.erase_log(self.connection, self.path)
             except (OSError, sqlite3.Error, StoreError):
                 self._failed = True
                 raise
@@ -122,7 +122,7 @@ class OpenStore:
     def _count(self, tx: sqlite3.Connection) -> None:
         """Count a commit with records; `committing` writes the count to the generation file (rule 3)."""
         self._has_records = True
-        put(tx, releases=meta(tx, "releases") + 1)
+        put_meta(tx, releases=meta_value(tx, "releases") + 1)
 
     def _start(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Start the first generation of this process, after `change` in the same transaction."""
@@ -135,23 +135,23 @@ class OpenStore:
     def _rotate(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Start a new generation (rule 3), after `change` in the same transaction."""
         previous = self._generation
-        name, releases = os.urandom(16).hex(), max(previous.releases, meta(self.connection, "releases"))
+        name, releases = os.urandom(16).hex(), max(previous.releases, meta_value(self.connection, "releases"))
         with self.transaction() as tx:
             if change is not None:
                 change(tx)
                 self.erased = False
-            put(tx, previous=previous.name, generation=name, releases=releases)
+            put_meta(tx, previous=previous.name, generation=name, releases=releases)
         self._generation = Generation(name, previous.claim_key, releases)
         self._has_rotated = True
-        self._generation_file.put(self._generation)
+        self._generation_file.replace(self._generation)
 
     def _check_generation(self) -> None:
         """Refuse to write if another process has opened the store in the meantime (rule 3)."""
-        if self._has_rotated and meta(self.connection, "generation") != self._generation.name:
+        if self._has_rotated and meta_value(self.connection, "generation") != self._generation.name:
             another = f"another {self.SERVICE}"
             raise StoreInUse(f"{self.path}: {another} has opened it, although this one holds its lock")
 
 
-def put(tx: sqlite3.Connection, **values: Any) -> None:
+def put_meta(tx: sqlite3.Connection, **values: Any) -> None:
     """Set values of the table `meta`."""
     tx.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())

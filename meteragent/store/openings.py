@@ -6,9 +6,9 @@ Two noisy values of one interval reveal more than one charge covers, so an inter
 store keeps one number per meter and stream, the *mark*: the end of the last interval that was ever opened or
 skipped. No window before the mark will ever be opened again; no window from the mark on has been opened.
 
-`check` runs before `Store.write` writes marks and states. It reads the old marks in the same transaction, so
-no other writer can intervene. For each meter with old mark m (the store's floor if the meter has none) and
-new mark m' (m if the commit has none):
+`check_commit` runs before `Store.write` writes marks and states. It reads the old marks in the same
+transaction, so no other writer can intervene. For each meter with old mark m (the store's floor if the meter
+has none) and new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
 2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
@@ -32,7 +32,7 @@ from pathlib import Path
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import schema
-from meteragent.store.schema import batch
+from meteragent.store.schema import json_rows
 
 
 class Openings:
@@ -42,7 +42,7 @@ class Openings:
         self._path = path
         self._lengths_ms: dict[tuple[str, str], int] = {}
 
-    def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
+    def check_commit(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
         """Raise StoreError if a commit breaks a rule, or a window has unknown terms."""
         charged_meters = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged_meters}
@@ -83,7 +83,7 @@ def _marks(tx: sqlite3.Connection, stream: str, meters: Collection[str]) -> dict
     [(text,)] = tx.execute(
         "SELECT json_group_object(meter, end_ms) FROM mark WHERE stream = ?"
         " AND meter IN (SELECT value FROM json_each(?))",
-        (stream, batch(list(meters))),
+        (stream, json_rows(list(meters))),
     )
     marks: dict[str, int] = json.loads(text)
     return marks

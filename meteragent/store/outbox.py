@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
-from meteragent.store import Store, batch
+from meteragent.store import Store, json_rows
 
 PAGE = 1000
 """The largest number of rows that are read or deleted at once."""
@@ -59,13 +59,13 @@ _APPEND = f"""INSERT INTO outbox
     FROM json_each(?1)"""  # noqa: S608 -- constants
 
 
-def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
+def append_commit(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
     """Append a commit's messages, and store its descriptors; return the new rows."""
     tx.executemany("INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)", commit.descriptors)
-    return put(tx, commit.outgoing)
+    return enqueue(tx, commit.outgoing)
 
 
-def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
+def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
     """Append messages to their queues, after those with the same due time; return the new rows."""
     if not outgoing:
         return []
@@ -79,14 +79,14 @@ def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow
         for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
     ]
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
-    last_id = tx.execute(_APPEND, (batch(rows), payloads)).lastrowid or 0
+    last_id = tx.execute(_APPEND, (json_rows(rows), payloads)).lastrowid or 0
     return [
         WaitingRow(id_, row.due_ms, row.queue, row.topic, row.payload, row.retain, row.until_ms)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)
     ]
 
 
-def pending(
+def pending_rows(
     connection: sqlite3.Connection, queue: str, now_ms: int, limit: int, after: tuple[float, float] = _START
 ) -> list[WaitingRow]:
     """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
@@ -128,13 +128,13 @@ def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) ->
     tx.execute(query, (rows,))
 
 
-def depth(connection: sqlite3.Connection, queue: str) -> int:
+def queue_depth(connection: sqlite3.Connection, queue: str) -> int:
     """Return the number of undelivered rows in a receiver's queue."""
     row = connection.execute("SELECT waiting FROM outbox_total WHERE queue = ?", (queue,)).fetchone()
     return int(row[0]) if row else 0
 
 
-def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
+def prune_delivered(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
     """Delete at most `limit` rows delivered before `before_ms`, oldest first; return their number."""
     return tx.execute(
         "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox INDEXED BY outbox_left"
@@ -170,12 +170,12 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     if (has_delivered or retired_queues) and total_bytes(store.connection) >= max_bytes:
         with store.transaction() as tx:
             if not has_delivered:
-                dropped_rows = drop(tx, retired_queues[0], PAGE)
-            prune(tx, 2**63 - 1, PAGE)
+                dropped_rows = drop_undelivered(tx, retired_queues[0], PAGE)
+            prune_delivered(tx, 2**63 - 1, PAGE)
     return waiting_bytes < max_bytes, dropped_rows
 
 
-def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
+def drop_undelivered(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
     """Delete at most `limit` undelivered rows of a queue (-1: all), oldest first; return their number."""
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
@@ -205,7 +205,7 @@ def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, priva
     return [bytes(payload) for (payload,) in rows]
 
 
-def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
+def latest_records(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
     """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
 
     Only the newest rows are searched: with many meters, older ones of one topic would be a long read.

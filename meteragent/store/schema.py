@@ -180,7 +180,7 @@ def decode_terms(text: str) -> Terms:
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def batch(rows: Any) -> str:
+def json_rows(rows: Any) -> str:
     """Return rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
     A statement takes them as one parameter and runs without the interpreter lock. With one statement for each

@@ -1,14 +1,14 @@
 """The rows that hold the meters' states. A row never moves (rule 2 of the store).
 
 The ids and sizes of the rows are read at the first write, and again only after a rollback, because no other
-program writes rows. All existing rows of one size are overwritten by one statement (`schema.batch`).
+program writes rows. All existing rows of one size are overwritten by one statement (`schema.json_rows`).
 """
 
 import sqlite3
 from collections import defaultdict
 
 from meteragent.domain.commit import Commit
-from meteragent.store.schema import batch, encode_state
+from meteragent.store.schema import encode_state, json_rows
 
 STATE_BYTES = 512
 """The size of the smallest row of a state; larger sizes are powers of two."""
@@ -46,7 +46,7 @@ class States:
             if size:
                 updates[size][id_] = text.ljust(size, b"\0")
         for size, texts in updates.items():
-            tx.execute(_OVERWRITE, (batch(list(texts)), b"".join(texts.values()), size))
+            tx.execute(_OVERWRITE, (json_rows(list(texts)), b"".join(texts.values()), size))
         tx.executemany(_APPEND, new_rows)
 
     def _rows_by_stream(self, tx: sqlite3.Connection) -> dict[str, dict[str, tuple[int, int]]]:

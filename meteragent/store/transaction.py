@@ -4,14 +4,16 @@ Theory of operation
 -------------------
 One step of the core is one transaction, in this order:
 
-1. Charge the windows that open and the peaks that are redrawn (`ledger.charge`). This comes first, so that a
+1. Charge the windows that open and the peaks that are redrawn (`ledger.debit_windows`). This comes first, so
+that a
    step over the budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
-3. Check that each message is for a receiver that may have it (`grants.check`), store the step's descriptors,
-   and append its messages to the outbox (`outbox.append`).
+3. Check that each message is for a receiver that may have it (`grants.check_grants`), store the step's
+descriptors,
+   and append its messages to the outbox (`outbox.append_commit`).
 4. Take the earlier messages that brokers have confirmed: count the receivers' records among them for the
    receipts (`grants.count_sent`), and mark all of them as delivered. Then delete old delivered messages.
-5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`) and, if the commit has
+5. Commit and fsync, check that the commit would survive a crash (`wal.confirm_commit`) and, if the commit has
    messages, count it in the generation file (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
 
@@ -55,12 +57,12 @@ def commit(
     written then), or if the store cannot be written.
     """
     with store.committing() as tx:
-        ledger.charge(tx, step, budget)
+        ledger.debit_windows(tx, step, budget)
         store.write(tx, step)
-        grants.check(tx, step)
-        rows = outbox.append(tx, step)
+        grants.check_grants(tx, step)
+        rows = outbox.append_commit(tx, step)
         if delivered_ids:
             grants.count_sent(tx, delivered_ids)
             outbox.mark_delivered(tx, delivered_ids, step.clock_ms)
-        outbox.prune(tx, step.clock_ms - keep_ms, _PRUNED)
+        outbox.prune_delivered(tx, step.clock_ms - keep_ms, _PRUNED)
         return CommitResult(rows, outbox.total_bytes(tx))

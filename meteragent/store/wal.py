@@ -18,7 +18,7 @@ is. Both states are correct, because the file has held every commit since step 1
 could leave a valid prefix of the log: older pages, which would replace newer pages in the file.
 
 SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
-connection reads the log, and the next commit restarts the log with a header (but see `confirm`).
+connection reads the log, and the next commit restarts the log with a header (but see `confirm_commit`).
 
 SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on
 the database file and on `-shm`, never on `-wal`. So it is safe to open and close the log here.
@@ -40,7 +40,7 @@ TRIES = 20
 _ZEROS = memoryview(bytes(2**16))
 
 
-def erase(connection: sqlite3.Connection, path: Path) -> bool:
+def erase_log(connection: sqlite3.Connection, path: Path) -> bool:
     """Erase the log; return False if another connection reads it or has just written.
 
     Raises StoreError if the log is large and cannot be truncated.
@@ -64,7 +64,7 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def confirm(connection: sqlite3.Connection, path: Path) -> None:
+def confirm_commit(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the last commit survives a crash: it is in a log with a header, or in the database file.
 
     If a reader holds a lock on an erased log, SQLite does not restart the log but appends to it, behind a

@@ -16,7 +16,7 @@ from meteragent.consume.cell import cell_of
 from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
-from meteragent.store import commands, terms
+from meteragent.store import commands, stored_terms
 from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe
 from meteragent.wire.grammar import RECORD
@@ -41,7 +41,7 @@ def _fields(payload: bytes) -> Mapping[str, Any]:
 
 def records(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield the delivered records that are still kept, in the order of their commits."""
-    for row in commands.delivered(connection):
+    for row in commands.delivered_rows(connection):
         # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
         if row.payload and "for" in _fields(row.payload):
             yield row
@@ -73,7 +73,7 @@ def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
 
 def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
     """Return the descriptors of all terms in the store, by id."""
-    described = (describe(row) for rows in terms(connection).values() for row in rows)
+    described = (describe(row) for rows in stored_terms(connection).values() for row in rows)
     return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}
 
 

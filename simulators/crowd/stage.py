@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from aiomqtt import Client
 
 from meteragent.crowd import group as groups
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from meteragent.store import crowd_keys, read_only
 from simulators.crowd import files as crowd_files
 from simulators.crowd.files import NAME, PER_SLOT, SLOT_MS, STREAMS
@@ -161,14 +161,14 @@ class _Day:
 
     def _ask(self, role: str) -> dict[str, Any]:
         """Return a program's state, or an empty dictionary if the program does not answer yet."""
-        answer = ask(socket_path(self._folder / f"{role}.db"))
+        answer = ask_socket(socket_path(self._folder / f"{role}.db"))
         return {} if answer is None else dict(json.loads(answer))
 
     def _has_keys(self) -> bool:
         """Return whether the agent's store has the keys of both operators."""
         group = groups.parse((self._folder / "group.toml").read_text(encoding="utf-8"))
         with read_only(self._folder / f"{AGENT}.db") as connection:
-            return len(crowd_keys.read(connection, group.id.hex())) == len(groups.ROLES)
+            return len(crowd_keys.read_keys(connection, group.id.hex())) == len(groups.ROLES)
 
     def _set(self, index: int) -> None:
         """Set the clock to the time of the reading with the given index."""

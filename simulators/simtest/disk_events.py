@@ -70,7 +70,7 @@ class DiskEvents(Traffic):
         """Run a function of the agent's store thread; the process may die while it closes the store."""
         if not self.is_alive:
             raise asyncio.CancelledError
-        if function == crowd_keys.put:
+        if function == crowd_keys.commit_keys:
             function(*arguments)
             self._note_keys(*arguments[1:])
             return None

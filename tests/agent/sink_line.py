@@ -34,7 +34,7 @@ class Line:
     async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         """Read the outbox once the gate is open; rows in `unseen` are left out once."""
         await self.gate.wait()
-        rows = outbox.pending(self.store.connection, "main", now_ms, limit, after)
+        rows = outbox.pending_rows(self.store.connection, "main", now_ms, limit, after)
         rows = [row for row in rows if row.id not in self.unseen]
         self.unseen.clear()
         self.reads.release()

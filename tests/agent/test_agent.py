@@ -95,7 +95,7 @@ async def test_a_stop_drains_the_outbox_and_closes_nothing(
         await asyncio.wait({task}, timeout=LIMIT_S)
         assert task.cancelled()
     with read_only(world.store) as connection:
-        assert outbox.depth(connection, "main") == 0
+        assert outbox.queue_depth(connection, "main") == 0
     assert world.agent.counts["released"] == 1
 
 
@@ -121,7 +121,7 @@ async def test_what_falls_due_during_a_stop_leaves_at_the_next_start(
         await asyncio.wait({task}, timeout=LIMIT_S)
         assert sink.session.published.empty()
     with read_only(world.store) as connection:
-        assert outbox.depth(connection, "main") == 1
+        assert outbox.queue_depth(connection, "main") == 1
 
 
 async def test_a_stop_does_not_wait_for_ever(world: World) -> None:
@@ -133,7 +133,7 @@ async def test_a_stop_does_not_wait_for_ever(world: World) -> None:
         await asyncio.wait({task}, timeout=LIMIT_S)
         assert task.cancelled()
     with read_only(world.store) as connection:
-        assert outbox.depth(connection, "main") == 2
+        assert outbox.queue_depth(connection, "main") == 2
 
 
 async def test_the_next_start_sends_what_is_left(world: World) -> None:
@@ -355,7 +355,7 @@ def test_budgets_know_the_day_in_which_a_window_is_still_to_open(tmp_path: Path)
         persist(store, opening(day_ms // LENGTH_MS, "m", stream="one"))
         persist(store, opening((day_ms + DAY_MS) // LENGTH_MS, "m", stream="one"))
         persist(store, Commit("two", day_ms + DAY_MS, states={"m": seen}))
-        odometers = parts.odometers(with_budgets(), store)
+        odometers = parts.load_odometers(with_budgets(), store)
     assert odometers["two"].spent("m", day_ms) == odometers["two"].spent("m", day_ms + DAY_MS) > 0
 
 
@@ -367,7 +367,7 @@ def test_budgets_begin_at_what_was_spent(tmp_path: Path) -> None:
         commit = opening(day_ms // LENGTH_MS, "m", stream="one")
         commit.charges = {Charge(day_ms, Fraction(5)): Counter(m=3)}
         persist(store, commit)
-        odometers = parts.odometers(parsed, store)
+        odometers = parts.load_odometers(parsed, store)
     assert set(odometers) == {"one", "two"}
     for odometer in odometers.values():
         assert odometer.spent("m", day_ms) == 15

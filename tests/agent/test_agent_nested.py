@@ -61,4 +61,4 @@ async def test_one_source_serves_all_streams_of_a_table(world: World) -> None:
     assert fine.combined.all()
     assert coarse.combined.all()
     with read_only(world.store) as connection:
-        assert ledger.streams(connection) == {"main-1s", "main-2s"}
+        assert ledger.marked_streams(connection) == {"main-1s", "main-2s"}

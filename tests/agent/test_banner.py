@@ -33,7 +33,7 @@ NOW = parse_time("2026-11-23T05:43:10Z")
 
 def shown(**sections: str) -> list[str]:
     """Return the lines for the flat configuration with some keys added."""
-    return list(banner.lines(config.parse(written(**sections))))
+    return list(banner.startup_lines(config.parse(written(**sections))))
 
 
 def next_number(text: str, *, reading_ms: int | None = None, now_ms: int = NOW, listen_s: float = 0.0) -> str:
@@ -71,7 +71,7 @@ def test_a_stream_of_a_group_says_where_it_counts(tmp_path: Path) -> None:
         f'group = "{tmp_path}/group.toml"\nid = "{make_group().id.hex()}"\n'
     )
     (tmp_path / "group.toml").write_text(group_text())
-    hides, counts, sends = list(banner.lines(config.parse(text)))[2:]
+    hides, counts, sends = list(banner.startup_lines(config.parse(text)))[2:]
     assert hides == "stream main: hides 110 Wh within any slot of 30min"
     group = f"the group elm-street ({make_group().id.hex()})"
     operators = "The leader and The helper publish for 3 or more homes; no number of a home leaves"
@@ -157,7 +157,7 @@ def test_by_the_event_clock_no_time_is_promised() -> None:
 def test_each_stream_has_its_lines() -> None:
     """Several streams are told apart by their names."""
     text = streams(("one", "in/{meter}", "'a/{meter}'"), ("two", "on/{meter}", "'b/{meter}'"))
-    lines = list(banner.lines(config.parse(text)))
+    lines = list(banner.startup_lines(config.parse(text)))
     assert [line.split(":")[0] for line in lines[1:]] == ["stream one"] * 3 + ["stream two"] * 3
 
 

@@ -21,8 +21,8 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import bits
-from meteragent.service.boot_clock import STEP_MS, UNKNOWN_STEP_MS, BootClock, kernel_state, synchronised
-from meteragent.store import ledger, meta, read_only
+from meteragent.service.boot_clock import STEP_MS, UNKNOWN_STEP_MS, BootClock, kernel_state, was_synchronised
+from meteragent.store import ledger, meta_value, read_only
 from tests.support.agent_world import START_MS, STREAM, World, quick, reading
 from tests.support.agent_world import STEP_MS as SLOT_MS
 from tests.support.fake_session import Publication
@@ -163,7 +163,7 @@ def test_what_the_system_says_of_its_clock(
         run.touch()
     if hardware:
         (clocks / "rtc0").mkdir(parents=True)
-    assert synchronised(state, run, clocks) is known
+    assert was_synchronised(state, run, clocks) is known
 
 
 def test_the_kernel_is_asked_and_nothing_is_set() -> None:
@@ -225,7 +225,7 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
     assert any("the clock jumped 1 h ahead" in text for text in caplog.messages)
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
-        assert meta(connection, "floor_ms") == jumped_ms
+        assert meta_value(connection, "floor_ms") == jumped_ms
 
 
 async def test_a_jump_is_reported_for_a_day_after_the_last_one(
@@ -312,7 +312,7 @@ async def test_a_jump_while_the_clock_is_waited_for_is_one_too(world: World) -> 
     task.cancel()
     await asyncio.wait({task})
     with read_only(world.store) as connection:
-        assert meta(connection, "floor_ms") == START_MS + HOUR_MS
+        assert meta_value(connection, "floor_ms") == START_MS + HOUR_MS
 
 
 EARLY_MS = parse_time("2020-01-01T00:00:00Z")

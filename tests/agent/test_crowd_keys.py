@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.agent.link.crowd import Keys, keys
+from meteragent.agent.link.crowd import Keys, load_keys
 from meteragent.agent.store_thread import StoreThread
 from meteragent.crowd.message import KeyList
 from meteragent.domain.counters import Counts
@@ -114,12 +114,12 @@ async def test_lists_outlive_a_restart_and_serials_never_fall(tmp_path: Path) ->
     with open_store(tmp_path / "db") as store:
         group_id = WORLD.group.id.hex()
         for role in ("leader", "helper"):
-            crowd_keys.put(store, group_id, role, SERIAL + 5, signed(role, SERIAL + 5))
-        crowd_keys.put(store, group_id, "helper", SERIAL, signed("helper"))
-        assert crowd_keys.read(store.connection, group_id)["helper"] == (
+            crowd_keys.commit_keys(store, group_id, role, SERIAL + 5, signed(role, SERIAL + 5))
+        crowd_keys.commit_keys(store, group_id, "helper", SERIAL, signed("helper"))
+        assert crowd_keys.read_keys(store.connection, group_id)["helper"] == (
             SERIAL + 5,
             signed("helper", SERIAL + 5),
         )
-        home = keys(WORLD.group, StoreThread(store, 0, 2**20, {"main"}, Counts()))
+        home = load_keys(WORLD.group, StoreThread(store, 0, 2**20, {"main"}, Counts()))
         assert home.may_open("h1", START_MS)
-        assert crowd_keys.read(store.connection, "0" * 64) == {}
+        assert crowd_keys.read_keys(store.connection, "0" * 64) == {}

@@ -195,7 +195,7 @@ async def test_a_report_that_is_too_late_is_not_the_first(
         watch = StreamWatch(stream, pipeline, Outlets({"main": line.sink}), context, first)
         line.commit(b"late", until_ms=NOW_MS)
         line.commit(b"in time", until_ms=NOW_MS + 1)
-        first.on_commit(outbox.pending(store.connection, "main", NOW_MS, 10))
+        first.on_commit(outbox.pending_rows(store.connection, "main", NOW_MS, 10))
         async with line.connected() as session:
             sent = await session.next()
             assert line.counts["report_late"] == 1

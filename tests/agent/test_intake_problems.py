@@ -17,7 +17,7 @@ from meteragent.agent.watch import BY_METER
 from meteragent.cli import health
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.support.agent_world import STREAM, World, quick, reading
 from tests.support.configurations import written
 from tests.support.profile_fixtures.dsmr import telegram
@@ -36,7 +36,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 async def problems(world: World) -> list[Problem]:
     """Return the running agent's problems, without that of waiting records: this sink confirms none."""
-    answer = await asyncio.to_thread(ask, socket_path(world.store))
+    answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
     assert answer is not None
     return [item for item in agent_vitals(answer).problems if item.code != "messages_wait"]
 
@@ -264,7 +264,7 @@ async def test_a_good_meter_hides_no_other(world: World) -> None:
         )
         assert "refused_comma" in found["wrong_profile"].text
         assert not any(name in repr(found) for name in ("good", "comma/", "behind/"))
-        answer = await asyncio.to_thread(ask, socket_path(world.store), BY_METER)
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store), BY_METER)
         assert answer is not None
         [stream] = agent_vitals(answer).streams
         assert {row.meter: row.code for row in stream.arrivals} == {
@@ -295,14 +295,14 @@ async def test_a_stream_waits_for_its_first_message(world: World) -> None:
     """Until then it is neither well nor a problem."""
     async with world.running(HALF_HOURS):
         await quiet(world, 2)
-        answer = await asyncio.to_thread(ask, socket_path(world.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
         assert answer is not None
         vitals = agent_vitals(answer)
         assert (vitals.state, vitals.problems) == ("waiting", ())
         assert "Waiting for the first message of: main." in health.as_text(json.loads(answer))
         assert "All is well." not in health.as_text(json.loads(answer))
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
-        answer = await asyncio.to_thread(ask, socket_path(world.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
         assert answer is not None
         assert agent_vitals(answer).state == "well"
 
@@ -336,6 +336,6 @@ async def test_liveness_ignores_what_arrives(
                 raised=raised,
             )
 
-    routes = {route.path: route.answer for route in view.routes(cast(watch.Watch, Watched()))}
+    routes = {route.path: route.answer for route in view.machine_routes(cast(watch.Watch, Watched()))}
     assert (await routes["/healthz"]())[0] == live
     assert (await routes["/readyz"]())[0] == ready

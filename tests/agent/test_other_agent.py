@@ -16,7 +16,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import SubscriptionRefused
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from meteragent.store import commands, read_only, restore_at
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
 from tests.support.contexts import context_of
@@ -83,7 +83,7 @@ def record(world: World, *, retain: bool = False) -> None:
 
 async def codes(world: World) -> list[str]:
     """Return the codes of the agent's problems, without that of waiting records: nobody confirms any."""
-    answer = await asyncio.to_thread(ask, socket_path(world.store))
+    answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
     assert answer is not None
     return [item.code for item in agent_vitals(answer).problems if item.code != "messages_wait"]
 
@@ -144,7 +144,7 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         assert actual.text.startswith("stream main: another agent releases 1 of the meters")
         assert "--restored-at now" in actual.cure
     with read_only(world.store) as connection:
-        assert {row.meter for row in commands.report(connection)} == {"n"}
+        assert {row.meter for row in commands.day_charges(connection)} == {"n"}
 
 
 async def test_a_deleted_store_is_not_another_agent(

@@ -69,7 +69,7 @@ async def feed(world: World, readings: int) -> None:
 async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nobody looks, no reading or record is passed on; the only cost is one question per batch."""
     called: Counter[str] = Counter()
-    for name in ("observer", "queue_records", "enter"):
+    for name in ("observer", "queue_records", "add_viewer"):
         monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
     for name in ("queue_reading", "add_span"):
         monkeypatch.setattr(Viewer, name, lambda *_, name=name: called.update([name]))
@@ -100,14 +100,14 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
     async with world.running(with_page()):
         await feed(world, 1)
         viewers = world.agent._viewers
-        viewer = viewers.enter("main", "m", "private/m", SCHEDULE)
+        viewer = viewers.add_viewer("main", "m", "private/m", SCHEDULE)
         source, start_ms = world.sides["source"], world.now_ms
         source.send(250)  # of long ago
         await feed(world, 3)
         news = viewer.take()
         assert news.readings == [(start_ms + i * STEP_MS, 100_000_000 * (i + 1)) for i in range(3)]
         assert [b'"value":' in payload for payload in news.records].count(True) == len(news.records) > 0
-        viewers.leave(viewer)
+        viewers.remove_viewer(viewer)
         await feed(world, 2)
         assert viewer.take()[:3] == ([], [], 0)
 
@@ -124,9 +124,9 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
         source.send(100, time_ms=world.now_ms)
         await world.turn(20)
         assert counts["accepted"] == 0
-        viewer = world.agent._viewers.enter("main", "m", "private/m", SCHEDULE)
+        viewer = world.agent._viewers.add_viewer("main", "m", "private/m", SCHEDULE)
         await world.until(lambda: counts["accepted"] == 1)
-        world.agent._viewers.leave(viewer)
+        world.agent._viewers.remove_viewer(viewer)
 
 
 def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> view.View:
@@ -197,7 +197,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.waiting_count, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
     assert await look.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
-    [row] = outbox.pending(store.connection, "main", START_MS, 10)
+    [row] = outbox.pending_rows(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)
     glance = await look.glance("main", "m")
@@ -216,9 +216,9 @@ def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
         descriptor = sending(0, payload=b"descriptor")
         descriptor.outgoing = [row._replace(retain=True) for row in descriptor.outgoing]
         persist(store, descriptor)
-        actual = outbox.latest(store.connection, "main", "private/m", 3)
+        actual = outbox.latest_records(store.connection, "main", "private/m", 3)
         assert actual == [b"record 2", b"record 3", b"record 4"]
-        assert outbox.latest(store.connection, "main", "private/none", 3) == []
+        assert outbox.latest_records(store.connection, "main", "private/none", 3) == []
         assert outbox.last_delivered(store.connection, "main") is None
 
 
@@ -249,7 +249,7 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     assert (await look.glance("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
     promises = watched.promises()
     assert promises.presets == {}
-    facts = json.loads(serialise.facts([watched], [promises]))
+    facts = json.loads(serialise.encode_facts([watched], [promises]))
     assert facts["streams"][0]["group"] == {
         "name": "elm-street",
         "id": make_group().id.hex(),

@@ -112,7 +112,7 @@ async def test_guesses_from_one_address_hold_up_no_other(monkeypatch: pytest.Mon
     keys = guard.Keys(TOKEN)
 
     def compared(token: bytes, client: str) -> bool | None:
-        return keys.compare(token, Request({"type": "http", "client": (client, 1), "headers": []}))
+        return keys.matches(token, Request({"type": "http", "client": (client, 1), "headers": []}))
 
     assert compared(b"wrong", "192.0.2.1") is False
     assert compared(TOKEN, "192.0.2.1") is None

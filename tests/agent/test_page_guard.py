@@ -7,7 +7,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from meteragent.agent.page import view as page
-from meteragent.agent.page.app import BODY_LIMIT, application
+from meteragent.agent.page.app import BODY_LIMIT, build_application
 from meteragent.agent.page.guard import COOKIE
 from meteragent.domain.errors import ConfigError
 from tests.support.page_asker import Answer, ask
@@ -35,7 +35,7 @@ def app(**settings: object) -> ASGIApp:
     world = PageWorld()
     world.meters = []
     routes = [page.Route("/metrics", _metrics)]
-    return application(page.Settings(**settings), world.view, world.viewers, routes)  # type: ignore[arg-type]
+    return build_application(page.Settings(**settings), world.view, world.viewers, routes)  # type: ignore[arg-type]
 
 
 def away(**settings: object) -> ASGIApp:
@@ -228,7 +228,7 @@ async def test_without_the_token_health_is_a_status() -> None:
     world = PageWorld()
     for token, headers, body in ((None, {}, b"no"), (TOKEN, BEARER, b"no"), (TOKEN, {}, b"Send the token")):
         routes = [page.Route("/healthz", wrong, is_open=True)]
-        at = application(page.Settings(token=token), world.view, world.viewers, routes)
+        at = build_application(page.Settings(token=token), world.view, world.viewers, routes)
         answer = await ask(at, "/healthz", headers=headers)
         assert answer.status == 503
         assert answer.body.startswith(body)
@@ -241,7 +241,7 @@ async def test_what_goes_wrong_says_no_more_than_its_name(caplog: pytest.LogCapt
         raise ValueError("4711 W")
 
     world = PageWorld()
-    at = application(page.Settings(), world.view, world.viewers, [page.Route("/metrics", wrong)])
+    at = build_application(page.Settings(), world.view, world.viewers, [page.Route("/metrics", wrong)])
     with caplog.at_level(logging.DEBUG), pytest.raises(IndexError):
         await ask(at, "/metrics")  # nothing has been answered
     assert [record.getMessage() for record in caplog.records] == ["page: ValueError"]

@@ -136,10 +136,10 @@ def test_a_tariff_without_a_price_compares_nothing() -> None:
 async def test_the_server_tells_what_left() -> None:
     """`/history.json` has the periods, windows and costs of a meter, and none of an unknown meter."""
     world = tariff_world()
-    at: ASGIApp = app.application(page.Settings(), world.view, world.viewers, ())
+    at: ASGIApp = app.build_application(page.Settings(), world.view, world.viewers, ())
     answer = json.loads((await ask(at, "/history.json")).body)
     past = history(world, tariffs=world.tariffs, now_ms=world.now_ms)
-    assert answer == json.loads(serialise.history(past))
+    assert answer == json.loads(serialise.encode_history(past))
     window = past.windows[-1]
     assert window.costs is not None
     assert answer["windows"][-1]["bands"]["day"] == [*window.bands["day"]]

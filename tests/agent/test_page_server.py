@@ -28,9 +28,9 @@ class Noted(Viewers):
         super().__init__()
         self.left = asyncio.Event()
 
-    def leave(self, viewer: Viewer) -> None:
+    def remove_viewer(self, viewer: Viewer) -> None:
         """Leave as usual, and report it."""
-        super().leave(viewer)
+        super().remove_viewer(viewer)
         self.left.set()
 
 
@@ -135,7 +135,7 @@ async def test_what_arrives_is_told_of_each_meter(world: PageWorld, port: int) -
     """Each meter and phase comes with its judgement: with the facts, and with every glance."""
     world.arrivals = (ArrivalRow("house", "b", 41, 90_000, None, "wrong_profile"),)
     row = {"meter": "house", "phase": "b", "messages": 41, "heard_ago_ms": 90_000, "counted_ago_ms": None}
-    at = app.application(view.Settings(), world.view, world.viewers, [])
+    at = app.build_application(view.Settings(), world.view, world.viewers, [])
     [stream] = json.loads((await ask(at, "/facts.json")).body)["streams"]
     assert stream["arrivals"] == [row | {"code": "wrong_profile"}]
     async with world.serving(port=port), line(port) as opened:
@@ -147,7 +147,7 @@ async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) ->
     """Problems come with the facts, even while no meter is known, and with every glance."""
     told = {"code": "sink_down", "text": "stream main: no connection to the broker of the sink"}
     told["cure"] = PROBLEMS["sink_down"].cure
-    at = app.application(view.Settings(), world.view, world.viewers, [])
+    at = app.build_application(view.Settings(), world.view, world.viewers, [])
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == []
     world.problems = [problem("sink_down", "main")]
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == [told]
@@ -215,7 +215,7 @@ async def test_a_login_that_breaks_off_is_nothing(
     world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A login that takes too long is refused; one that breaks off is forgotten; neither is logged."""
-    monkeypatch.setattr(app, "BODY_S", 0.01)
+    monkeypatch.setattr(app, "BODY_TIMEOUT_S", 0.01)
     head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
     async with world.serving(port=port, token=TOKEN):
         async with line(port) as slow, asyncio.timeout(LIMIT_S):
@@ -332,7 +332,7 @@ async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytes
 
 async def test_the_page_speaks_its_reader_s_language(world: PageWorld, port: int) -> None:
     """HTML, texts, facts, problems and the login are in the language that each browser prefers."""
-    at = app.application(view.Settings(), world.view, world.viewers, ())
+    at = app.build_application(view.Settings(), world.view, world.viewers, ())
     world.problems = [problem("source_down", "main")]
     german = {"accept-language": "de-DE,de;q=0.9,en;q=0.8"}
     texts = (
@@ -348,7 +348,7 @@ async def test_the_page_speaks_its_reader_s_language(world: PageWorld, port: int
         facts = json.loads((await ask(at, "/facts.json", headers=headers)).body)
         assert facts["streams"][0]["own"]["said"]["promise"][0].startswith(promise)
         assert cause in facts["problems"][0]["text"]
-        locked = app.application(view.Settings(token=TOKEN), world.view, world.viewers, ())
+        locked = app.build_application(view.Settings(token=TOKEN), world.view, world.viewers, ())
         for status, text in ((403, wrong), (429, wait)):
             answer = await ask(locked, "/login", method="POST", headers=headers, body=b"token=x")
             assert (answer.status, text in answer.text) == (status, True)

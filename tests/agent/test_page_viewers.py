@@ -13,7 +13,7 @@ SCHEDULE = config.schedule(config.parse(written()).stream[0])
 
 def enter(viewers: Viewers) -> Viewer:
     """Open a page on a meter."""
-    return viewers.enter("main", "m", "private/m", SCHEDULE)
+    return viewers.add_viewer("main", "m", "private/m", SCHEDULE)
 
 
 def outgoing(topic: str, payload: bytes, *, retain: bool = False) -> Outgoing:
@@ -28,7 +28,7 @@ def test_a_closed_page_takes_nothing() -> None:
     assert viewers.observer("main") is None
     viewer = enter(viewers)
     assert viewers
-    viewers.leave(viewer)
+    viewers.remove_viewer(viewer)
     assert not viewers
     assert viewers.observer("main") is None
     viewers.queue_records("main", [outgoing("private/m", b"1")])
@@ -86,7 +86,7 @@ def test_viewers_are_bounded() -> None:
     first, *_ = [enter(viewers) for _ in range(VIEWERS)]
     with pytest.raises(TooManyViewers):
         enter(viewers)
-    viewers.leave(first)
+    viewers.remove_viewer(first)
     enter(viewers)
 
 

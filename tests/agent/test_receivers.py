@@ -10,7 +10,7 @@ import pytest
 
 from meteragent import config
 from meteragent.agent.link import receivers
-from meteragent.agent.link.outlets import withdraw
+from meteragent.agent.link.outlets import withdraw_descriptors
 from meteragent.agent.store_thread import StoreThread
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError, StoreError
@@ -55,7 +55,7 @@ BAD = {
 def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> None:
     """It names the receiver, and quotes nothing of the link, which an operator may have written."""
     with pytest.raises(StoreError) as caught:
-        receivers.endpoint(text, "receiver app")
+        receivers.link_endpoint(text, "receiver app")
     assert str(caught.value) == "receiver app: its broker's settings in the store cannot be read"
     assert caught.value.__suppress_context__
 
@@ -63,7 +63,7 @@ def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> 
 def test_a_password_that_is_gone_is_the_operators_to_restore() -> None:
     """The link can be read, but the file that it names is missing."""
     with pytest.raises(ConfigError, match=r"receiver app\.password_file"):
-        receivers.endpoint(link(password_file="/nowhere/secret"), "receiver app")
+        receivers.link_endpoint(link(password_file="/nowhere/secret"), "receiver app")
 
 
 @pytest.mark.parametrize("text", [link(compress=True), link(password_file="/nowhere/secret")])
@@ -77,11 +77,11 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     grants.apply_admissions(store, [], {}, 1)
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET link = ?", (text,))
-    [receipt] = grants.receipts(store.connection)
+    [receipt] = grants.due_receipts(store.connection)
     thread = StoreThread(store, 0, 2**30, [], counts)
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(60):
-            await withdraw(receipt.grant, context_of(config.parse(TEXT), thread, counts))
+            await withdraw_descriptors(receipt.grant, context_of(config.parse(TEXT), thread, counts))
     await thread.close()
     assert "receiver app was revoked, but its descriptors stay: receiver app" in caplog.text
 
@@ -102,4 +102,4 @@ def test_a_receipt_that_cannot_be_written_is_written_later(tmp_path: Path) -> No
     obstacle.rmdir()
     receivers.apply_admissions(no_receivers, store, 2000)
     assert path.read_text().startswith("Receipt: records of stream")
-    assert grants.receipts(store.connection) == []
+    assert grants.due_receipts(store.connection) == []

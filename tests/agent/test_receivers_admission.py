@@ -110,7 +110,7 @@ class Home:
         return [
             (row.topic, row.payload)
             for queue in queues
-            for row in outbox.pending(self.store.connection, queue, 2**62, 10_000)
+            for row in outbox.pending_rows(self.store.connection, queue, 2**62, 10_000)
         ]
 
     def windows_ms(self, name: str, meter: str) -> list[int]:

@@ -85,7 +85,7 @@ class Home:
     def waiting(self, name: str, due_ms: int = 2**62) -> list[outbox.WaitingRow]:
         """Return what waits for a receiver by its newest grant, and is due by a time."""
         row = self.store.connection.execute("SELECT max(id) FROM receiver WHERE name = ?", (name,)).fetchone()
-        return outbox.pending(self.store.connection, f"{self.stream.name}@{name}.{row[0]}", due_ms, 1000)
+        return outbox.pending_rows(self.store.connection, f"{self.stream.name}@{name}.{row[0]}", due_ms, 1000)
 
 
 @pytest.fixture

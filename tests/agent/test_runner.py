@@ -179,9 +179,9 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
         await asyncio.wait({stopped})
         busy.set()
         await other
-        assert len(outbox.pending(store.connection, "main", START_MS, 9)) == 1
+        assert len(outbox.pending_rows(store.connection, "main", START_MS, 9)) == 1
         await line.runner.flush()
-        assert outbox.pending(store.connection, "main", START_MS, 9) == []
+        assert outbox.pending_rows(store.connection, "main", START_MS, 9) == []
         line.store._thread.shutdown()
 
 
@@ -263,11 +263,11 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
         commit.outgoing += sending(7).outgoing
         with pytest.raises(StoreError, match="budget"):
             await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w / 2, 86_400_000))
-        assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [5]
+        assert [row.due_ms for row in outbox.pending_rows(store.connection, "main", START_MS, 9)] == [5]
         assert store.snapshot("main").marks == {}
-        assert list(commands.report(store.connection)) == []
+        assert list(commands.day_charges(store.connection)) == []
         await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w, 86_400_000))
-        assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [7]
+        assert [row.due_ms for row in outbox.pending_rows(store.connection, "main", START_MS, 9)] == [7]
         assert store.snapshot("main").marks
         thread._generation_thread.shutdown()
         thread._thread.shutdown()
@@ -281,7 +281,7 @@ async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None
         await thread.persist(Commit("main", 100), [1], None)
         for now_ms, kept in ((1100, 1), (1101, 0)):
             await thread.persist(Commit("main", now_ms), [], None)
-            assert len(list(commands.delivered(store.connection))) == kept
+            assert len(list(commands.delivered_rows(store.connection))) == kept
         thread._generation_thread.shutdown()
         thread._thread.shutdown()
 

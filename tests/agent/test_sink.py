@@ -185,7 +185,7 @@ async def test_delivered_is_what_the_broker_has_confirmed(line: Line) -> None:
         line.answer(session, sent[0], sent[4], sent[2])
         assert line.mark() == [1, 3]
         assert line.mark() == []
-    assert [row.payload for row in outbox.pending(line.store.connection, "main", NOW_MS, 9)] == [b"1"]
+    assert [row.payload for row in outbox.pending_rows(line.store.connection, "main", NOW_MS, 9)] == [b"1"]
     assert line.counts["delivered"] == 2
 
 
@@ -373,6 +373,6 @@ async def test_a_report_is_not_sent_from_its_deadline_on(line: Line) -> None:
     assert line.counts["report_late"] == 1
     assert line.sink.delivered_ms == NOW_MS
     assert line.counts["delivered"] == 2
-    assert outbox.depth(line.store.connection, "main") == 0
-    assert [row.payload for row in commands.delivered(line.store.connection)] == [b"record"]
+    assert outbox.queue_depth(line.store.connection, "main") == 0
+    assert [row.payload for row in commands.delivered_rows(line.store.connection)] == [b"record"]
     assert outbox.total_bytes(line.store.connection) == 64 + len("private/m") + len(b"record")

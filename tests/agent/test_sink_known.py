@@ -87,7 +87,7 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
             for due_ms in ((NOW_MS, NOW_MS - 5), (NOW_MS + 5,), (NOW_MS,)):
                 rows = [Outgoing("main", "private/m", b"%d" % due, due, False) for due in due_ms]
                 with store.transaction() as tx:
-                    line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=rows)))
+                    line.sink.take(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=rows)))
             sent = await session.take(3)
             assert [item.payload for item in sent] == [b"%d" % due for due in (NOW_MS - 5, NOW_MS, NOW_MS)]
             line.answer(session, *sent)
@@ -115,7 +115,7 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
                 await turns(3)
                 with store.transaction() as tx:
                     commit = Commit("main", NOW_MS, outgoing=[Outgoing("main", "t", b"new", NOW_MS, False)])
-                    rows = outbox.append(tx, commit)
+                    rows = outbox.append_commit(tx, commit)
                 line.sink.take(rows)
                 if not answered:
                     line.unseen.add(rows[0].id)
@@ -145,6 +145,6 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
             payloads = [b"%d" % number for number in range(5)]
             with store.transaction() as tx:
                 outgoing = [Outgoing("main", "private/m", payload, NOW_MS, False) for payload in payloads]
-                line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=outgoing)))
+                line.sink.take(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=outgoing)))
             line.gate.set()
             assert [item.payload for item in await session.take(5)] == payloads

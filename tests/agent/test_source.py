@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.agent.link.source import BATCH, HELD_MAX_3_1_1
+from meteragent.agent.link.source import BATCH_MAX, HELD_MAX_3_1_1
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Token
 from meteragent.mqtt.packets import LAST_ID
@@ -234,7 +234,7 @@ async def test_nothing_is_read_while_more_waits_than_was_asked_for() -> None:
     line = Line(inflight=5)
     await line.connect()
     asked = line.source.receive_maximum
-    line.send(*[b""] * (asked + 2 * BATCH - 1))
+    line.send(*[b""] * (asked + 2 * BATCH_MAX - 1))
     assert line.session.reading
     line.send(b"")
     assert not line.session.reading
@@ -248,13 +248,13 @@ async def test_nothing_is_read_while_more_waits_than_was_asked_for() -> None:
 
 async def test_batches_are_bounded() -> None:
     """A batch has at most 1,000 messages, so that a commit stays short; `batches` says how many wait."""
-    line = Line(inflight=2 * BATCH)
+    line = Line(inflight=2 * BATCH_MAX)
     await line.connect()
-    line.send(*(b"%d" % n for n in range(BATCH + 1)))
+    line.send(*(b"%d" % n for n in range(BATCH_MAX + 1)))
     assert line.source.batches == 2
-    assert line.batch() == [b"%d" % n for n in range(BATCH)]
+    assert line.batch() == [b"%d" % n for n in range(BATCH_MAX)]
     assert line.source.batches == 1
-    assert line.batch() == [b"%d" % BATCH]
+    assert line.batch() == [b"%d" % BATCH_MAX]
     assert line.source.batches == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from meteragent import config
 from meteragent.config.source import topic_of
 from meteragent.domain.errors import ConfigError
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.support.agent_world import STREAM, World, quick, reading
 from tests.support.configurations import written
 from tests.support.vitals import agent_vitals
@@ -96,7 +96,7 @@ async def test_a_discovery_message_states_the_unit(world: World) -> None:
             source.on_message(topic, payload, 0, unit == "W", None)
             for _ in range(70):
                 await sent(world, "m/power", reading(1, world.now_ms))
-        answer = await asyncio.to_thread(ask, socket_path(world.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
         assert answer is not None
         [found] = [item for item in agent_vitals(answer).problems if item.code != "messages_wait"]
         assert (found.code, found.fields["reasons"]) == ("wrong_profile", "refused_unit")

@@ -18,7 +18,7 @@ from meteragent.agent.metrics import AgentVitals
 from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import COUNTERS
 from meteragent.service import health
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from meteragent.service.process import Notify
 from meteragent.store import transaction
 from tests.support.agent_world import STEP_MS, STREAM, World, quick
@@ -44,7 +44,7 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
 
 async def asked(world: World) -> AgentVitals:
     """Return what the agent tells another process about itself."""
-    answer = await asyncio.to_thread(ask, socket_path(world.store))
+    answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
     assert answer is not None
     return agent_vitals(answer)
 
@@ -84,7 +84,7 @@ async def test_who_asks_is_told_how_the_agent_is(world: World) -> None:
         world.now_ms += 3 * STEP_MS
         await world.until(lambda: world.agent.counts["released"] == 3)
         actual = await asked(world)
-        answer = await asyncio.to_thread(ask, socket_path(world.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
     (item,) = actual.streams
     assert (item.name, item.source_up, item.sink_up, item.meters) == ("main", True, True, 1)
     assert item.waiting == 5  # three records and the descriptor in its two places: nobody confirmed any

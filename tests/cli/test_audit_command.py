@@ -279,7 +279,7 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
     return radius, mechanism.draw(radius, self.bits)
 
 
-REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close, Noise.open
+REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close, Noise.draw_window
 SECRETS: list[int] = []
 FAULTS = {
     "rounding": (Window, "close", rounds_to_pairs, "same noise for any window", 100),

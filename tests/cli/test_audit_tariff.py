@@ -59,9 +59,9 @@ def test_one_noise_for_all_bands_is_refused(
     """Bands that share their noise are windows in succession that are not independent."""
 
     def begin(self: Window, noise: Noise, integrated_until_ms: int) -> None:
-        _, drawn = noise.open(self.terms_id, self.terms.mechanism)
+        _, drawn = noise.draw_window(self.terms_id, self.terms.mechanism)
         while self.draws < self.terms.n:
-            self.open_slot(drawn, integrated_until_ms, noise.dither(self.terms, self.draws))
+            self.open_slot(drawn, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     monkeypatch.setattr(Window, "begin", begin)
     code, failed = checks(SETTINGS["power"], 1000)
@@ -78,7 +78,7 @@ def test_linf_that_is_claimed_for_independent_noise_is_refused(
         one = LInfLaplace(self.terms.epsilon, self.terms.quantum, 1)
         self.noise_bound = one.noise_bound(noise.bits)
         drawn = one.draw(self.noise_bound, noise.bits)
-        self.open_slot(drawn, integrated_until_ms, noise.dither(self.terms, self.draws))
+        self.open_slot(drawn, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     monkeypatch.setattr(Window, "open_next", open_next)
     code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)

@@ -270,7 +270,7 @@ def test_it_says_what_it_has_heard_while_it_listens(
         arguments[3]("meter/power", b"312", False)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(discover, "watch", watch)
+    monkeypatch.setattr(discover, "watch_topics", watch)
     monkeypatch.setattr(discover, "_PROGRESS_EVERY_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     listener = Listener(lambda: 0)

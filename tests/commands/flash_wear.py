@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent import config
-from meteragent.agent.link.source import BATCH
+from meteragent.agent.link.source import BATCH_MAX
 from meteragent.agent.parts import Links, core
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -31,7 +31,7 @@ EVERY_MS = 10_000
 COMPLETE = {"appliance": "", "day": 'timezone = "Europe/Amsterdam"', "bill": 'timezone = "Europe/Amsterdam"'}
 FLUSHES_MS = (0, 60_000, 900_000)
 METERS = (1, 20)
-MANY = min(1000 // 2, BATCH)
+MANY = min(1000 // 2, BATCH_MAX)
 """The number of waiting readings at which the agent writes regardless of `flush`: half of source.inflight."""
 
 
@@ -97,7 +97,7 @@ class Line:
             transaction.commit(self.store, effects.commit, self._delivered, None, 30 * DAY_MS)
             self.store.erase()
             self.commits += 1
-        due_rows = outbox.pending(self.store.connection, self._pipeline.name, now_ms, -1)
+        due_rows = outbox.pending_rows(self.store.connection, self._pipeline.name, now_ms, -1)
         self._delivered = [row.id for row in due_rows]
 
 

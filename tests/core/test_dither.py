@@ -45,7 +45,7 @@ def windows(lattice: int, energy: int) -> Iterator[tuple[int, int, Window]]:
 def test_a_dither_is_uniform_exactly(lattice: int) -> None:
     """Of all bits that can come, each of {0, .., L-1} is made by as many, and nothing else is."""
     known, k = terms(lattice), (lattice - 1).bit_length()
-    drawn = [Noise(Tape(first, 0)).dither(known, 0) for first in range(1 << k)]
+    drawn = [Noise(Tape(first, 0)).draw_dither(known, 0) for first in range(1 << k)]
     kept = [dither for first, dither in enumerate(drawn) if first < lattice]
     assert kept == list(range(lattice))
     assert set(drawn[lattice:]) <= {0}, "bits beyond L are used"

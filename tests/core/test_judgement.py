@@ -8,7 +8,14 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from meteragent.core.judgement import HELD_MAX, Change, droppable_doubts, limits, next_change, possible_shift
+from meteragent.core.judgement import (
+    HELD_MAX,
+    Change,
+    droppable_doubts,
+    next_change,
+    possible_shift,
+    use_limits,
+)
 from meteragent.domain.readings import Readings
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 from tests.support.terms import terms_with
@@ -129,14 +136,14 @@ def test_coarse_counters_step() -> None:
     """A step of 1 kWh within 10 s is no glitch, and the limits hold it."""
     values = [5000.0] * 5 + [6000.0] * 5
     assert believed(values, COARSE, 10) == (list(range(10)), [])
-    assert limits(COARSE, 10_000)[1] > 1000 * MICRO * HOUR_MS
+    assert use_limits(COARSE, 10_000)[1] > 1000 * MICRO * HOUR_MS
 
 
 def test_limits_allow_a_step_and_a_second() -> None:
     """A count is cut off to its step, and a time to its second."""
     second = 20_000 * MICRO * 1000
-    assert limits(RULES, 0) == (-MICRO * HOUR_MS, second + MICRO * HOUR_MS)
-    assert limits(NET, 1000) == (-2 * second - MICRO * HOUR_MS, 2 * second + MICRO * HOUR_MS)
+    assert use_limits(RULES, 0) == (-MICRO * HOUR_MS, second + MICRO * HOUR_MS)
+    assert use_limits(NET, 1000) == (-2 * second - MICRO * HOUR_MS, 2 * second + MICRO * HOUR_MS)
 
 
 @pytest.mark.parametrize(("more", "shift"), [(0, 0), (1, None)])

@@ -119,7 +119,7 @@ def test_arrival_order_inside_the_lateness_changes_nothing(schedule: Schedule, r
     But of registers: a slot is made also of the first reading after it, which may be any time later.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Noise, "dither", a_third)  # else values differ by a quantum at random
+        patch.setattr(Noise, "draw_dither", a_third)  # else values differ by a quantum at random
         first = released(schedule, readings, 0)
         assert first == released(schedule, readings, 1)
     assert first

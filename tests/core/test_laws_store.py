@@ -42,12 +42,12 @@ def test_the_store_keeps_what_the_core_committed(streams: list[Stream], program:
         world = World(streams[0], disk=StoreDisk(store), has_model=False)
         play(world, program, streams)
         written: defaultdict[str, Account] = defaultdict(Account)
-        for row in commands.report(store.connection):
+        for row in commands.day_charges(store.connection):
             written[row.meter].windows += row.windows
             written[row.meter].epsilon_per_w += row.epsilon_per_w
         assert written == world.witness.charged
         assert store.snapshot("main").marks == world.witness.marks
-        waiting = outbox.pending(store.connection, "main", FAR_MS, 10_000)
+        waiting = outbox.pending_rows(store.connection, "main", FAR_MS, 10_000)
         records = [row.payload for row in waiting if not row.retain]
         assert sorted(records) == sorted(record.row.payload for record in world.witness.records.values())
 

@@ -76,7 +76,7 @@ def test_the_first_are_drawn_one_by_one() -> None:
     """A feed that opens few windows draws for these alone: the mechanism's bounds and noise, bit for bit."""
     bits, plain = SeededBits(1), SeededBits(1)
     noise = Noise(bits)
-    assert [noise.open("a", FINE) for _ in range(SINGLE_DRAWS)] == one_by_one(FINE, plain)
+    assert [noise.draw_window("a", FINE) for _ in range(SINGLE_DRAWS)] == one_by_one(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
 
@@ -84,7 +84,7 @@ def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
     """From the same bits, pairs that are drawn at once come in the order in which the mechanism drew them."""
     bits, plain = SeededBits(2), SeededBits(2)
     noise = Noise(bits)
-    drawn = [noise.open("a", FINE) for _ in range(SINGLE_DRAWS + 2 * BATCH)]
+    drawn = [noise.draw_window("a", FINE) for _ in range(SINGLE_DRAWS + 2 * BATCH)]
     assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
@@ -101,7 +101,7 @@ def test_no_noise_is_given_to_two_windows() -> None:
     """Each noise bound is given once, in order, with its own noise; never more than BATCH wait."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
     windows = SINGLE_DRAWS + 4 * BATCH + 1
-    assert [noise.open("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
+    assert [noise.draw_window("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
     assert Counter(mechanism.asked) == {1: SINGLE_DRAWS, BATCH: 5}  # type: ignore[attr-defined]
 
 
@@ -109,12 +109,12 @@ def test_nothing_that_was_drawn_outlives_its_feed() -> None:
     """Pairs that a feed has not used are never given; the next feed draws its own, and from new bits."""
     bits, mechanism = Forgetful(), Numbered()
     noise = Noise(bits)
-    used = [noise.open("a", mechanism) for _ in range(SINGLE_DRAWS + 1)]
+    used = [noise.draw_window("a", mechanism) for _ in range(SINGLE_DRAWS + 1)]
     assert used[-1] == (SINGLE_DRAWS, -SINGLE_DRAWS)
     counted = [bits.discarded]
     noise.forget()
     assert [*counted, bits.discarded] == [0, 1]
-    assert noise.open("a", mechanism) == (SINGLE_DRAWS + BATCH, -SINGLE_DRAWS - BATCH)
+    assert noise.draw_window("a", mechanism) == (SINGLE_DRAWS + BATCH, -SINGLE_DRAWS - BATCH)
     assert mechanism.asked == [1] * SINGLE_DRAWS + [BATCH, 1]  # type: ignore[attr-defined]
 
 
@@ -122,35 +122,37 @@ def test_a_dither_is_uniform_on_the_lattice() -> None:
     """The dither u is `below(L)` from the feed's bits, L the slot's."""
     bits, plain = SeededBits(6), SeededBits(6)
     noise = Noise(bits)
-    assert [noise.dither(TERMS, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
+    assert [noise.draw_dither(TERMS, 0) for _ in range(9)] == [
+        below(TERMS.lattice(0), plain) for _ in range(9)
+    ]
     tiny = terms_with(TERMS, quantum_u=1, step_ms=4, length_ms=4)
-    assert {noise.dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
+    assert {noise.draw_dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
 
 
 def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     """After a few of a lattice they are `below_array(L)`, each for one slot; of a coarser one, `below`."""
     bits, plain = SeededBits(7), SeededBits(7)
     noise, half, coarse = Noise(bits), replace(TERMS, quantum_u=2), replace(TERMS, quantum_u=2**63)
-    drawn = [(noise.dither(TERMS, 0), noise.dither(half, 0)) for _ in range(SINGLE_DRAWS)]
+    drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(SINGLE_DRAWS)]
     one, other = (terms.lattice(0) for terms in (TERMS, half))
     assert drawn == [(below(one, plain), below(other, plain)) for _ in range(SINGLE_DRAWS)]
-    drawn = [(noise.dither(TERMS, 0), noise.dither(half, 0)) for _ in range(BATCH)]
+    drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(BATCH)]
     of_one, of_other = (below_array(steps, BATCH, plain).tolist() for steps in (one, other))
     assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
-    unused = [noise.dither(TERMS, 0) for _ in range(2)]
+    unused = [noise.draw_dither(TERMS, 0) for _ in range(2)]
     fresh = below_array(one, BATCH, plain).tolist()
     assert unused == fresh[:-3:-1]
     noise.forget()
-    assert noise.dither(TERMS, 0) == below(one, plain)
+    assert noise.draw_dither(TERMS, 0) == below(one, plain)
     for _ in range(2 * SINGLE_DRAWS):
-        assert noise.dither(coarse, 0) == below(coarse.lattice(0), plain)
+        assert noise.draw_dither(coarse, 0) == below(coarse.lattice(0), plain)
     assert bits.integer(64) == plain.integer(64)
 
 
 def test_each_of_several_terms_has_its_own() -> None:
     """A noise bound is of the law of the window that it is for, whatever else opens in between."""
     noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
-    drawn = [(noise.open("one", one), noise.open("other", other)) for _ in range(2 * BATCH)]
+    drawn = [(noise.draw_window("one", one), noise.draw_window("other", other)) for _ in range(2 * BATCH)]
     assert drawn == [((k, -k), (k, -k)) for k in range(2 * BATCH)]
 
 
@@ -158,7 +160,7 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     """It is not drawn ahead: the next bits after those of its window."""
     bits, plain = SeededBits(4), SeededBits(4)
     noise = Noise(bits)
-    noise_bound, _ = noise.open("a", FINE)
+    noise_bound, _ = noise.draw_window("a", FINE)
     FINE.draw(FINE.noise_bound(plain), plain)
     terms = replace(TERMS)
     terms.__dict__["mechanism"] = FINE  # a cached property

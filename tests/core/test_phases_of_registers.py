@@ -186,7 +186,7 @@ def sums(said: list[Said], order: list[bool], *ends_ms: int) -> dict[int, int]:
             one = waiting.pop(0)
             told |= {r.time_ms: r.value_u for r in phases.accept(one.phase, reading(one)).sums}
     for end_ms in ends_ms:
-        told |= {r.time_ms: r.value_u for r in phases.stand(end_ms, is_slot_end=True).sums}
+        told |= {r.time_ms: r.value_u for r in phases.standing_sums(end_ms, is_slot_end=True).sums}
     return told
 
 

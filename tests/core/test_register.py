@@ -109,7 +109,7 @@ def test_thirds_are_rounded_down_at_the_boundaries() -> None:
 def test_the_parts_of_a_span_add_up(moved: int, span_ms: int, cuts: list[int]) -> None:
     """However a span is cut, its parts are whole, add up to it, and none is a unit off its share."""
     used, edges = RegisterUse(7, span_ms, moved), sorted({0, span_ms, *(cut % (span_ms + 1) for cut in cuts)})
-    parts = [used.between(7 + start, 7 + end) for start, end in pairwise(edges)]
+    parts = [used.use_between(7 + start, 7 + end) for start, end in pairwise(edges)]
     assert sum(parts) == moved
     for part, (start, end) in zip(parts, pairwise(edges), strict=True):
         assert type(part) is int

@@ -143,7 +143,7 @@ def test_an_accumulator_is_stored_modulo_2_64_quanta(value_u: int, duration_ms: 
     terms = schedule(hold="'10min'").usual
     size = MODULUS * terms.lattice(0)
     window = ShareWindow(START_MS, terms, terms.id, (), "h1", None, 1, {0: size - 1})
-    window.put(0, START_MS, START_MS + duration_ms, value_u)
+    window.add_to_slot(0, START_MS, START_MS + duration_ms, value_u)
     [slot] = window.state().slots
     assert slot.accumulator == (size - 1 + value_u * duration_ms) % size
 

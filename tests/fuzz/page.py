@@ -1,7 +1,7 @@
 """The page asked by who has no token: no answer of the server's own failure, and nothing that is measured."""
 
 from meteragent.agent.page import view as page
-from meteragent.agent.page.app import application
+from meteragent.agent.page.app import build_application
 from tests.support.page_asker import ask
 from tests.support.page_world import TOKEN, PageWorld
 
@@ -21,7 +21,7 @@ async def asked(data: bytes) -> str:
     }
     world = PageWorld()
     settings = page.Settings(host="0.0.0.0", token=TOKEN, hosts=frozenset({"gateway.local"}))
-    app = application(settings, world.view, world.viewers, [])
+    app = build_application(settings, world.view, world.viewers, [])
     headers = {"host": "gateway.local"} | {n: v.encode("utf-8").decode() for n, v in headers.items()}
     answer = await ask(app, "/" + path.lstrip("/"), method=method or "GET", headers=headers, body=body)
     assert answer.status < 500

@@ -78,7 +78,7 @@ def used(at: int) -> Used:
             for commit in _run(_core(at, store.snapshot("main")), START_MS):
                 persist(store, commit)
             known = store.snapshot("main")
-            waiting = outbox.pending(store.connection, "main", 2**62, 1000)
+            waiting = outbox.pending_rows(store.connection, "main", 2**62, 1000)
         files = {name: (Path(folder) / name).read_bytes() for name in ("db", "db.gen")}
     assert any(state.windows for state in known.states.values())
     return Used(files, known, waiting)
@@ -218,9 +218,9 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     """The stream goes on as the store says."""
     known = store.snapshot("main")
     ledger.unknown_before_ms(store.connection)
-    list(commands.report(store.connection))
+    list(commands.day_charges(store.connection))
     outbox.descriptors(store.connection, "main")
-    waiting = outbox.pending(store.connection, "main", 2**62, 1000)
+    waiting = outbox.pending_rows(store.connection, "main", 2**62, 1000)
     if sound:
         _assert_alike(before, known, waiting)
     if _stands_far_off(known):

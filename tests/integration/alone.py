@@ -15,7 +15,7 @@ from meteragent.agent import environment
 
 def listen_for(listen_s: float) -> None:
     """Have the command's agents listen for another for this time before a meter's first window."""
-    system: Callable[..., environment.Environment] = environment.system
+    system: Callable[..., environment.Environment] = environment.system_environment
 
     def alone(*arguments: Any) -> environment.Environment:
         """Return the system's environment, with another time to listen."""

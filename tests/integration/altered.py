@@ -134,7 +134,7 @@ def remembers_fsyncs() -> None:
 def undithered() -> None:
     """Break law 3: begin accumulators with noise alone, so that without noise they are the energy."""
     listen_for(0)
-    Noise.dither = lambda self, terms, slot_index: 0  # type: ignore[method-assign]
+    Noise.draw_dither = lambda self, terms, slot_index: 0  # type: ignore[method-assign]
 
 
 def only_truncates() -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from meteragent.domain.grid import parse_time
 from meteragent.mqtt.link import Version
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.integration.agent import Agent
 from tests.integration.judge import Messages, slots, value, violations
 from tests.integration.kills import PLAN, Outcome, kill_agent, kill_brokers
@@ -92,7 +92,7 @@ async def hears(agent: Service, broker: Server) -> None:
     """Send messages that are not readings until the agent has received one."""
     async with asyncio.timeout(LIMIT_S):
         path = socket_path(agent.store)
-        while not (answer := ask(path)) or not json.loads(answer)["counts"].get("received"):
+        while not (answer := ask_socket(path)) or not json.loads(answer)["counts"].get("received"):
             await feed(broker.url, [CANARY])
             await asyncio.sleep(CANARY_S)
 

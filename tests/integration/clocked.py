@@ -44,5 +44,5 @@ if __name__ == "__main__":
     listen_for(0)
     folder = Path(sys.argv[-1]).parent
     common.now_ms = WallClock(folder / "clock")
-    boot_clock.synchronised = lambda *_: (folder / "synchronised").exists()
+    boot_clock.was_synchronised = lambda *_: (folder / "synchronised").exists()
     sys.exit(cli.main(sys.argv[1:]))

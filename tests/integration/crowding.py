@@ -27,7 +27,7 @@ from meteragent.operators import identity
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import ledger
 from meteragent.privacy.sampling import SystemBits
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
 from tests.integration.service import LIMIT_S, until
@@ -87,7 +87,7 @@ class Operator:
 
     def assert_healthy(self) -> None:
         """Fail unless the process answers with its state, and is connected to the broker."""
-        answer = ask(socket_path(self.store))
+        answer = ask_socket(socket_path(self.store))
         assert answer is not None, f"{self.log.read_text()}\nthe health socket does not answer"
         state = json.loads(answer)
         assert (state["service"], state["is_connected"], state["refused_topics"]) == (self.role, True, [])

@@ -63,5 +63,5 @@ if __name__ == "__main__":
     listen_for(float(path.read_text().split()[3]))
     common.now_ms = FastClock(path)
     # The machine's own clock is slower, so no step of the wall clock may count as a jump.
-    boot_clock.synchronised = lambda *_: False
+    boot_clock.was_synchronised = lambda *_: False
     sys.exit(cli.main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.conftest import MakeBroker
 from tests.integration.service import Scenarios, Service, meters, service, stream, until, utility
 from tests.support.broker import Broker, Certificates
@@ -41,7 +41,7 @@ async def told(agent: Service, code: str | None = None, key: str = "") -> Outcom
     Source and sink may have the same code, and one of them is refused first.
     """
     while True:
-        answer = await asyncio.to_thread(ask, socket_path(agent.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(agent.store))
         details = [] if answer is None else json.loads(answer)["problem_details"]
         outcome = Outcome([problem["code"] for problem in details], [problem["cure"] for problem in details])
         is_named = code in outcome.codes and any(key in advice for advice in outcome.advice)

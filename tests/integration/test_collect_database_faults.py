@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from meteragent.service.health import ask
+from meteragent.service.health import ask_socket
 from tests.conftest import MakeBroker
 from tests.integration.block_device import MIB, ext4
 from tests.integration.collecting import DURABLE, Collector, burst, by_mqtt, count
@@ -109,7 +109,7 @@ async def held(
     url, rng = empty_database(server), random.Random(fault.__name__)
 
     def codes() -> Any:
-        return json.loads(ask(folder / "health") or '{"problem_codes": null}')["problem_codes"]
+        return json.loads(ask_socket(folder / "health") or '{"problem_codes": null}')["problem_codes"]
 
     with mosquitto(is_persistent=True, settings=DURABLE) as broker:
         chain = by_mqtt(broker)

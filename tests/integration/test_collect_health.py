@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from meteragent.service.health import ask
+from meteragent.service.health import ask_socket
 from tests.conftest import MakeBroker
 from tests.integration.collecting import DURABLE, Collector, burst, by_mqtt
 from tests.integration.service import LIMIT_S, until
@@ -20,7 +20,7 @@ async def test_what_a_collector_misses_is_named_until_it_is_back(
 
     def state() -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(
-            ask(tmp_path / "health") or '{"problem_codes": null, "state": ""}'
+            ask_socket(tmp_path / "health") or '{"problem_codes": null, "state": ""}'
         )
         return answer
 

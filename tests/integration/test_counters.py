@@ -20,7 +20,7 @@ import pytest
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from simulators.commands.replay import connect
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
@@ -156,7 +156,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
 def received(agent: Service) -> int:
     """Return how many messages the agent has fed to its streams since its start."""
     assert agent.runs, agent.log
-    answer = ask(socket_path(agent.store))
+    answer = ask_socket(socket_path(agent.store))
     return 0 if answer is None else agent_vitals(answer).counts.get("received", 0)
 
 

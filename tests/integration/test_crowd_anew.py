@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.conftest import MakeBroker
 from tests.integration.crowding import SPEED, Operator, Street
 from tests.integration.service import until
@@ -15,7 +15,7 @@ AHEAD_S = 86_400
 
 def state(operator: Operator) -> dict[str, Any] | None:
     """Return an operator's state; None before it answers."""
-    answer = ask(socket_path(operator.store))
+    answer = ask_socket(socket_path(operator.store))
     return None if answer is None else json.loads(answer)
 
 

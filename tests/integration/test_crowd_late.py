@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from meteragent.crowd.message import Report
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 from tests.conftest import MakeBroker
 from tests.integration.crowd_homes import (
     BEGIN_MS,
@@ -64,5 +64,5 @@ async def test_a_report_after_the_deadline_is_never_sent(mosquitto: MakeBroker, 
 
 def counts(store: Path) -> Counter[str]:
     """Return the counters of a running agent; none before it answers."""
-    answer = ask(socket_path(store))
+    answer = ask_socket(socket_path(store))
     return Counter(json.loads(answer)["counts"] if answer else {})

@@ -97,7 +97,7 @@ def check_ledgers(fleet: "list[Service]") -> None:
     """Each store has charged the meters that hash to its number."""
     for number, agent in enumerate(fleet):
         with read_only(agent.store) as connection:
-            charged = {row.meter for row in commands.report(connection)}
+            charged = {row.meter for row in commands.day_charges(connection)}
         mine = {name for name in NAMES if fnv1a(name.encode()) % AGENTS == number}
         assert charged == mine
         assert len(mine) > 1

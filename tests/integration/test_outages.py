@@ -60,7 +60,7 @@ def depth(agent: Service) -> tuple[int, int]:
     """How much waits in the outbox, in bytes, and how many windows have been charged."""
     with read_only(agent.store) as connection:
         ((waiting,),) = connection.execute("SELECT total(waiting_bytes) FROM outbox_total")
-        return int(waiting), sum(row.windows for row in commands.report(connection))
+        return int(waiting), sum(row.windows for row in commands.day_charges(connection))
 
 
 async def fill(agent: Service, line: Meters, limit_bytes: float) -> int:

@@ -18,7 +18,7 @@ from meteragent.agent.environment import Environment
 from meteragent.agent.link import sink
 from meteragent.domain import identity
 from meteragent.service.boot_clock import BootClock
-from meteragent.store import commands, meta, read_only
+from meteragent.store import commands, meta_value, read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -127,7 +127,7 @@ async def _run(broker: Broker, folder: Path, stalls: Stalls) -> Run:
             await asyncio.sleep(2.1)
             await agent.stop()
             with read_only(agent.store) as connection:
-                secret = meta(connection, "secret")
+                secret = meta_value(connection, "secret")
     delays_ms = {home: identity.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
     return Run(inbox, line.sent, *times_ms, delays_ms, ledger, first, agent.totals, stalls)
@@ -337,7 +337,7 @@ async def test_a_clock_set_forward_skips_nothing(mosquitto: MakeBroker, tmp_path
         assert {record.value for record in world.inbox.records()} == {100}
         opened = world.agent.counts["opened"]
         with read_only(tmp_path / "db") as connection:
-            charged = sum(row.windows for row in commands.report(connection))
+            charged = sum(row.windows for row in commands.day_charges(connection))
         assert opened <= charged <= opened + 1
         assert charged >= len(starts_ms)
 

@@ -47,7 +47,7 @@ def test_a_publication_is_what_paho_writes(
     """PUBLISH, byte for byte, also where its length takes four bytes."""
     peer, payload = Peer(level), b"\xa5" * size
     peer._send_publish(packet_id, topic.encode(), payload, 1, retain)
-    assert packets.publish(level, packet_id, topic, payload, retain=retain) == peer.written
+    assert packets.encode_publish(level, packet_id, topic, payload, retain=retain) == peer.written
 
 
 @given(ids, topics)
@@ -58,9 +58,9 @@ def test_subscriptions_are_what_paho_writes(level: int, packet_id: int, topic: s
     peer._mid_generate = lambda: packet_id  # type: ignore[method-assign]
     options = SubscribeOptions(1) if level == MQTT_5 else 1
     peer._send_subscribe(False, [(topic.encode(), options)])
-    assert packets.subscribe(level, packet_id, topic) == peer.written
+    assert packets.encode_subscribe(level, packet_id, topic) == peer.written
     peer._send_unsubscribe(False, [topic.encode()])
-    assert packets.unsubscribe(level, packet_id, topic) == peer.written
+    assert packets.encode_unsubscribe(level, packet_id, topic) == peer.written
 
 
 wills = st.one_of(st.none(), st.builds(Will, topics, st.binary(max_size=40)))
@@ -107,16 +107,16 @@ def test_short_packets_are_what_paho_writes(level: int) -> None:
         send()
         return peer.written
 
-    assert packets.puback(513) == written(lambda: peer._send_puback(513))
+    assert packets.encode_puback(513) == written(lambda: peer._send_puback(513))
     assert written(peer._send_pingreq) == packets.PINGREQ
-    assert packets.disconnect(level) == written(peer._send_disconnect)
-    assert packets.disconnect(level, 4) == (b"\xe0\x01\x04" if level == MQTT_5 else b"\xe0\x00")
+    assert packets.encode_disconnect(level) == written(peer._send_disconnect)
+    assert packets.encode_disconnect(level, 4) == (b"\xe0\x01\x04" if level == MQTT_5 else b"\xe0\x00")
 
 
 @given(st.integers(0, 268_435_455))
 def test_numbers_are_read_as_they_are_written(value: int) -> None:
     """A variable byte integer has as few bytes as it needs, and comes back."""
-    written = packets.number(value)
+    written = packets.encode_number(value)
     cursor = Cursor(written, 0, len(written))
-    assert (cursor.number(), cursor.remaining) == (value, 0)
+    assert (cursor.read_number(), cursor.remaining) == (value, 0)
     assert len(written) == 1 + sum(value >= 128**power for power in (1, 2, 3))

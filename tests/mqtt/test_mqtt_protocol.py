@@ -67,7 +67,7 @@ def sent(level: int) -> st.SearchStrategy[tuple[bytes, Event | None]]:
         ) > LIMIT else known
 
     def size(packet: bytes) -> int:
-        header = packets.header(packet, 0)
+        header = packets.field_bounds(packet, 0)
         assert header is not None
         return header[0]
 
@@ -110,13 +110,13 @@ def test_a_byte_at_a_time(level: int) -> None:
 def test_a_piece_is_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A packet of 4 MiB in pieces of 1 KiB is looked at when its header, and when all of it, has come."""
     looked_at = list[int]()
-    header = packets.header
+    header = packets.field_bounds
 
     def count(data: bytes, at: int) -> tuple[int, int] | None:
         looked_at.append(len(data))
         return header(data, at)
 
-    monkeypatch.setattr(packets, "header", count)
+    monkeypatch.setattr(packets, "field_bounds", count)
     packet = broker(MQTT_3).publish(7, bytes(4 * 2**20), b"t")
     protocol = Protocol(MQTT_3, max_packet_bytes=2 * len(packet))
     list(protocol.receive(broker(MQTT_3).connack(0)))

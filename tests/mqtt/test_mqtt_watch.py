@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint
-from meteragent.mqtt.watch import watch
+from meteragent.mqtt.watch import watch_topics
 from tests.conftest import MakeBroker
 from tests.mqtt.test_mqtt_reconnect import accept, refuse
 from tests.support.broker import Broker
@@ -18,7 +18,7 @@ from tests.support.mqtt_peer import hasty, soon
 async def told(url: str) -> str:
     """Why a `watch` gives up."""
     with pytest.raises(LinkError) as caught:
-        await soon(watch(Endpoint.parse(url), "x", ["#"], lambda *_: None, entropy=hasty))
+        await soon(watch_topics(Endpoint.parse(url), "x", ["#"], lambda *_: None, entropy=hasty))
     return str(caught.value)
 
 
@@ -38,7 +38,7 @@ async def test_it_asks_for_a_session_that_ends_with_the_connection() -> None:
 
     async with FakeBroker(shut, old) as broker:
         watching = asyncio.create_task(
-            watch(Endpoint.parse(broker.url), "look", ["#"], lambda *_: None, entropy=hasty)
+            watch_topics(Endpoint.parse(broker.url), "look", ["#"], lambda *_: None, entropy=hasty)
         )
         async with asyncio.timeout(10):
             while len(connects) < 2:
@@ -77,7 +77,7 @@ async def _listened(broker: Broker) -> list[tuple[str, bytes, bool]]:
     async with connect(broker.url) as client:
         await client.publish("a/b", b"1", qos=1, retain=True)
     watching = asyncio.create_task(
-        watch(Endpoint.parse(broker.url), "look", ["#"], lambda *m: heard.put_nowait(m), entropy=hasty)
+        watch_topics(Endpoint.parse(broker.url), "look", ["#"], lambda *m: heard.put_nowait(m), entropy=hasty)
     )
     first = await soon(heard.get())
     await asyncio.wait({watching}, timeout=0.05)

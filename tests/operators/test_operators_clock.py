@@ -21,7 +21,7 @@ class Settable(Clock):
 
 def steps(monkeypatch: pytest.MonkeyPatch, synchronised: bool | None = True) -> tuple[Steps, Settable]:
     """Return the steps of a clock that shows START_S, and the clock."""
-    monkeypatch.setattr(clock, "synchronised", lambda: synchronised)
+    monkeypatch.setattr(clock, "was_synchronised", lambda: synchronised)
     settable = Settable()
     watch = Steps(settable)
     assert watch.ahead_s(START_S) == 0

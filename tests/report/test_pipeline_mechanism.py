@@ -109,7 +109,9 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, half_quantum: 
         given_windows = windows(terms, data)
         with pytest.MonkeyPatch.context() as patch:
             if half_quantum:
-                patch.setattr(Noise, "dither", lambda _, terms, slot_index: terms.lattice(slot_index) // 2)
+                patch.setattr(
+                    Noise, "draw_dither", lambda _, terms, slot_index: terms.lattice(slot_index) // 2
+                )
             released = tried.release(given_windows, bits=SeededBits(1))
         if half_quantum:
             assert released.tolist() == ((2 * given_windows + per) // (2 * per)).tolist()

@@ -64,7 +64,9 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
-    shown = json.loads(serialise.facts(views, [view.promises() for view in views]))["streams"][0]["own"]
+    shown = json.loads(serialise.encode_facts(views, [view.promises() for view in views]))["streams"][0][
+        "own"
+    ]
     page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], shown["said"]["guesses"]]
     assert [text for text in all_of(promised) if text not in printed] == []
     assert [text for text in all_of(promised) if text not in stated] == []

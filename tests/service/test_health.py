@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.service.health import ask, socket_path
+from meteragent.service.health import ask_socket, socket_path
 
 
 def test_an_answer_that_comes_before_the_question_is_read(
@@ -28,4 +28,4 @@ def test_an_answer_that_comes_before_the_question_is_read(
         listening.bind(str(socket_path(store)))
         listening.listen()
         monkeypatch.setattr(socket, "socket", Late)
-        assert ask(socket_path(store)) == "all is well"
+        assert ask_socket(socket_path(store)) == "all is well"

@@ -22,7 +22,7 @@ from meteragent.store.outbox import WaitingRow
 
 def keeps_what_waits_for_a_revoked_receiver(patch: pytest.MonkeyPatch) -> None:
     """Records of a receiver's queue leave after its revocation."""
-    patch.setattr(outbox, "drop", lambda *_: 0)
+    patch.setattr(outbox, "drop_undelivered", lambda *_: 0)
 
 
 def withdraws_no_descriptor(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def opens_windows_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
     """Receivers of one stream can tell its records apart."""
-    put = outbox.put
+    put = outbox.enqueue
 
     def marked(tx: sqlite3.Connection, rows: Sequence[Outgoing]) -> list[WaitingRow]:
         changed = [
@@ -108,7 +108,7 @@ def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
         ]
         return put(tx, changed)
 
-    patch.setattr(outbox, "put", marked)
+    patch.setattr(outbox, "enqueue", marked)
 
 
 def takes_every_store_for_its_own(patch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.reading import Message, Token
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
-from meteragent.mqtt.packets import LAST_ID, puback
+from meteragent.mqtt.packets import LAST_ID, encode_puback
 from meteragent.mqtt.protocol import Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.service.boot_clock import BootClock
@@ -90,7 +90,7 @@ def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
     """A stream that comes back opens what it has released."""
     snapshot = Store.snapshot
     patch.setattr(Store, "snapshot", lambda self, stream: replace(snapshot(self, stream), marks={}))
-    patch.setattr(Openings, "check", lambda *_: None)
+    patch.setattr(Openings, "check_commit", lambda *_: None)
 
 
 def charges_later(patch: pytest.MonkeyPatch) -> None:
@@ -126,24 +126,24 @@ def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
 
 def sends_other_bytes_again(patch: pytest.MonkeyPatch) -> None:
     """What is sent after a restart is the same value in other bytes."""
-    pending = outbox.pending
+    pending = outbox.pending_rows
 
     def other(*arguments: Any) -> list[WaitingRow]:
         rows = pending(*arguments)
         return [r if r.retain else r._replace(payload=r.payload.replace(b",", b", ")) for r in rows]
 
-    patch.setattr(outbox, "pending", other)
+    patch.setattr(outbox, "pending_rows", other)
 
 
 def sends_before_it_is_due(patch: pytest.MonkeyPatch) -> None:
     """A meter's delay is not waited for."""
-    pending = outbox.pending
+    pending = outbox.pending_rows
 
     def early(connection: Any, stream: str, now_ms: int, *more: Any) -> list[WaitingRow]:
         rows = pending(connection, stream, now_ms + 10_000, *more)
         return [row._replace(due_ms=min(row.due_ms, now_ms - 1000)) for row in rows]
 
-    patch.setattr(outbox, "pending", early)
+    patch.setattr(outbox, "pending_rows", early)
 
 
 def does_not_wait_for_what_waited(patch: pytest.MonkeyPatch) -> None:
@@ -173,9 +173,9 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
         store: Store, commit: Commit, delivered: Sequence[int], budget: Any, _keep_ms: int
     ) -> tuple[list[WaitingRow], int]:
         with store.transaction() as tx:
-            rows = outbox.append(tx, commit)
+            rows = outbox.append_commit(tx, commit)
         with store.transaction() as tx:
-            ledger.charge(tx, commit, budget)
+            ledger.debit_windows(tx, commit, budget)
             store.write(tx, commit)
             outbox.mark_delivered(tx, delivered, commit.clock_ms)
             return rows, outbox.total_bytes(tx)
@@ -185,7 +185,7 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
 
 def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
     """A store that was put back from before the last start is used as if nothing had left since."""
-    patch.setattr("meteragent.store.accept", lambda _, path: generation.read(path))
+    patch.setattr("meteragent.store.accept", lambda _, path: generation.read_generation(path))
 
 
 def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def acknowledges_on_any_connection(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(self: Session, tokens: Iterable[MqttToken]) -> None:
         packet_ids = [token[0] for token in tokens]
         if packet_ids:
-            self._transport.write(b"".join(map(puback, packet_ids)))
+            self._transport.write(b"".join(map(encode_puback, packet_ids)))
 
     def of_all(self: Source, tokens: Iterable[Any]) -> None:
         if self._session is not None:

@@ -143,7 +143,7 @@ def test_a_release_that_is_lost_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command ends with 1, and writes nothing, when a record that was committed does not leave."""
-    append, lost = outbox.append, list[Any]()
+    append, lost = outbox.append_commit, list[Any]()
 
     def lossy(tx: Any, commit: Any) -> Any:
         rows = [row for row in commit.outgoing if not row.retain]
@@ -152,7 +152,7 @@ def test_a_release_that_is_lost_on_its_way(
             commit.outgoing.remove(rows[0])
         return append(tx, commit)
 
-    monkeypatch.setattr(outbox, "append", lossy)
+    monkeypatch.setattr(outbox, "append_commit", lossy)
     assert main(["world", "--homes", "1", "--seed", "0", "--out", str(tmp_path)]) == 1
     assert "a slot is due but does not leave" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -35,7 +35,7 @@ def dithers(draw: Callable[[int, Any], int]) -> Patch:
     def dither(self: Noise, terms: Terms, place: int) -> int:
         return draw(terms.lattice(place), self.bits)
 
-    return lambda patch: patch.setattr(Noise, "dither", dither)
+    return lambda patch: patch.setattr(Noise, "draw_dither", dither)
 
 
 def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
             text = text.replace(f",{kept}]", f',"{kept}"]') if "/" in str(kept) else text
         return text
 
-    patch.setattr(RegisterUse, "between", between)
+    patch.setattr(RegisterUse, "use_between", between)
     patch.setattr(schema, "_window", written)
 
 

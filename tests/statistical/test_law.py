@@ -226,7 +226,7 @@ def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction) -> None:
 def test_noise_drawn_ahead_has_its_law() -> None:
     """What the agent draws for many windows of one slot is discrete Laplace (THEORY 2.1)."""
     a, noise = Fraction(1, 220), Noise(SeededBits(8))
-    drawn = np.array([noise.open("a", LInfLaplace(a, 1, 1)) for _ in range(40_000)])
+    drawn = np.array([noise.draw_window("a", LInfLaplace(a, 1, 1)) for _ in range(40_000)])
     assert Cells(radius_law(1, a)).p_value(drawn[:, 0]) > ALARM
     assert Cells(magnitude_law(a)).p_value(np.abs(drawn[:, 1])) > ALARM
     assert abs(int(np.sign(drawn[:, 1]).sum())) < 6 * 200

@@ -61,7 +61,7 @@ def persist(store: Store, commit: Commit, delivered: list[int] | None = None) ->
 
 def waiting(store: Store, grant: grants.Grant) -> list[tuple[str, bytes]]:
     """Return topic and payload of what waits for a receiver."""
-    rows = outbox.pending(store.connection, grant.queue, EVER_MS, 1000)
+    rows = outbox.pending_rows(store.connection, grant.queue, EVER_MS, 1000)
     return [(row.topic, row.payload) for row in rows]
 
 
@@ -112,13 +112,13 @@ def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store
     settle(store, wanted("b"), now_ms=2 * LENGTH_MS)
     empty = [("a/m1/power/privacy", b""), ("a/m1/power/privacy/d1", b"")]
     assert waiting(store, held["a"]) == empty
-    assert outbox.depth(store.connection, held["a"].queue) == 2
+    assert outbox.queue_depth(store.connection, held["a"].queue) == 2
     assert outbox.descriptors(store.connection, held["a"].queue) == []
     assert grants.grants_to_withdraw(store.connection) == [held["a"]]
     persist(store, released(2, held["b"]))
     assert waiting(store, held["a"]) == empty
     assert waiting(store, held["b"])[: len(kept)] == kept
-    rows = outbox.pending(store.connection, held["a"].queue, EVER_MS, 9)
+    rows = outbox.pending_rows(store.connection, held["a"].queue, EVER_MS, 9)
     persist(store, Commit("main-day", 0), [row.id for row in rows])
     assert grants.grants_to_withdraw(store.connection) == []
 
@@ -141,13 +141,13 @@ def test_the_receipt_counts_what_was_confirmed(store: Store) -> None:
     ids = [row.id for row in rows[:6]]
     for _ in range(2):  # a row may be marked twice, and counts once
         persist(store, Commit("main-day", 5 * LENGTH_MS), ids)
-    assert grants.receipts(store.connection) == []
+    assert grants.due_receipts(store.connection) == []
     grants.apply_admissions(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
-    [receipt] = grants.receipts(store.connection)
+    [receipt] = grants.due_receipts(store.connection)
     sent = Sent("a/m1/power", "d1", 2, LENGTH_MS, 3 * LENGTH_MS)
     assert receipt == grants.Receipt(held["a"], 6 * LENGTH_MS, "paused", 3, (sent,))
     grants.note_receipt(store, receipt.grant)
-    assert grants.receipts(store.connection) == []
+    assert grants.due_receipts(store.connection) == []
 
 
 def test_a_grant_goes_on_after_a_restart(store: Store) -> None:
@@ -157,7 +157,7 @@ def test_a_grant_goes_on_after_a_restart(store: Store) -> None:
     assert again == first._replace(until_ms=9)
     moved = settle(store, wanted("a", url="mqtt://b"), now_ms=8)["a"]
     assert (moved.id, moved.since_ms) == (first.id + 1, 9)
-    [receipt] = grants.receipts(store.connection)
+    [receipt] = grants.due_receipts(store.connection)
     assert (receipt.grant, receipt.reason) == (again, "removed")
 
 

@@ -45,7 +45,7 @@ def test_sums_are_exact(commits: list[tuple[str, dict[Charge, Counter[str]]]], d
     with fresh() as store:
         for stream, charges in commits:
             with store.transaction() as tx:
-                ledger.charge(tx, Commit(stream, 0, charges=charges))
+                ledger.debit_windows(tx, Commit(stream, 0, charges=charges))
                 marks = {meter: 1 for windows in charges.values() for meter in windows}
                 store.write(tx, Commit(stream, 0, marks=marks))
             for (day_ms, epsilon), windows in charges.items():
@@ -54,10 +54,10 @@ def test_sums_are_exact(commits: list[tuple[str, dict[Charge, Counter[str]]]], d
                     count, total = truth.get(key, (0, Fraction(0)))
                     truth[key] = (count + opened, total + opened * epsilon)
         expected = [DayCharge(*key, *value) for key, value in sorted(truth.items())]
-        assert list(commands.report(store.connection)) == expected
+        assert list(commands.day_charges(store.connection)) == expected
         for meter in ("a", "b", "é"):
             mine = [row for row in expected if row.meter == meter]
-            assert list(commands.report(store.connection, meter)) == mine
+            assert list(commands.day_charges(store.connection, meter)) == mine
             for start_ms in range(0, 10 * DAY_MS, period_ms):
                 days_ms = range(start_ms, start_ms + period_ms)
                 sums = sum(row.epsilon_per_w for row in mine if row.start_ms in days_ms)
@@ -122,12 +122,12 @@ def test_recent_charges(store: Store) -> None:
         ("m", 2 * DAY_MS, 2 * EPSILON),
         ("n", 0, EPSILON),
     ]
-    assert sorted(ledger.recent(store.connection, DAY_MS, 3 * DAY_MS)) == expected
+    assert sorted(ledger.recent_charges(store.connection, DAY_MS, 3 * DAY_MS)) == expected
 
 
 def test_recent_charges_for_a_new_channel(store: Store) -> None:
     """A new channel may open windows before its meter's mark: charges from where it may begin are known."""
     for k in (0, 48, 96):
         persist(store, opening(k, "m"))
-    days = [day_ms for _, day_ms, _ in ledger.recent(store.connection, DAY_MS, DAY_MS + 1)]
+    days = [day_ms for _, day_ms, _ in ledger.recent_charges(store.connection, DAY_MS, DAY_MS + 1)]
     assert days == [DAY_MS, 2 * DAY_MS]

@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def ids(store: Store, now_ms: int = LATE, limit: int = 10_000, stream: str = "main") -> list[int]:
     """The rows that may leave now."""
-    return [row.id for row in outbox.pending(store.connection, stream, now_ms, limit)]
+    return [row.id for row in outbox.pending_rows(store.connection, stream, now_ms, limit)]
 
 
 def test_bytes_return_as_they_were(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_bytes_return_as_they_were(tmp_path: Path) -> None:
         persist(store, Commit("main", 0, outgoing=[row]))
     with open_store(tmp_path / "db") as store:
         for _ in range(2):
-            [actual] = outbox.pending(store.connection, "main", 5, 10)
+            [actual] = outbox.pending_rows(store.connection, "main", 5, 10)
             assert actual == outbox.WaitingRow(1, 5, row.queue, row.topic, row.payload, True)
             assert actual.retain is True
 
@@ -49,7 +49,7 @@ def test_order(commits: list[list[int]], now_ms: int, limit: int) -> None:
         numbered = enumerate((due for commit in commits for due in commit), start=1)
         expected = sorted((due, id_) for id_, due in numbered)
         due_rows = [(due, id_) for due, id_ in expected if due <= now_ms]
-        actual = outbox.pending(store.connection, "main", now_ms, limit)
+        actual = outbox.pending_rows(store.connection, "main", now_ms, limit)
         assert [(row.due_ms, row.id) for row in actual] == due_rows[:limit]
 
 
@@ -74,8 +74,8 @@ def test_channels_do_not_mix(store: Store) -> None:
     persist(store, Commit("other", 0, descriptors=[descriptor]))
     assert ids(store) == [1, 2]
     assert ids(store, stream="other") == [3]
-    assert outbox.depth(store.connection, "main") == 2
-    assert outbox.depth(store.connection, "none") == 0
+    assert outbox.queue_depth(store.connection, "main") == 2
+    assert outbox.queue_depth(store.connection, "none") == 0
     assert outbox.descriptors(store.connection, "main") == []
     assert outbox.descriptors(store.connection, "other") == [descriptor]
     assert store.snapshot("other").announced == {("other", "private/m"): "9f2c01ab"}
@@ -95,7 +95,7 @@ def test_ids_are_never_given_twice(store: Store) -> None:
     persist(store, sending(1, 2))
     persist(store, Commit("main", 0), delivered=[1, 2])
     with store.transaction() as tx:
-        assert outbox.prune(tx, LATE) == 2
+        assert outbox.prune_delivered(tx, LATE) == 2
     persist(store, sending(3))
     persist(store, Commit("main", 0), delivered=[1, 2])
     assert ids(store) == [3]
@@ -107,11 +107,11 @@ def test_prune_is_bounded_and_oldest_first(store: Store) -> None:
     for id_, now_ms in ((4, 10), (2, 20), (1, 30)):
         persist(store, Commit("main", 0), delivered=[id_], now_ms=now_ms)
     with store.transaction() as tx:
-        assert outbox.prune(tx, 30, limit=1) == 1
-        assert [row.delivered_ms for row in commands.delivered(tx)] == [30, 20]
-        assert outbox.prune(tx, 30, limit=10) == 1
-        assert outbox.prune(tx, 30, limit=10) == 0
-    assert [row.delivered_ms for row in commands.delivered(store.connection)] == [30]
+        assert outbox.prune_delivered(tx, 30, limit=1) == 1
+        assert [row.delivered_ms for row in commands.delivered_rows(tx)] == [30, 20]
+        assert outbox.prune_delivered(tx, 30, limit=10) == 1
+        assert outbox.prune_delivered(tx, 30, limit=10) == 0
+    assert [row.delivered_ms for row in commands.delivered_rows(store.connection)] == [30]
     assert ids(store) == [3, 5]
 
 
@@ -121,7 +121,7 @@ def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     persist(store, sending(*range(10)))
     persist(store, Commit("main", 0), delivered=[10, 1, 2, 4, 5, 7], now_ms=9)
     with read_only(store.path) as reader:
-        rows = commands.delivered(reader)
+        rows = commands.delivered_rows(reader)
         actual = [next(rows)]
         persist(store, Commit("main", 0), delivered=[8], now_ms=9)
         assert store.erased
@@ -145,12 +145,12 @@ def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ids(store)) == 10
     persist(store, Commit("main", 0), delivered=[7, 6, 5], now_ms=1)
     assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
-    assert [row.due_ms for row in commands.delivered(store.connection)] == [6]
+    assert [row.due_ms for row in commands.delivered_rows(store.connection)] == [6]
     assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
-    assert len(list(commands.delivered(store.connection))) == 1
+    assert len(list(commands.delivered_rows(store.connection))) == 1
     persist(store, sending(*range(3), payload=payload, stream="other"))
     assert outbox.make_room(store, 10_000, BOTH) == (False, 0)
-    assert list(commands.delivered(store.connection)) == []
+    assert list(commands.delivered_rows(store.connection)) == []
     assert len(ids(store)) + len(ids(store, stream="other")) == 10
 
 
@@ -164,11 +164,11 @@ def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: py
     persist(store, sending(0, payload=payload), delivered=[4, 5])
     persist(store, sending(*range(4), payload=payload))
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
-    assert list(commands.delivered(store.connection)) == []
+    assert list(commands.delivered_rows(store.connection)) == []
     assert len(ids(store, stream="retired")) == 3
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 2)
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
-    assert outbox.depth(store.connection, "retired") == len(ids(store, stream="retired")) == 1
+    assert outbox.queue_depth(store.connection, "retired") == len(ids(store, stream="retired")) == 1
     persist(store, sending(*range(9), payload=payload))
     assert outbox.make_room(store, 10_000, {"main"}) == (False, 1)
     totals = store.connection.execute(
@@ -217,12 +217,12 @@ def costs(store: Store) -> list[int]:
 
     def prune(limit: int) -> None:
         with store.transaction() as tx:
-            outbox.prune(tx, 1, limit)
+            outbox.prune_delivered(tx, 1, limit)
 
     return [
         steps(store, lambda: persist(store, sending(1, 2))),
-        steps(store, lambda: outbox.pending(store.connection, "main", LATE, 2)),
-        steps(store, lambda: outbox.depth(store.connection, "main")),
+        steps(store, lambda: outbox.pending_rows(store.connection, "main", LATE, 2)),
+        steps(store, lambda: outbox.queue_depth(store.connection, "main")),
         steps(store, lambda: outbox.make_room(store, 10**12, BOTH)),
         steps(store, lambda: persist(store, Commit("main", 0), delivered=ids(store, limit=2), now_ms=2)),
         steps(store, lambda: prune(0)),
@@ -279,7 +279,7 @@ class Machine(RuleBasedStateMachine):
     def prune(self, before_ms: int, limit: int) -> None:
         """Delivered rows are deleted."""
         with self.store.transaction() as tx:
-            outbox.prune(tx, before_ms, limit)
+            outbox.prune_delivered(tx, before_ms, limit)
         old = sorted((ms, id_) for id_, ms in self.left.items() if ms < before_ms)
         for _, id_ in old[:limit]:
             del self.left[id_]
@@ -290,8 +290,8 @@ class Machine(RuleBasedStateMachine):
         connection = self.store.connection
         expected = [id_ for _, id_ in sorted((due, id_) for id_, due in self.waiting.items())]
         assert ids(self.store) == expected
-        assert outbox.depth(connection, "main") == len(expected)
-        assert [row.delivered_ms for row in commands.delivered(connection)] == [
+        assert outbox.queue_depth(connection, "main") == len(expected)
+        assert [row.delivered_ms for row in commands.delivered_rows(connection)] == [
             ms for _, ms in sorted(self.left.items())
         ]
         assert totals(connection) == (len(expected), 79 * len(expected), 79 * len(self.left))

@@ -134,8 +134,8 @@ def test_retired_streams(store: Store) -> None:
     """The open windows of streams that are no longer configured are deleted and counted once."""
     persist(store, opening(0, "a", "b", noise_bound=8**40))
     persist(store, opening(0, "a", stream="other"))
-    assert store.retire({"other"}) == 2
-    assert store.retire({"other"}) == 0
+    assert store.blank_other_states({"other"}) == 2
+    assert store.blank_other_states({"other"}) == 0
     assert store.snapshot("main").states == {}
     assert store.snapshot("main").marks == {"a": LENGTH_MS, "b": LENGTH_MS}
     assert store.snapshot("other").states == {"a": state(0)}
@@ -169,13 +169,13 @@ def test_all_or_nothing(store: Store) -> None:
     """What a transaction wrote before its body raised is not there, and the store goes on."""
     both = dataclasses.replace(opening(0, "m"), outgoing=sending(0).outgoing)
     with pytest.raises(KeyError), store.transaction() as tx:  # noqa: PT012 - the body is what fails
-        ledger.charge(tx, both)
+        ledger.debit_windows(tx, both)
         store.write(tx, both)
-        outbox.append(tx, both)
+        outbox.append_commit(tx, both)
         raise KeyError
     assert store.snapshot("main").marks == {}
-    assert list(commands.report(store.connection)) == []
-    assert outbox.depth(store.connection, "main") == 0
+    assert list(commands.day_charges(store.connection)) == []
+    assert outbox.queue_depth(store.connection, "main") == 0
     persist(store, opening(0, "m"))
     assert store.snapshot("main").marks == {"m": LENGTH_MS}
 
@@ -192,7 +192,7 @@ def test_full_disk(tmp_path: Path) -> None:
             persist(store, opening(1, "m"))
     with open_store(store.path) as second:
         assert second.snapshot("main").marks == {"m": LENGTH_MS}
-        assert outbox.depth(second.connection, "main") == 0
+        assert outbox.queue_depth(second.connection, "main") == 0
         persist(second, opening(1, "m"))
 
 

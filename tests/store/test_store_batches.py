@@ -132,14 +132,16 @@ def test_one_statement_writes_what_many_do(made: list[Commit]) -> None:
     with fresh() as store, fresh() as plain:
         for commit in made:
             with store.transaction() as tx:
-                ledger.charge(tx, commit)
+                ledger.debit_windows(tx, commit)
                 store.write(tx, commit)
-                appended = outbox.append(tx, commit)
+                appended = outbox.append_commit(tx, commit)
             with plain.transaction() as tx:
                 row_by_row(tx, commit)
             assert content(store) == content(plain)
             last = appended[-1].id if appended else 0
-            pending = [outbox.pending(store.connection, name, 2**62, -1) for name in ("main", "main@app.1")]
+            pending = [
+                outbox.pending_rows(store.connection, name, 2**62, -1) for name in ("main", "main@app.1")
+            ]
             waiting = {row.id: row for queue_rows in pending for row in queue_rows}
             assert appended == [waiting[id_] for id_ in range(last - len(appended) + 1, last + 1)]
             assert [row.retain for row in appended] == [row.retain for row in commit.outgoing]
@@ -185,7 +187,7 @@ def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises(StoreError, match="NUL"), store.transaction() as tx:  # noqa: PT012 - either
                 store.write(tx, commit)
-                outbox.append(tx, commit)
+                outbox.append_commit(tx, commit)
         with store.transaction() as tx:
             store.write(tx, opening(0, "a\\u0000b"))
         assert store.snapshot("main").marks == {"a\\u0000b": LENGTH_MS}
@@ -229,7 +231,7 @@ def write(store: Store, commit: Commit) -> None:
     """A commit as the agent writes it, before it is erased."""
     with store.committing() as tx:
         store.write(tx, commit)
-        outbox.append(tx, commit)
+        outbox.append_commit(tx, commit)
 
 
 def test_nothing_is_written_before_the_last_commit_is_erased(tmp_path: Path) -> None:

@@ -17,7 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.domain.errors import StoreRestored
-from meteragent.store import Store, commands, generation, ledger, meta, outbox, read_only, restore_at, wal
+from meteragent.store import (
+    Store,
+    commands,
+    generation,
+    ledger,
+    meta_value,
+    outbox,
+    read_only,
+    restore_at,
+    wal,
+)
 from simulators.simtest.store.disk import settle
 from simulators.simtest.store.power import Files, Moment, Recorder
 from tests.support.stores import (
@@ -93,8 +103,8 @@ def test_crash_after_a_crash(base: Path) -> None:
 def generations(folder: Path) -> tuple[str, str]:
     """What the store says and what its generation file says."""
     with read_only(folder / "db") as reader:
-        known = generation.read(folder / "db")
-        return str(meta(reader, "generation")), known.name if known else ""
+        known = generation.read_generation(folder / "db")
+        return str(meta_value(reader, "generation")), known.name if known else ""
 
 
 def test_crash_of_the_first_run(tmp_path: Path) -> None:
@@ -168,8 +178,8 @@ def check_whole(store: Store, reported: int) -> None:
     """Window `reported` was closed, and mark, charge, state and record of every window agree."""
     known = store.snapshot("main")
     opened = known.marks["m"] // LENGTH_MS
-    records = [row.payload for row in outbox.pending(store.connection, "main", 2**62, 10_000)]
-    spent = sum(row.epsilon_per_w for row in commands.report(store.connection))
+    records = [row.payload for row in outbox.pending_rows(store.connection, "main", 2**62, 10_000)]
+    spent = sum(row.epsilon_per_w for row in commands.day_charges(store.connection))
     assert opened > reported
     assert spent == opened * TERMS.epsilon_per_w
     assert len(known.states["m"].windows) == opened - len(records)
@@ -208,9 +218,9 @@ def after(store: Store) -> int:
     """How many of the six commits are there; they are there in order and whole."""
     known = store.snapshot("main")
     opened = known.marks.get("m", 0) // LENGTH_MS
-    closed = len(outbox.pending(store.connection, "main", 2**62, 100))
+    closed = len(outbox.pending_rows(store.connection, "main", 2**62, 100))
     assert opened - closed == sum(len(state.windows) for state in known.states.values())
-    assert sum(row.windows for row in commands.report(store.connection)) == opened
+    assert sum(row.windows for row in commands.day_charges(store.connection)) == opened
     return opened + closed
 
 

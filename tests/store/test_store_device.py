@@ -145,7 +145,7 @@ def test_a_full_disk_has_one_name(
 ) -> None:
     """Whoever finds that nothing can be written, and in whatever words, the store's error is one."""
     monkeypatch.setattr(file, "has_room", lambda _: has_room)
-    with pytest.raises(StoreError) as refusal, file.device(path):
+    with pytest.raises(StoreError) as refusal, file.raise_device_errors(path):
         raise error
     assert str(refusal.value) == f"{path}: {file.FULL if is_full else error}"
 

@@ -106,7 +106,7 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
         grants.apply_admissions(store, [], {}, 5 * LENGTH_MS)
     with open_store(path) as store:
         assert not store.was_set_aside
-        [receipt] = grants.receipts(store.connection)
+        [receipt] = grants.due_receipts(store.connection)
         assert (receipt.reason, receipt.discarded) == ("removed", 3)
         assert [sent.records for sent in receipt.rows] == [1]
 

@@ -120,11 +120,11 @@ def test_reading_beside_the_agent(tmp_path: Path) -> None:
         pass
     with open_store(path) as store, read_only(path) as reader:
         persist(store, opening(0, "m"))
-        assert [row.windows for row in commands.report(reader)] == [1]
+        assert [row.windows for row in commands.day_charges(reader)] == [1]
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader.execute("DELETE FROM charge")
     with read_only(path) as reader:
-        assert [row.windows for row in commands.report(reader)] == [1]
+        assert [row.windows for row in commands.day_charges(reader)] == [1]
 
 
 def test_reading_after_a_kill(path: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_reading_after_a_kill(path: Path, tmp_path: Path) -> None:
         for name in ("db", "db-wal", "db.gen"):
             shutil.copy(tmp_path / name, killed)
     with read_only(killed / "db") as reader:
-        assert outbox.depth(reader, "main") == 401
+        assert outbox.queue_depth(reader, "main") == 401
 
 
 # --- damage ------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_wal_goes_with_its_store(path: Path) -> None:
     wal.write_bytes(frames)
     with open_store(path, now_ms=5) as store:
         assert store.was_set_aside
-        assert outbox.depth(store.connection, "main") == 0
+        assert outbox.queue_depth(store.connection, "main") == 0
     assert path.with_name("db.corrupt-5-wal").read_bytes() == frames
 
 
@@ -310,7 +310,7 @@ def test_restore_at(path: Path) -> None:
         assert set(known.marks.values()) == {known.floor_ms} == {7 * LENGTH_MS}
         assert not known.states
         assert ledger.unknown_before_ms(store.connection) == 7 * LENGTH_MS
-        assert sum(row.windows for row in commands.report(store.connection)) == 40
+        assert sum(row.windows for row in commands.day_charges(store.connection)) == 40
         for meter in ("m0", "new"):
             with pytest.raises(StoreError):
                 persist(store, opening(6, meter))
@@ -339,7 +339,7 @@ def test_restore_at_lowers_nothing(path: Path) -> None:
 def waiting(path: Path) -> list[outbox.WaitingRow]:
     """The undelivered rows."""
     with read_only(path) as reader:
-        return outbox.pending(reader, "main", 2**62, 1000)
+        return outbox.pending_rows(reader, "main", 2**62, 1000)
 
 
 # --- versions ----------------------------------------------------------------------------------

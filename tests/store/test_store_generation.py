@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
-from meteragent.store import Store, generation, meta, outbox, restore_at
+from meteragent.store import Store, generation, meta_value, outbox, restore_at
 from meteragent.store.commands import accept_moved
 from simulators.simtest.store.disk import write_files
 from simulators.simtest.store.power import Moment, Recorder
@@ -20,7 +20,7 @@ from tests.support.stores import LENGTH_MS, closing, in_memory, open_store, open
 
 def counted(path: Path) -> int:
     """How many commits with records the generation file counts."""
-    known = generation.read(path)
+    known = generation.read_generation(path)
     assert known is not None
     return known.releases
 
@@ -36,9 +36,9 @@ def test_each_commit_with_records_is_counted(tmp_path: Path) -> None:
         for number, commit in enumerate([sending(0), sending(*range(9)), closing(0, "m")], 1):
             persist(store, opening(number, f"m{number}"))
             persist(store, commit)
-            assert counted(store.path) == meta(store.connection, "releases") == number
+            assert counted(store.path) == meta_value(store.connection, "releases") == number
     with open_store(tmp_path / "db") as store:
-        assert counted(store.path) == meta(store.connection, "releases") == 3
+        assert counted(store.path) == meta_value(store.connection, "releases") == 3
 
 
 def test_a_rollback_is_not_counted(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_rollback_is_not_counted(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="twice"):
             persist(store, wrong)
         persist(store, opening(0, "m"))
-        assert counted(store.path) == meta(store.connection, "releases") == 0
+        assert counted(store.path) == meta_value(store.connection, "releases") == 0
 
 
 def test_a_copy_made_while_it_ran(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_store_that_was_moved(tmp_path: Path) -> None:
     path = tmp_path / "new" / "db"
     with pytest.raises(StoreRestored, match="--moved"):
         open_store(path)
-    before, known = path.read_bytes(), generation.read(path)
+    before, known = path.read_bytes(), generation.read_generation(path)
     assert accept_moved(path)
     assert not accept_moved(path)
-    after = generation.read(path)
+    after = generation.read_generation(path)
     assert path.read_bytes() == before
     assert known
     assert after
@@ -175,7 +175,7 @@ def test_restoring_counts_on(tmp_path: Path) -> None:
     path.write_bytes(copy)
     restore_at(path, at_ms=LENGTH_MS, now_ms=0)
     with open_store(path) as store:
-        assert counted(path) == meta(store.connection, "releases") == 5
+        assert counted(path) == meta_value(store.connection, "releases") == 5
 
 
 def test_two_agents_that_no_lock_keeps_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_two_agents_that_no_lock_keeps_apart(tmp_path: Path, monkeypatch: pytest
         first.close()
         persist(second, closing(0, "m"))
     with open_store(tmp_path / "db") as store:
-        assert outbox.depth(store.connection, "main") == 1
+        assert outbox.queue_depth(store.connection, "main") == 1
 
 
 def test_the_first_agent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def refused(at: list[Moment], folder: Path) -> int:
                 else:
                     with store:
                         assert not store.was_set_aside
-                        assert counted(store.path) <= meta(store.connection, "releases")
+                        assert counted(store.path) <= meta_value(store.connection, "releases")
     return count
 
 
@@ -288,7 +288,7 @@ def test_records_are_counted_before_they_are_handed_over(
         persist(store, sending(1))
     store.close()
     with open_store(tmp_path / "db") as second:
-        assert outbox.depth(second.connection, "main") == 1
+        assert outbox.queue_depth(second.connection, "main") == 1
         assert counted(second.path) == 1
 
 
@@ -317,6 +317,6 @@ def test_store_of(tmp_path: Path) -> None:
     """A store is opened by the name of its link as by its own: the generation file stands beside the file."""
     (tmp_path / "link").symlink_to("db")
     open_store(tmp_path / "link").close()
-    assert isinstance(generation.read(tmp_path / "db"), generation.Generation)
+    assert isinstance(generation.read_generation(tmp_path / "db"), generation.Generation)
     with Store.open(tmp_path / "db", now_ms=0, recovery_floor_ms=0) as store:
         assert not store.was_set_aside

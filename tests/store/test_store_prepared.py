@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.errors import StoreError
-from meteragent.store import generation, meta, restore_at
+from meteragent.store import generation, meta_value, restore_at
 from simulators.simtest.store.disk import write_files
 from tests.store.test_store_generation import content, counted
 from tests.support.stores import LENGTH_MS, open_store, opening, persist, sending
@@ -52,11 +52,11 @@ def test_what_was_prepared_for_another_generation_is_not_used(tmp_path: Path) ->
     open_store(path).close()
     killed = tmp_path / "killed" / "db"
     with open_store(killed) as store:
-        assert counted(killed) == meta(store.connection, "releases") == 1
+        assert counted(killed) == meta_value(store.connection, "releases") == 1
         store.prepare()
         (tmp_path / "killed" / "db.gen.new").unlink()
         persist(store, sending(1))
-        assert counted(killed) == meta(store.connection, "releases") == 2
+        assert counted(killed) == meta_value(store.connection, "releases") == 2
     restore_at(killed, at_ms=LENGTH_MS, now_ms=0)
     open_store(killed).close()
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_prepared_is_written_with_its_commit(tmp_path: Pat
         new.rmdir()
     assert counted(path) == 1
     with open_store(path) as store:
-        assert counted(path) == meta(store.connection, "releases") == 2
+        assert counted(path) == meta_value(store.connection, "releases") == 2
 
 
 def test_preparing_keeps_no_descriptor(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_files_that_other_threads_prepare(tmp_path: Path) -> None:
         for k in range(200):
             preparing = [beside.submit(store.prepare) for _ in range(3)]
             persist(store, sending(k))
-            known = generation.read(path)
+            known = generation.read_generation(path)
             assert known
-            assert known.releases == meta(store.connection, "releases") == k + 1
+            assert known.releases == meta_value(store.connection, "releases") == k + 1
             assert generation.is_in_place(path, known)
             for item in preparing:
                 item.result()

@@ -19,8 +19,8 @@ from meteragent.config.source import fleet_share
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.identity import ALL_METERS, Shard, SourceTopic
-from meteragent.service.health import ask, socket_path
-from meteragent.store import Store, commands, ledger, meta, restore_at
+from meteragent.service.health import ask_socket, socket_path
+from meteragent.store import Store, commands, ledger, meta_value, restore_at
 from tests.core.test_pipeline import EVENT, core, feed
 from tests.support.agent_world import STREAM, World, quick
 from tests.support.configurations import written
@@ -46,7 +46,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def claims(path: Path, meters: str, *, wall: bool = True) -> None:
     """An agent starts with these meters, opens a window of one and stops."""
     with open_store(path) as store:
-        store.claim("main", meters, follows_wall_clock=wall)
+        store.claim_shard("main", meters, follows_wall_clock=wall)
         mark_ms = store.snapshot("main").marks.get("m", 0)
         persist(store, opening(-(-max(mark_ms, store.floor_ms) // LENGTH_MS), "m"))
 
@@ -102,10 +102,10 @@ def test_each_stream_has_its_part(path: Path) -> None:
     """Streams are told apart; a new one takes what it is given."""
     claims(path, HALVES[0])
     with open_store(path) as store:
-        store.claim("other", HALVES[1], follows_wall_clock=True)
-        store.claim("main", HALVES[0], follows_wall_clock=True)
+        store.claim_shard("other", HALVES[1], follows_wall_clock=True)
+        store.claim_shard("main", HALVES[0], follows_wall_clock=True)
         with pytest.raises(StoreMoved):
-            store.claim("other", HALVES[0], follows_wall_clock=True)
+            store.claim_shard("other", HALVES[0], follows_wall_clock=True)
 
 
 def test_a_new_store_by_the_meters_clocks_must_be_told(path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_an_agent_tells_its_shard(world: World) -> None:
     """Whoever asks for its health sees it."""
     text = STREAM.format("", "").replace('profile = "json"', 'profile = "json"\nshard = "1/2"')
     async with world.running(text):
-        answer = await asyncio.to_thread(ask, socket_path(world.store))
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
     document = json.loads(answer or "")
     assert [stream["shard"] for stream in document["streams"]] == ["1/2"]
     assert "Stream main, shard 1/2: 0 meters" in as_text(document)
@@ -204,7 +204,7 @@ class Fleet:
         with ExitStack() as stack:
             stores = [stack.enter_context(open_store(path)) for path in paths]
             for number, store in enumerate(stores):
-                store.claim("main", f"{number}/{count} by name", follows_wall_clock=False)
+                store.claim_shard("main", f"{number}/{count} by name", follows_wall_clock=False)
             yield stores
 
     def run(self, stores: Sequence[Store], readings: Sequence[tuple[str, int]]) -> None:
@@ -218,7 +218,7 @@ class Fleet:
     def keep(self, store: Store, commit: Commit) -> None:
         """Write a commit, and note which windows it opened."""
         with store.transaction() as tx:
-            ledger.charge(tx, commit, None)
+            ledger.debit_windows(tx, commit, None)
             before = dict(tx.execute("SELECT meter, end_ms FROM mark"))
             store.write(tx, commit)
         for meter, mark_ms in commit.marks.items():
@@ -247,7 +247,7 @@ def test_no_interval_is_opened_in_two_stores(
         with fleet.cut(first, told_ms=0) as stores:
             fleet.run(stores, before)
             ends_ms = [commands.opened_to_ms(store.connection) or 0 for store in stores]
-            clocks_ms = [int(meta(store.connection, "clock_ms")) for store in stores]
+            clocks_ms = [int(meta_value(store.connection, "clock_ms")) for store in stores]
         with fleet.cut(second, told_ms=max(ends_ms + clocks_ms)) as stores:
             fleet.run(stores, [*before, *after])
         assert set(fleet.opened.values()) <= {1}

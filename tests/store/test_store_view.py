@@ -6,7 +6,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import commands, ledger, outbox, read_only, terms
+from meteragent.store import commands, ledger, outbox, read_only, stored_terms
 from tests.support.stores import LENGTH_MS, TERMS, closing, fresh, open_store, opening, persist, sending
 from tests.support.terms import terms_with
 
@@ -14,11 +14,14 @@ from tests.support.terms import terms_with
 def test_the_ledger_knows_its_streams_and_its_end() -> None:
     """Those that ever opened a window, and where the last of these ends; nothing before the first."""
     with fresh() as store:
-        assert (ledger.streams(store.connection), commands.opened_to_ms(store.connection)) == (set(), None)
+        assert (ledger.marked_streams(store.connection), commands.opened_to_ms(store.connection)) == (
+            set(),
+            None,
+        )
         persist(store, opening(0, "a"))
         persist(store, opening(3, "b", stream="heat"))
         persist(store, sending(5, stream="other"))
-        assert ledger.streams(store.connection) == {"main", "heat"}
+        assert ledger.marked_streams(store.connection) == {"main", "heat"}
         assert commands.opened_to_ms(store.connection) == 4 * LENGTH_MS
 
 
@@ -30,10 +33,10 @@ def test_the_newest_records_of_a_topic() -> None:
         persist(store, closing(9, "m", stream="heat"))
         row = closing(8, "m").outgoing[0]._replace(retain=True)
         persist(store, Commit("main", 0, outgoing=[row]))
-        assert outbox.latest(store.connection, "main", "private/m", 3) == [
+        assert outbox.latest_records(store.connection, "main", "private/m", 3) == [
             b"record %d" % k for k in (1, 2, 3)
         ]
-        assert outbox.latest(store.connection, "main", "private/none", 3) == []
+        assert outbox.latest_records(store.connection, "main", "private/none", 3) == []
 
 
 def test_what_left_last() -> None:
@@ -55,7 +58,7 @@ def test_a_row_counts_its_topic_and_payload() -> None:
     with fresh() as store:
         persist(store, sending(5, 6, payload=b"record"))
         persist(store, sending(7, payload=b"x" * 300))
-        waiting = outbox.pending(store.connection, "main", 100, -1)
+        waiting = outbox.pending_rows(store.connection, "main", 100, -1)
         assert sum(row.size_bytes for row in waiting) == outbox.total_bytes(store.connection)
         assert waiting[2].size_bytes - waiting[0].size_bytes == 294
 
@@ -68,7 +71,7 @@ def test_a_command_reads_the_terms_of_each_stream(tmp_path: Path) -> None:
         persist(store, Commit("main", 1, terms={other.id: other}))
         persist(store, opening(0, "a", stream="heat"))
         with read_only(tmp_path / "db") as connection:
-            actual = terms(connection)
+            actual = stored_terms(connection)
             with pytest.raises(Exception, match="readonly"):
                 connection.execute("DELETE FROM mark")
     assert {name: {item.id for item in known} for name, known in actual.items()} == {

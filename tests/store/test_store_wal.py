@@ -53,7 +53,7 @@ def test_a_commit_behind_a_header_of_zeros_is_moved_at_once(tmp_path: Path) -> N
     """`confirm` moves such a commit into the database file, which alone survives a crash."""
     with open_store(tmp_path / "db") as store:
         without_header(store)
-        wal.confirm(store.connection, store.path)
+        wal.confirm_commit(store.connection, store.path)
         alone = shutil.copy(store.path, tmp_path / "alone")
         with contextlib.closing(sqlite3.connect(f"file:{alone}?immutable=1", uri=True)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (77,)
@@ -66,7 +66,7 @@ def test_a_commit_that_a_crash_would_lose_is_refused(tmp_path: Path) -> None:
         reader.execute("SELECT count(*) FROM meta").fetchall()
         without_header(store)
         with pytest.raises(StoreError, match="transaction open"):
-            wal.confirm(store.connection, store.path)
+            wal.confirm_commit(store.connection, store.path)
 
 
 def test_nothing_is_written_after_a_commit_that_was_not_confirmed(
@@ -79,7 +79,7 @@ def test_nothing_is_written_after_a_commit_that_was_not_confirmed(
 
     with open_store(tmp_path / "db") as store:
         with monkeypatch.context() as patched:
-            patched.setattr(wal, "confirm", refuse)
+            patched.setattr(wal, "confirm_commit", refuse)
             with pytest.raises(StoreError, match="held"):
                 persist(store, opening(0, "m"))
         with pytest.raises(StoreError, match="earlier transaction failed"):
@@ -100,12 +100,12 @@ def test_a_commit_of_another_program_is_not_erased(tmp_path: Path, monkeypatch: 
         store.connection.execute("PRAGMA user_version = 87")
         with monkeypatch.context() as patched:
             patched.setattr(wal, "_is_moved", move_then_commit)
-            assert not wal.erase(store.connection, store.path)
+            assert not wal.erase_log(store.connection, store.path)
         crashed = tmp_path / "crashed"
         crashed.mkdir()
         for name in ("db", "db-wal"):
             shutil.copy(tmp_path / name, crashed)
         with contextlib.closing(sqlite3.connect(crashed / "db")) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (88,)
-        assert wal.erase(store.connection, store.path)
+        assert wal.erase_log(store.connection, store.path)
         assert not log_of(store).strip(b"\0")

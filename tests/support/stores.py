@@ -157,9 +157,9 @@ def persist(
 ) -> None:
     """Write a commit in one transaction, as the agent does."""
     with store.transaction() as tx:
-        ledger.charge(tx, commit, budget)
+        ledger.debit_windows(tx, commit, budget)
         store.write(tx, commit)
-        outbox.append(tx, commit)
+        outbox.append_commit(tx, commit)
         outbox.mark_delivered(tx, delivered, now_ms)
 
 

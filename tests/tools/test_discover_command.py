@@ -72,7 +72,7 @@ async def test_progress_is_written_for_a_person(
         on_message("a/c", b"5", True)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(discover, "watch", watch)
+    monkeypatch.setattr(discover, "watch_topics", watch)
     monkeypatch.setattr(discover, "_PROGRESS_EVERY_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     options = argparse.Namespace(topic="#", seconds=0.1)

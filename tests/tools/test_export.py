@@ -47,7 +47,7 @@ def leave(
     rows = [Outgoing(stream, "private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
     with open_store(path.with_name("db")) as store:
         persist(store, Commit(stream, 0, outgoing=rows, terms={terms.id: terms}))
-        ids = [row.id for row in outbox.pending(store.connection, stream, 1, 10_000)][: len(messages)]
+        ids = [row.id for row in outbox.pending_rows(store.connection, stream, 1, 10_000)][: len(messages)]
         persist(store, Commit(stream, 0), delivered=ids, now_ms=LATER_MS)
 
 

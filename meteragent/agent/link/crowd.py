@@ -129,16 +129,16 @@ class Keys:
             self._lists[role] = keys
 
 
-def keys(group: Group, thread: StoreThread) -> Keys:
+def load_keys(group: Group, thread: StoreThread) -> Keys:
     """Return the keys of a group, starting with the lists in the store."""
     group_id = group.id.hex()
     lists = {
         role: keys_of(group, role, payload, serial)
-        for role, (serial, payload) in crowd_keys.read(thread.store.connection, group_id).items()
+        for role, (serial, payload) in crowd_keys.read_keys(thread.store.connection, group_id).items()
     }
 
     async def commit(role: str, serial: int, payload: bytes) -> None:
         """Write a list on the store's thread."""
-        await thread.call(crowd_keys.put, thread.store, group_id, role, serial, payload)
+        await thread.call(crowd_keys.commit_keys, thread.store, group_id, role, serial, payload)
 
     return Keys(group, lists, commit)

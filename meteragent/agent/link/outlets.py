@@ -31,7 +31,7 @@ from meteragent.wire.home_assistant import Discovery
 if TYPE_CHECKING:
     from meteragent.agent.link.crowd import Keys
 
-HOME_ASSISTANT_MS = 2000
+BIRTH_DELAY_MS = 2000
 """The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
 
 _log = logging.getLogger("meteragent")
@@ -143,7 +143,7 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
     if sink.status is None or sink.home_assistant is None:
         return Presence(sink.status, retain=sink.retain)
     discovery = Discovery(sink.home_assistant, sink.status, sink.total, page.url if page else None)
-    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
+    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", BIRTH_DELAY_MS)
     return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
 
 
@@ -155,7 +155,7 @@ def outlets_of(stream: settings.Stream, links: parts.Links, context: Context) ->
     return tuple(
         _outlet(
             settings.receiver_link(stream, receiver),
-            receivers.endpoint(grant.link, f"receiver {grant.name}"),
+            receivers.link_endpoint(grant.link, f"receiver {grant.name}"),
             grant,
             context,
         )
@@ -168,7 +168,7 @@ def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, co
     """Return a connection with its sink and its listener; `stream` has this connection's sink."""
     store = context.store
     if grant is None:
-        queue, name, role = stream.name, stream.name, parts.role(stream, "sink")
+        queue, name, role = stream.name, stream.name, parts.connection_name(stream, "sink")
         client_id = _sink_client_id(store, queue, endpoint)
     else:
         queue, name, role = grant.queue, f"{stream.name} for {grant.name}", f"receiver {grant.name}"
@@ -191,7 +191,7 @@ def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
         return None
     from meteragent.agent.link import crowd  # noqa: PLC0415 -- it needs the extra `crowd`
 
-    return crowd.keys(stream.group, context.thread)
+    return crowd.load_keys(stream.group, context.thread)
 
 
 def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
@@ -212,10 +212,10 @@ def _receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
     return endpoint.client_id or f"meteragent-{identity.pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 
-async def withdraw(grant: Grant, context: Context) -> None:
+async def withdraw_descriptors(grant: Grant, context: Context) -> None:
     """Withdraw a revoked receiver's descriptors; warn if the settings of its broker cannot be used."""
     try:
-        endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
+        endpoint = receivers.link_endpoint(grant.link, f"receiver {grant.name}")
     except (ConfigError, StoreError) as error:
         _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
         return
@@ -225,7 +225,7 @@ async def withdraw(grant: Grant, context: Context) -> None:
     link = replace(_link(endpoint, client_id, sink, f"revoked receiver {grant.name}"), session_expiry_s=0)
     connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))
     try:
-        while await thread.call(outbox.depth, context.store.connection, grant.queue):
+        while await thread.call(outbox.queue_depth, context.store.connection, grant.queue):
             await sink.idle.wait()
             if row_ids := sorted(sink.unmarked_ids):
                 await thread.persist(Commit(grant.stream, clock.newest_ms), row_ids, None)

@@ -21,7 +21,7 @@ from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.terms import Clock, Terms
 from meteragent.mqtt import Endpoint
 from meteragent.report.format import hidden
-from meteragent.store import Store, grants, terms
+from meteragent.store import Store, grants, stored_terms
 from meteragent.store.grants import Receipt, Wanted
 from meteragent.wire.descriptor import describe
 
@@ -98,12 +98,12 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
         reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
         if reason is None:
             admissible.append(_grant_request(stream, receiver, now_ms))
-    if not (admissible or grants.active_grants(store.connection) or grants.receipts(store.connection)):
+    if not (admissible or grants.active_grants(store.connection) or grants.due_receipts(store.connection)):
         return
     streams = {stream.name: stream for stream in config.stream}
     for grant in grants.apply_admissions(store, admissible, reasons, now_ms):
         _log_first_window(streams[grant.stream], grant)
-    for entry in grants.receipts(store.connection):
+    for entry in grants.due_receipts(store.connection):
         try:
             path = write_receipt(store, entry)
         except OSError as error:
@@ -140,7 +140,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
     return json.dumps(facts | {"url": settings.sink_url(link)}, default=str, sort_keys=True)
 
 
-def endpoint(link: str, section: str) -> Endpoint:
+def link_endpoint(link: str, section: str) -> Endpoint:
     """Return the broker of a link. Raises StoreError or ConfigError, which name `section`, if it is wrong."""
     try:
         facts = json.loads(link)
@@ -206,7 +206,7 @@ def write_receipt(store: Store, receipt: Receipt) -> Path:
     """Write a receipt beside the store, all or nothing; return its path. Raises OSError or StoreError."""
     path = receipt_path(store.path, receipt)
     new_path = path.with_name(f"{path.name}.new")
-    content = receipt_text(receipt, terms(store.connection).get(receipt.grant.stream, []))
+    content = receipt_text(receipt, stored_terms(store.connection).get(receipt.grant.stream, []))
     with new_path.open("w", encoding="utf-8") as file:
         file.write(content)
         file.flush()

@@ -45,7 +45,7 @@ from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.mqtt import Token as MqttToken
 from meteragent.mqtt.packets import LAST_ID, MQTT_5
 
-BATCH = 1000
+BATCH_MAX = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
 HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
@@ -158,7 +158,7 @@ class Source:
         self._unit_filters = unit_filters
         self._inflight = inflight
         self._is_capped = is_capped
-        self.receive_maximum = min(2 * inflight, inflight + BATCH, LAST_ID)
+        self.receive_maximum = min(2 * inflight, inflight + BATCH_MAX, LAST_ID)
         self._max_payload = max_payload
         self._now_ms = now_ms
         self._counts = counts
@@ -202,7 +202,7 @@ class Source:
         payload = payload[: self._max_payload + 1]
         self._backlog.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
         self._arrival.set()
-        if backlog + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
+        if backlog + 1 >= self.receive_maximum + 2 * BATCH_MAX and self._session is not None:
             self._session.set_reading(is_reading=False)
 
     async def wait(self, timeout_s: float) -> None:
@@ -219,22 +219,22 @@ class Source:
     @property
     def backlog_max(self) -> int:
         """The number of waiting messages beyond which the broker may soon stop sending."""
-        return min(self._held_max() // 2, BATCH)
+        return min(self._held_max() // 2, BATCH_MAX)
 
     @property
     def batches(self) -> int:
         """The number of waiting batches."""
-        return -(-len(self._backlog) // BATCH)
+        return -(-len(self._backlog) // BATCH_MAX)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a valid token.
+        """Return at most `BATCH_MAX` next messages, in order of arrival, and hold those with a valid token.
 
         A token is valid if it is of the current epoch. A message that arrived while the clock showed no time
         gets the time of the next message, or `now_ms`.
         """
-        if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
+        if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH_MAX)):
             self._stamp(now_ms)
-        batch = list(islice(self._backlog, BATCH))
+        batch = list(islice(self._backlog, BATCH_MAX))
         for _ in batch:
             self._backlog.popleft()
         if batch and self._session is not None and len(self._backlog) < self.receive_maximum:

@@ -30,7 +30,7 @@ RETRY = b"retry: 1000\n\n"
 """The instruction to a browser to wait for 1,000 ms before it reconnects."""
 BODY_LIMIT = 1024
 """The largest size of the body of a login request, in bytes."""
-BODY_S = 10.0
+BODY_TIMEOUT_S = 10.0
 """The time within which the body of a login request must arrive."""
 HISTORY = 200
 """The largest number of earlier records that a newly opened page shows."""
@@ -40,7 +40,7 @@ _STATIC = Path(__file__).parent / "static"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", "": "text/plain"}
 
 
-def application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
+def build_application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
     """Build the application: the page and the routes, behind the guard."""
     keys = Keys(settings.token)
     paths = [
@@ -100,7 +100,7 @@ class _Page:
     async def _enter(self, request: Request) -> Response:
         """Check a token; answer with the cookie of a login, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
-        is_right = self._keys.compare(form.get("token", [""])[0].encode(), request)
+        is_right = self._keys.matches(form.get("token", [""])[0].encode(), request)
         if not is_right:
             texts = _texts(request)
             has_to_wait = is_right is None
@@ -118,7 +118,7 @@ class _Page:
         streams, problems = self._view.streams, await self._view.problems()
         promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
         with catalogue.use_language(_language(request)):
-            facts = serialise.facts(streams, promises, problems)
+            facts = serialise.encode_facts(streams, promises, problems)
         return Response(facts, media_type="application/json")
 
     async def _file(self, request: Request) -> Response:
@@ -147,7 +147,7 @@ class _Page:
         stream, meter = choice
         async with self._history_lock:
             history = await self._view.history(stream.name, meter)
-        return Response(serialise.history(history), media_type="application/json")
+        return Response(serialise.encode_history(history), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         """Answer with the events of a meter, or with the event `full` if too many pages are open."""
@@ -156,36 +156,36 @@ class _Page:
             return choice
         stream, meter = choice
         try:
-            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), stream.schedule)
+            viewer = self._viewers.add_viewer(stream.name, meter, stream.topic(meter), stream.schedule)
         except TooManyViewers:
-            return Response(serialise.event("full", {}), media_type=_EVENTS)
+            return Response(serialise.encode_event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer, _language(request)))
 
     async def _stream_events(self, stream: StreamView, viewer: Viewer, language: str) -> AsyncIterator[bytes]:
         """Yield the events of an open page until it is closed or the server stops."""
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
-        yield RETRY + serialise.event("start", serialise.first_event(viewer, history))
+        yield RETRY + serialise.encode_event("start", serialise.first_event(viewer, history))
         loop = asyncio.get_running_loop()
         glance_s = loop.time()
         meters: list[str] = []
         while not viewer.is_over:
             if loop.time() >= glance_s:
                 glance_s = loop.time() + GLANCE_S
-                meters, previous_meters = serialise.meters(stream), meters
+                meters, previous_meters = serialise.list_meters(stream), meters
                 state = await self._view.glance(stream.name, viewer.meter)
                 glance = serialise.glance_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with catalogue.use_language(language):
                     glance["problems"] = serialise.problem_rows(problems)
-                glance["arrivals"] = serialise.arrivals(stream)
+                glance["arrivals"] = serialise.list_arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}
-                yield serialise.event("glance", glance | change)
+                yield serialise.encode_event("glance", glance | change)
             await viewer.wait(glance_s - loop.time())
             if not viewer.is_over:
                 await asyncio.sleep(GATHER_S)
             news = viewer.take()
             if news.readings or news.records:
-                yield serialise.event("news", serialise.news_fields(news))
+                yield serialise.encode_event("news", serialise.news_fields(news))
 
 
 def _language(request: Request) -> str:
@@ -218,14 +218,14 @@ class _Stream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._viewers.leave(self._viewer)
+            self._viewers.remove_viewer(self._viewer)
 
 
 async def _body(request: Request) -> bytes:
     """Read a small body; a body that is too large, too slow or incomplete counts as empty."""
     body = b""
     with contextlib.suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
                 body += part
                 if len(body) > BODY_LIMIT:

@@ -72,7 +72,7 @@ class Keys:
         """Whether a token is set."""
         return self._token is not None
 
-    def compare(self, token: bytes, request: Request) -> bool | None:
+    def matches(self, token: bytes, request: Request) -> bool | None:
         """Return whether `token` in a request is the configured token; None if its address has to wait."""
         now_s, address = monotonic(), request.client.host if request.client else ""
         self._waits = {host: until_s for host, until_s in self._waits.items() if until_s > now_s}
@@ -91,7 +91,7 @@ class Keys:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not self.is_set or scheme.lower() != "bearer":
             return not self.is_set
-        return self.compare(token.strip().encode("utf-8", "replace"), request) is True
+        return self.matches(token.strip().encode("utf-8", "replace"), request) is True
 
     def allows(self, request: Request) -> bool:
         """Return whether a request carries the cookie of a login, or no token is set."""

@@ -27,7 +27,7 @@ from meteragent.wire.descriptor import describe
 
 DAYS = 30
 """The number of days to show."""
-WINDOWS = 12
+WINDOWS_MAX = 12
 """The largest number of closed windows of bands to show."""
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
@@ -155,9 +155,9 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield those of the last `WINDOWS` windows of bands that are complete, in time order."""
+    """Yield those of the last `WINDOWS_MAX` windows of bands that are complete, in time order."""
     bands = {r.time_ms: r.step_ms for r in series.records if r.band}
-    for start_ms in sorted(bands)[-WINDOWS:]:
+    for start_ms in sorted(bands)[-WINDOWS_MAX:]:
         with suppress(ValueError):  # a record is missing, or it is a mean day
             energies = band_energies(series, start_ms)
             intervals = {name: _interval(energy) for name, energy in energies.items()}

@@ -28,12 +28,12 @@ METERS = 500
 """The largest number of meters in the list of a stream; any other meter can be shown with `?meter=`."""
 
 
-def event(name: str, data: Mapping[str, Any]) -> bytes:
+def encode_event(name: str, data: Mapping[str, Any]) -> bytes:
     """Encode a server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def facts(
+def encode_facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
     """Encode the version, problems, counters' meanings, and each stream's promises, meters and arrivals."""
@@ -42,9 +42,9 @@ def facts(
             "name": stream.name,
             "own": _promise(stream_promises.guarantee),
             "presets": {name: _said(preset) for name, preset in stream_promises.presets.items()},
-            "meters": meters(stream),
+            "meters": list_meters(stream),
             "group": _group(stream.stream.group),
-            "arrivals": arrivals(stream),
+            "arrivals": list_arrivals(stream),
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
     ]
@@ -65,12 +65,12 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     ]
 
 
-def meters(stream: StreamView) -> list[str]:
+def list_meters(stream: StreamView) -> list[str]:
     """List a stream's meters, at most `METERS`."""
     return sorted(stream.meters())[:METERS]
 
 
-def arrivals(stream: StreamView) -> list[dict[str, Any]]:
+def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
     """List what has arrived of each of a stream's meters and phases, with the judgement of it."""
     return [row._asdict() for row in stream.arrivals()]
 
@@ -178,7 +178,7 @@ def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | No
     }
 
 
-def history(meter_history: "History") -> bytes:
+def encode_history(meter_history: "History") -> bytes:
     """Encode a meter's history; an energy or a cost is [value, low, high]."""
     document = {
         "zone": meter_history.zone,

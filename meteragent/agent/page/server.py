@@ -17,7 +17,7 @@ from typing import cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from meteragent.agent.page.app import application
+from meteragent.agent.page.app import build_application
 from meteragent.agent.page.view import Route, Settings, View
 from meteragent.agent.viewers import Viewers
 from meteragent.domain.errors import ConfigError, PageError
@@ -42,7 +42,7 @@ async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).disabled = True  # these loggers write addresses and tracebacks
     config = uvicorn.Config(
-        application(settings, view, viewers, routes),
+        build_application(settings, view, viewers, routes),
         http=_Protocol,
         ws="none",
         lifespan="off",

@@ -197,7 +197,7 @@ class StreamView:
         public_id = meter if key is None else identity.pseudonym(key, meter)
         return self.receiver.destination(public_id).topic
 
-    def reports(self, undelivered_count: int, now_ms: int) -> Reports | None:
+    def report_state(self, undelivered_count: int, now_ms: int) -> Reports | None:
         """Return the state of the reports to a crowd; None if the stream sends records."""
         if self.crowd is None or self.crowd.crowd is None:
             return None
@@ -269,7 +269,7 @@ class View:
             stream.connected("sink"),
             stream.upcoming(meter),
             await self._allowance(stream.stream, meter, newest_ms),
-            stream.reports(waiting_count, newest_ms),
+            stream.report_state(waiting_count, newest_ms),
         )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
@@ -290,7 +290,7 @@ class View:
         if stream.stream.group is not None:
             return history.NONE
         queue, topic = stream.receiver.queue, stream.topic(meter)
-        records = await self._thread.call(outbox.latest, connection, queue, topic, _RECORDS)
+        records = await self._thread.call(outbox.latest_records, connection, queue, topic, _RECORDS)
         privacy_topic, _ = descriptor.topics(topic, "")
         descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
         topic_records = history.TopicRecords(records, descriptors, stream.schedule)
@@ -303,7 +303,7 @@ class View:
         if stream.stream.group is not None:  # reports are sealed
             return []
         connection = self._thread.store.connection
-        return await self._thread.call(outbox.latest, connection, stream.receiver.queue, topic, limit)
+        return await self._thread.call(outbox.latest_records, connection, stream.receiver.queue, topic, limit)
 
 
 def _read_state(
@@ -315,8 +315,8 @@ def _read_state(
         name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
         for name, start_ms in starts_ms.items()
     }
-    rows = outbox.pending(connection, queue, now_ms, 1)
-    waiting_count, due_ms = outbox.depth(connection, queue), rows[0].due_ms if rows else None
+    rows = outbox.pending_rows(connection, queue, now_ms, 1)
+    waiting_count, due_ms = outbox.queue_depth(connection, queue), rows[0].due_ms if rows else None
     return epsilons, outbox.last_delivered(connection, queue, since_ms), waiting_count, due_ms
 
 
@@ -328,7 +328,7 @@ class Route(NamedTuple):
     is_open: bool = False
 
 
-def routes(watch: Watch) -> tuple[Route, ...]:
+def machine_routes(watch: Watch) -> tuple[Route, ...]:
     """Return the routes for this machine's tools: `/healthz`, `/readyz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:

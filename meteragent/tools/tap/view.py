@@ -77,7 +77,7 @@ class StreamView:
         meter, phase = place
         if self._only not in (None, meter) or not self._source.holds(meter):
             return False
-        arrival = self.arrivals.of(meter, phase)
+        arrival = self.arrivals.arrival_of(meter, phase)
         try:
             readings = self._readings(meter, phase, payload, retain)
         except PayloadError as error:
@@ -89,7 +89,7 @@ class StreamView:
             arrival.note("accepted", self.arrivals.now_ms)
             pending = Pending(time_ms, reading.value_u, None, is_stamped=reading.time_ms is None)
             if self._trace(meter).add(phase, pending, now_ms) and phase is not None:
-                self.arrivals.of(meter).note("accepted", self.arrivals.now_ms)
+                self.arrivals.arrival_of(meter).note("accepted", self.arrivals.now_ms)
             self.last = (meter, reading.value_u)
         return True
 

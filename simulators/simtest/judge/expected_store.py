@@ -122,7 +122,7 @@ class ExpectedStore:
         waiting = {id_: row for id_, row in self.rows.items() if not row.is_delivered}
         queues = streams | {row.queue for row in waiting.values()} | {g.queue for g in self.grants.values()}
         for queue in sorted(queues):
-            pending = outbox.pending(store.connection, queue, _EVER_MS, -1)
+            pending = outbox.pending_rows(store.connection, queue, _EVER_MS, -1)
             expected = {id_: row.outgoing for id_, row in waiting.items() if row.queue == queue}
             if {w.id: outgoing(w) for w in pending} != expected:
                 return f"outbox of {queue}"
@@ -130,7 +130,7 @@ class ExpectedStore:
             return "a report stays after its delivery"
         spent = {
             (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
-            for line in commands.report(store.connection)
+            for line in commands.day_charges(store.connection)
         }
         return "ledger" if spent != self.spending else self._difference_of_grants(store)
 

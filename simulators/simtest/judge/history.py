@@ -104,7 +104,7 @@ class History:
     def drop_retired(self, store: Store, streams: set[str]) -> None:
         """Treat dropped rows of retired streams as delivered, and the windows of these streams as lost."""
         retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
-        pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
+        pending = (outbox.pending_rows(store.connection, stream, 2**62, -1) for stream in retired)
         waiting = {row.id for rows in pending for row in rows}
         for id_, row in self.expected.rows.items():
             row.is_delivered |= row.queue in retired and id_ not in waiting

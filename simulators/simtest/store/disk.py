@@ -74,7 +74,7 @@ def settle(folder: Path) -> Path:
     A real crash leaves the files in place, whereas the store would refuse these copies as restored. A folder
     whose generation file is missing or unreadable is left as it is.
     """
-    current, path = generation.read(folder / "db"), folder / "db.gen"
+    current, path = generation.read_generation(folder / "db"), folder / "db.gen"
     if current and current.name != generation.UNREADABLE:
         with path.open("rb") as file:
             inode = generation.inode_of(file.fileno())

@@ -82,7 +82,7 @@ class StoreVersions:
         current = store._generation  # noqa: SLF001 - the drawn values are not arguments
         if current.claim_key != secret.hex():
             store._generation = current._replace(claim_key=secret.hex())  # noqa: SLF001
-            generation.write(store.path, store._generation)  # noqa: SLF001
+            generation.write_generation(store.path, store._generation)  # noqa: SLF001
 
     def copy(self, expected: ExpectedStore) -> None:
         """Keep a copy of the current store, with its expected contents, if this world keeps copies."""

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
-from meteragent.privacy.exact import set_fields
+from meteragent.privacy.exact import require_present, set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.optimality import dual_bound, least_cost
 
@@ -53,7 +53,7 @@ class Library:
     prior: Floats
 
     def __init__(self, signatures: ArrayLike, prior: Sequence[float] | None = None) -> None:
-        windows = _require_integers("signatures", np.asarray(signatures))
+        windows = _require_integers("signatures", require_present(signatures))
         if windows.ndim != 2 or 0 in windows.shape:
             raise ValueError(f"signatures must have shape (N, n), not {windows.shape}")
         chances = np.full(len(windows), 1 / len(windows)) if prior is None else np.asarray(prior, float)
@@ -136,7 +136,7 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 def _append_windows(library: Library, through: ArrayLike) -> Integers:
     """Return the library's windows, followed by `through`, which may be empty."""
-    extra_windows, slots = np.asarray(through), library.signatures.shape[1]
+    extra_windows, slots = require_present(through), library.signatures.shape[1]
     if not extra_windows.size:
         return library.signatures
     if extra_windows.ndim != 2 or extra_windows.shape[1] != slots:

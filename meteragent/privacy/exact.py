@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Exact = Fraction | Decimal | int | str
 """The types that an exact number may have. Where one is expected, everything raises as `rational` does."""
@@ -25,6 +25,29 @@ def set_fields(instance: object, **values: Any) -> None:
     """Set fields of a frozen dataclass, in its `__init__`."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
+
+
+def require_present(values: ArrayLike) -> NDArray[Any]:
+    """Return `values` as an array. Raises TypeError if a mask, NA or null marks some of them as missing."""
+    if _has_missing(values):
+        raise TypeError(
+            "some values are marked as missing, by a mask or as NA: fill them, as by array.filled(0) or"
+            " series.fillna(0), or leave out their windows"
+        )
+    return np.asarray(values)
+
+
+def _has_missing(values: Any) -> bool:
+    """Return whether a value is NA, or a container has NA or a mask, which numpy would ignore."""
+    if isinstance(values, list | tuple):
+        return any(map(_has_missing, values))
+    if type(values) is not np.ndarray and isinstance(values, np.ndarray) and hasattr(values, "mask"):
+        return True
+    array = np.asarray(values)
+    if array.ndim and array.dtype == object:
+        return _has_missing(array.ravel().tolist())
+    is_table = array.ndim and array.dtype.kind == "f" and not isinstance(values, np.ndarray)
+    return bool(np.isnan(array).any()) if is_table else type(values).__name__ == "NAType"
 
 
 def rational(name: str, value: Any) -> Fraction:

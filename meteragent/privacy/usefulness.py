@@ -32,7 +32,7 @@ from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.channel.exponential import exp
 from meteragent.privacy.channel.finite import Channel
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, positive, rational, require_present
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.metric import Distance, Metric
@@ -152,7 +152,7 @@ def smart_meter(
     epsilon or quantum is not exact, or the signature's values are not integers; ValueError if the signature
     is not an array of n >= 1 numbers, epsilon or quantum is not positive, or delta is not between 0 and 1.
     """
-    x, exact = np.asarray(signature), positive("epsilon", epsilon)
+    x, exact = require_present(signature), positive("epsilon", epsilon)
     if x.ndim != 1 or not x.size:
         raise ValueError(f"a signature is an array of n >= 1 readings, not of shape {x.shape}")
     source = BulkBits() if bits is None else bits

@@ -5,17 +5,24 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from meteragent.privacy.bits import SeededBits
+from meteragent.privacy.certificate import Library
 from meteragent.privacy.mechanism import (
     Laplace,
     LInfLaplace,
     NoisyMax,
     PlanarLaplace,
+    RandomisedResponse,
+    RandomRow,
     VectorLaplace,
 )
+from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.optimality import User, bayes_loss, expected_loss, optimal_remap
+from meteragent.privacy.space import Categories, Databases
 
 A = Fraction(1, 10)
 VECTORS: list[Any] = [LInfLaplace(A, 1, 2), VectorLaplace(A, 1, 2), PlanarLaplace(A, 1)]
@@ -44,6 +51,31 @@ def test_a_mass_is_of_whole_quanta(mechanism: Any) -> None:
             TypeError, match=r"whole quanta: an array of integers, not of float64; round by floor"
         ):
             mechanism.log_mass(outputs, point)
+
+
+MASKED = np.ma.array([[1, 9999]], mask=[[False, True]])
+HIDDEN: list[Any] = [
+    MASKED,
+    [MASKED, MASKED],
+    MASKED[0],
+    pd.DataFrame([[1, None]], dtype="Int64"),
+    pd.Series([1, None], dtype="Int64"),
+    [[1, pd.NA]],
+    pa.array([1, None]),
+]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=range(len(HIDDEN)))
+def test_what_is_marked_as_missing_is_not_released(hidden: Any) -> None:
+    """A mask or NA says that a value is none: it is refused wherever it stands, with what to do."""
+    releases: list[Any] = [mechanism.release for mechanism in VECTORS]
+    releases += [RandomisedResponse("1/2").release, RandomRow(Databases(Categories("abc"), 2)).release]
+    releases += [Library, label_array]
+    for release in releases:
+        with pytest.raises(TypeError, match=r"marked as missing.*fill them"):
+            release(hidden)
+    full = pd.DataFrame([[1, 2]], dtype="Int64").to_numpy(np.int64)
+    assert VECTORS[0].release(full).shape == (1, 2)
 
 
 def test_the_ends_of_the_lattice_are_far_apart() -> None:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact, exp_neg_bounds, set_fields
+from meteragent.privacy.exact import Exact, exp_neg_bounds, require_present, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.space import Categories
 
@@ -37,7 +37,7 @@ _PLAIN = ({int}, {str}, {bool})  # types of values that a numpy dtype holds unch
 def label_array(points: ArrayLike) -> NDArray[np.generic]:
     """Return `points` as an array whose entries equal the given labels."""
     # numpy converts all values of a list to strings if one of them is a string.
-    array = np.asarray(points)
+    array = require_present(points)
     is_converted = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
     return np.array(points, object) if is_converted else array
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, ln_bounds, positive
+from meteragent.privacy.exact import Exact, ln_bounds, positive, require_present
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.space import Categories, Databases
 
@@ -77,7 +77,7 @@ class RandomisedResponse:
         `BulkBits`. Raises ValueError if a point is neither yes nor no.
         """
         source = sampling.source_of(bits)
-        values = np.asarray(points)
+        values = require_present(points)
         if not np.isin(values, [0, 1]).all():
             raise ValueError("an answer must be yes or no: give booleans, or 0 and 1")
         is_truthful = sampling.choice(self._truthful_bounds, values.size, source) == 0
@@ -125,7 +125,7 @@ class RandomRow:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release one row of each database, (..., n) to (...). Raises ValueError unless it has n rows."""
         source = sampling.source_of(bits)
-        values = np.asarray(points)
+        values = require_present(points)
         if values.ndim == 0 or values.shape[-1] != self.space.n:
             raise ValueError(f"databases have shape (..., {self.space.n}), not {values.shape}")
         databases = values.reshape(-1, self.space.n)

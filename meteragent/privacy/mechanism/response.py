@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import set_fields
+from meteragent.privacy.exact import require_present, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.query import Query
@@ -180,5 +180,5 @@ class OutputPerturbation(_Answered):
 
 def to_tuples(point: Any) -> Any:
     """Convert a list or an array to nested tuples or a single value; return other objects unchanged."""
-    value = point.tolist() if isinstance(point, np.ndarray | np.generic) else point
+    value = require_present(point).tolist() if isinstance(point, np.ndarray | np.generic) else point
     return tuple(map(to_tuples, value)) if isinstance(value, list) else value

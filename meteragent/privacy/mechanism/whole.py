@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meteragent.privacy.exact import require_present
+
 _LATTICE_LIMIT = 1 << 62
 """The largest |x| in quanta; it keeps x + z within int64."""
 
@@ -14,10 +16,10 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values`, whole quanta, as int64; an int64 array is not copied.
 
-    Raises TypeError if they are not integers of at most 64 bits (an empty list counts as floats); ValueError
-    if one is beyond 2^62 quanta.
+    Raises TypeError if they are not integers of at most 64 bits (an empty list counts as floats), or as
+    `require_present` does; ValueError if one is beyond 2^62 quanta.
     """
-    array: NDArray[Any] = np.asarray(values)
+    array: NDArray[Any] = require_present(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(
             f"values must be whole quanta: an array of integers, not of {dtype}; round by floor(x/q + 1/2)"

@@ -108,9 +108,9 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
     windows = Windows(meter[order], time_ms[order])
     is_repeated = (windows.meter[1:] == windows.meter[:-1]) & (windows.start_ms[1:] == windows.start_ms[:-1])
     if is_repeated.any():
-        index = int(np.argmax(is_repeated))
-        name = next(name for name, number in names.items() if number == windows.meter[index])
-        raise duplicate_error(int(is_repeated.sum()), name, int(windows.start_ms[index]))
+        copies, name_of = windows.rows(np.append(False, is_repeated)), list(names)
+        pairs = zip(copies.meter.tolist(), copies.start_ms.tolist(), strict=True)
+        raise duplicate_error(copies.meter.size, *min((name_of[meter], start) for meter, start in pairs))
     return windows
 
 

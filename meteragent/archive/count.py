@@ -48,7 +48,7 @@ def read_job(
     for rows in read(source, job, names, needs_values=True):
         values, is_own = micro(rows.value, policy), job.opens(rows.time_ms, policy)
         parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
-        counts.add(count_own(rows.value, values, is_own, policy))
+        counts.add(count_own(values, is_own, policy.usual))
         progress(rows.row.size)
     rank = np.empty(len(names), np.int64)
     # Sort by public id: the order of the meters' own names would help to link pseudonyms to them.

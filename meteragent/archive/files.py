@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 _PART = ".part"
 
 
-def attempt(path: Path, call: Callable[[], T]) -> T:
+def attempt(path: Path | str, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
     Raises ArchiveError if the file cannot be read: without Arrow's text, which may quote a value, and outside
@@ -35,34 +35,51 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
 
 
 @contextmanager
+def path_in_errors(path: Path | str, reason: str = "cannot be read") -> Iterator[None]:
+    """Turn a system error into an ArchiveError that names the file, with `reason` if it has none."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else reason
+    else:
+        return
+    raise ArchiveError(f"{path}: {reason}")
+
+
+@contextmanager
 def parquet(
-    path: Path, meter: str | None = None, footer: pq.FileMetaData | None = None
+    path: Path | str,
+    meter: str | None = None,
+    footer: pq.FileMetaData | None = None,
+    opened: Callable[[], Any] | None = None,
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
     The column `meter`, if it holds strings, is read as a dictionary. `footer` is the footer if it was read.
-    Raises ArchiveError if the file is not readable Parquet.
+    `opened` returns what is opened instead of `path`: a path or a file. Raises ArchiveError if the file is
+    not readable Parquet.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
     options |= {"metadata": footer}
-    file = attempt(path, lambda: pq.ParquetFile(path, **options))
-    with file:
-        yield file
+    source = attempt(path, opened) if opened else path
+    with ExitStack() as stack:
+        if not isinstance(source, Path | str):
+            stack.callback(source.close)
+        yield stack.enter_context(attempt(path, lambda: pq.ParquetFile(source, **options)))
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
     """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
     part = path.with_name(f".{path.name}{_PART}")
     try:
-        with part.open("wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise ArchiveError(f"{path}: {(error.strerror or 'cannot be written').lower()}") from None
+        with path_in_errors(path, "cannot be written"):
+            with part.open("wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
 

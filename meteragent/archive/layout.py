@@ -11,8 +11,6 @@ a value. All readings whose span overlaps the window count in it.
 The type of the value column determines the layout.
 """
 
-from typing import Literal
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,9 +22,9 @@ from meteragent.archive.number import (
     Flags,
     Micro,
     count_own,
-    is_number,
     micro,
     milliseconds,
+    unpack,
     whole_quanta,
 )
 from meteragent.archive.policy import Integers, Policy
@@ -37,36 +35,6 @@ from meteragent.domain.identity import holds_text
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
-
-Layout = Literal["wide", "long"]
-
-
-def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
-    """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
-    meter, time, value = (_column(schema, name) for name in policy.columns)
-    if not (is_text(meter) or pa.types.is_integer(meter)):
-        raise _type_error(policy.columns.meter, meter, "strings (or integers) that name meters")
-    if not pa.types.is_timestamp(time) or time.tz is None:
-        raise _type_error(
-            policy.columns.time, time, "a timestamp with a time zone, such as timestamp[ms, tz=UTC]"
-        )
-    if is_list(value) and is_number(value.value_type):
-        return "wide"
-    if is_number(value):
-        return "long"
-    raise _type_error(policy.columns.value, value, "numbers, or a list of numbers in each row")
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds strings."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def meters(column: pa.Array, policy: Policy) -> pa.Array:
@@ -133,23 +101,23 @@ def _numbers(
 
 def _count_quanta(quanta: Integers, usual: Terms) -> Counts:
     """Count numbers that are whole quanta within the range."""
-    return Counts.of(Micro(quanta * usual.quantum_u, np.ones(quanta.size, np.bool_), 0), usual)
+    valid = np.ones(quanta.size, np.bool_)
+    return Counts.of(Micro(quanta * usual.quantum_u, valid, ~valid), usual)
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
-    `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
-    A row is omitted if no reading's span begins in its window. A reading is counted in the window in which
-    its span begins. Raises ArchiveError if a meter's name or a time is missing or invalid, or if the values
-    are not numbers.
+    `readings` is a list of pairs (time, packed value) in any order: all readings whose span may overlap the
+    window. A row is omitted if no reading's span begins in its window. A reading is counted in the window in
+    which its span begins. Raises ArchiveError if a meter's name or a time is missing or invalid.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     readings = column.flatten()
     times = milliseconds(readings.field(0), policy.columns.time)
-    values = micro(readings.field(1), policy)
+    values = unpack(readings.field(1), policy.usual)
     window = np.repeat(np.arange(starts.size), lengths)
 
     def open_window(window: Integers, times_ms: Integers) -> Flags:
@@ -157,7 +125,7 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch,
         return np.asarray(policy.starts(times_ms - policy.lead_ms) == starts[window])
 
     is_opening = open_window(window, times)
-    counts = count_own(readings.field(1), values, is_opening, policy)
+    counts = count_own(values, is_opening, policy.usual)
     has_opening = np.bincount(window[is_opening], minlength=starts.size) > 0
     is_usable = values.valid & has_opening[window]
     merged = merge_equal_times(Readings(window, times, values.values_u, values.valid).rows(is_usable))
@@ -255,20 +223,3 @@ def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: P
     part_ms = ((policy.ends(starts_ms) - starts_ms) // np.maximum(lengths, 1))[window]
     begin = (np.arange(window.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)) * part_ms
     return fill_slots(starts_ms, Spans(window, begin, begin + part_ms, values_u), policy)
-
-
-def _column(schema: pa.Schema, name: str) -> pa.DataType:
-    """Return the type of the column `name`. Raises ArchiveError unless there is exactly one such column."""
-    if (count := schema.names.count(name)) != 1:
-        problem = (
-            "more than one has this name"
-            if count
-            else f"not found among {', '.join(map(repr, schema.names))}"
-        )
-        raise ArchiveError(f"column {name!r}: {problem}: name the right one under [archive]")
-    return schema.field(name).type
-
-
-def _type_error(name: str, actual_type: pa.DataType, expected: str) -> ArchiveError:
-    """Return the error for a column of the wrong type."""
-    return ArchiveError(f"column {name!r}: found {actual_type}; expected {expected}")

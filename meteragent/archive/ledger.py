@@ -17,7 +17,7 @@ The ledger holds meters' names but no readings. A key whose ledger is lost must 
 import fcntl
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive.files import attempt, parquet, write
+from meteragent.archive.files import attempt, parquet, path_in_errors, write
 from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
@@ -104,12 +104,10 @@ class Ledger:
         The ledger's folder is created if it does not exist. Raises ArchiveInUse if another run or a preview
         on this machine holds the lock; ArchiveError if the folder or the lock's file cannot be created.
         """
-        try:
+        with path_in_errors(self.folder, "cannot be created"):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync_folder(self.folder.parent)
             lock = (self.folder / ".lock").open("w")
-        except OSError as error:
-            raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be created').lower()}") from None
         with lock:
             self._lock(lock, fcntl.LOCK_EX)
             for partial_folder in self.folder.glob(".run=*"):
@@ -124,15 +122,8 @@ class Ledger:
         read.
         """
         with ExitStack() as stack:
-            try:
-                lock = stack.enter_context((self.folder / ".lock").open("rb"))
-            except FileNotFoundError:
-                lock = None
-            except OSError as error:
-                reason = (error.strerror or "cannot be read").lower()
-                raise ArchiveError(f"{self.folder}: {reason}") from None
-            if lock is not None:
-                self._lock(lock, fcntl.LOCK_SH)
+            with path_in_errors(self.folder), suppress(FileNotFoundError):
+                self._lock(stack.enter_context((self.folder / ".lock").open("rb")), fcntl.LOCK_SH)
             yield
 
     def _lock(self, lock: IO[Any], mode: int) -> None:
@@ -174,17 +165,16 @@ class Ledger:
         """
         partial_folder = self.folder / f".run={run}"
         try:
-            partial_folder.mkdir(mode=0o700)
-            count = 0
-            for count, table in enumerate(tables, start=1):
-                path = partial_folder / _part(count - 1)
-                write(path, lambda file: pq.write_table(table, file))  # noqa: B023
-            write(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
-            write(partial_folder / "_run.json", lambda file: file.write(facts()))
-            partial_folder.rename(self.path(run))
-            sync_folder(self.folder)
-        except OSError as error:
-            raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be written').lower()}") from None
+            with path_in_errors(self.folder, "cannot be written"):
+                partial_folder.mkdir(mode=0o700)
+                count = 0
+                for count, table in enumerate(tables, start=1):
+                    path = partial_folder / _part(count - 1)
+                    write(path, lambda file: pq.write_table(table, file))  # noqa: B023
+                write(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
+                write(partial_folder / "_run.json", lambda file: file.write(facts()))
+                partial_folder.rename(self.path(run))
+                sync_folder(self.folder)
         finally:
             shutil.rmtree(partial_folder, ignore_errors=True)
 

@@ -66,8 +66,8 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
     """Return the facts that the ledger stores beside a run's rows, to be kept as private as the ledger."""
     files = [
-        {"name": path.name, "bytes": stamp[1], "sha256": digest}
-        for (path, stamp), digest in zip(source.stamps, digests, strict=True)
+        {"name": file.rpartition("/")[2], "bytes": stamp[0], "sha256": digest}
+        for (file, stamp), digest in zip(source.stamps.items(), digests, strict=True)
     ]
     facts = {"v": 1, "run": account.run, "input": files, "policy": source.policy.facts}
     facts |= {"released": account.released_windows, "refused": account.refused_windows}

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from meteragent.archive.acceptance import DECIMAL_DIGITS, is_number
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.terms import Terms
@@ -22,18 +23,17 @@ Flags = NDArray[np.bool_]
 Whole = NDArray[Any]
 
 _PER_MS = {"us": 1000, "ns": 1_000_000}
-_DECIMAL_DIGITS = 38
 
 
 class Micro(NamedTuple):
     """Clamped values in millionths of the unit; where `valid` is false, the value is missing and set to 0.
 
-    `clamped_count` is the number of values that were outside the range.
+    `is_clamped` tells which values were outside the range.
     """
 
     values_u: Integers
     valid: Flags
-    clamped_count: int
+    is_clamped: Flags
 
 
 TOTALS = "numbers", "gap", "clamped", "small", "repeated", "conflicting"
@@ -64,7 +64,8 @@ class Counts:
         largest_u = max(abs(usual.readings.low_u), abs(usual.readings.high_u))
         is_small = values.valid & (1000 * np.abs(values.values_u) < largest_u)
         gap = values.valid.size - int(np.count_nonzero(values.valid))
-        return cls(values.valid.size, gap, values.clamped_count, int(np.count_nonzero(is_small)))
+        clamped, small = (int(np.count_nonzero(flags)) for flags in (values.is_clamped, is_small))
+        return cls(values.valid.size, gap, clamped, small)
 
     @property
     def present(self) -> int:
@@ -84,11 +85,23 @@ class Counts:
         self.first_conflict = min((conflict for conflict in conflicts if conflict), default=None)
 
 
-def count_own(column: pa.Array, values: Micro, is_own: Flags, policy: Policy) -> Counts:
-    """Count the numbers of a column, converted to `values`, for which `is_own` is true."""
-    if not is_own.all():
-        values = micro(column.filter(pa.array(is_own)), policy)
-    return Counts.of(values, policy.usual)
+def count_own(values: Micro, is_own: Flags, usual: Terms) -> Counts:
+    """Count the numbers for which `is_own` is true."""
+    values_u, valid, is_clamped = values
+    return Counts.of(Micro(values_u[is_own], valid[is_own], is_clamped[is_own]), usual)
+
+
+def pack(values: Micro, usual: Terms) -> pa.Array:
+    """Return a column of millionths, of which clamped ones are one beyond the range and missing ones null."""
+    beyond = np.where(values.values_u == usual.readings.high_u, 1, -1)
+    return pa.array(values.values_u + values.is_clamped * beyond, mask=~values.valid)
+
+
+def unpack(column: pa.Array, usual: Terms) -> Micro:
+    """Return the values that a column made by `pack` stands for."""
+    packed_u, valid = column.fill_null(0).to_numpy(zero_copy_only=False), _is_valid(column)
+    values_u = np.clip(packed_u, usual.readings.low_u, usual.readings.high_u)
+    return Micro(_zero_missing(values_u, valid), valid, valid & (values_u != packed_u))
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:
@@ -99,7 +112,7 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
     if pa.types.is_integer(kind):
         integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
         return _scale(integers, 0, valid, policy)
-    if pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS:
+    if is_number(kind):
         return _scale(_unscale(column), kind.scale, valid, policy)
     raise ArchiveError(f"column {policy.columns.value!r} holds {kind}; expected integers, decimals or floats")
 
@@ -118,12 +131,6 @@ def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
         return None
     quanta: Integers = integers.astype(np.int64)
     return quanta if ratio == 1 else quanta * ratio.numerator
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds integers, floats, or decimals of at most 38 digits."""
-    decimal = pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or decimal)
 
 
 def milliseconds(column: pa.Array, name: str) -> Integers:
@@ -158,9 +165,9 @@ def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     with np.errstate(over="ignore", invalid="ignore"):
         rounded_u = np.floor(numbers.astype(np.float64) * float(policy.scale) + 0.5)
     rounded_u[~valid] = 0
-    clamped_count = int((valid & ((rounded_u < low) | (rounded_u > high))).sum())
+    is_clamped = valid & ((rounded_u < low) | (rounded_u > high))
     values_u = np.clip(rounded_u, low - 1, high + 1).astype(np.int64)
-    return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, clamped_count)
+    return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, is_clamped)
 
 
 def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
@@ -168,7 +175,8 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     usual, factor = policy.usual, policy.scale / 10**digits
     numerator, denominator = factor.numerator, factor.denominator
     if denominator == 1 and integers.size and _are_in_range(integers, *_range(numerator, usual)):
-        return Micro(_zero_missing(integers.astype(np.int64) * numerator, valid), valid, 0)
+        values_u = _zero_missing(integers.astype(np.int64) * numerator, valid)
+        return Micro(values_u, valid, np.zeros(valid.size, np.bool_))
     # Numbers outside these bounds are also outside the range in millionths.
     lowest = -((1 - usual.readings.low_u) * denominator // numerator + 2)
     highest = (usual.readings.high_u + 1) * denominator // numerator + 2
@@ -181,7 +189,8 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     products = bounded_integers * numerator
     rounded_u = products if denominator == 1 else round_half_up(products, denominator)
     clamped_u = np.clip(rounded_u, usual.readings.low_u, usual.readings.high_u).astype(np.int64)
-    return Micro(_zero_missing(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
+    is_clamped = np.asarray(clamped_u != rounded_u, np.bool_) & valid
+    return Micro(_zero_missing(clamped_u, valid), valid, is_clamped)
 
 
 def _range(step_u: int, usual: Terms) -> tuple[int, int]:
@@ -203,7 +212,7 @@ def _zero_missing(values_u: Integers, valid: Flags) -> Integers:
 
 def _unscale(column: pa.Array) -> Whole:
     """Return decimals as integers in units of their last digit: int64 if all fit, else Python integers."""
-    decimals = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
+    decimals = column.cast(pa.decimal128(DECIMAL_DIGITS, column.type.scale))
     words = np.frombuffer(decimals.buffers()[1], "<i8", count=2 * (decimals.offset + len(decimals)))
     low, high = words.reshape(-1, 2)[decimals.offset :].T
     if decimals.null_count:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meteragent.archive import manifest
+from meteragent.archive.acceptance import Layout
 from meteragent.archive.account import Account, ProgressReporter
-from meteragent.archive.count import count_numbers
 from meteragent.archive.key import Key
-from meteragent.archive.layout import Layout
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Local, check_paths, first_window_ms, identify, jobs_of
+from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, identify
 from meteragent.archive.source import Source
+from meteragent.archive.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,17 @@ class Preview:
     is_complete: bool
 
 
-def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Preview:
+def preview(
+    policy: Policy, path: Path | str, out: Path, show: ProgressReporter, engine: Engine | None = None
+) -> Preview:
     """Return a preview of `run.sanitise_archive` with the same arguments, without writing anything.
 
     Raises as it does before the debit.
     """
-    engine, key, ledger = Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    check_paths(path, out, ledger.folder)
-    source = Source.open(path, policy)
+    engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
+    tree = Tree.at(path)
+    check_paths(tree, out, ledger.folder)
+    source = Source.open(tree, policy)
     first_key = key.at(first_window_ms(source))
     with ledger.lock_shared():
         _, run = identify(source, first_key, show)
@@ -57,7 +60,7 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
         else:
             for _table in engine.debits(source, ledger, key, account, show):
                 pass
-        counts = count_numbers(source, jobs_of(source), show)
+        counts = engine.numbers(source, account, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
     return Preview(policy, source.layout, out, ledger.folder, account, counts, is_debited, complete)

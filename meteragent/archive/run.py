@@ -25,6 +25,7 @@ in part or resumed, a byte per row. No raw value is written anywhere.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,13 +36,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
+from meteragent.archive.acceptance import Layout
 from meteragent.archive.account import Account, ProgressCallback, ProgressReporter, check_rows
 from meteragent.archive.count import count_numbers, names_of, read_job, require_range
-from meteragent.archive.files import write
+from meteragent.archive.files import path_in_errors, write
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
-from meteragent.archive.layout import Layout, by_slots, read_wide, slot_schema, windows_batch
+from meteragent.archive.layout import by_slots, read_wide, slot_schema, windows_batch
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Counts, Flags, milliseconds
@@ -49,9 +51,11 @@ from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Windows, merge_equal_times, opened_windows, slots
 from meteragent.archive.source import Source
-from meteragent.domain.errors import ArchiveError
+from meteragent.archive.tree import Tree
+from meteragent.domain.errors import ArchiveError, KeyRefused
 
 COMPRESSION = "zstd"
+_RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
 """Options of the Parquet writer, in addition to `encodings`."""
 
@@ -62,6 +66,9 @@ class Engine(Protocol):
     @property
     def cut(self) -> list[Any]:
         """The values that decide where the engine's parts end."""
+
+    def numbers(self, source: Source, account: Account, show: ProgressReporter) -> Counts:
+        """Count all numbers of an input."""
 
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
@@ -99,7 +106,7 @@ class RunResult:
 
 def sanitise_archive(
     policy: Policy,
-    path: Path,
+    path: Path | str,
     out: Path,
     show: ProgressReporter,
     engine: Engine | None = None,
@@ -114,8 +121,9 @@ def sanitise_archive(
     ConfigError if the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    check_paths(path, out, ledger.folder)
-    source = Source.open(path, policy)
+    tree = Tree.at(path)
+    check_paths(tree, out, ledger.folder)
+    source = Source.open(tree, policy)
     first_key = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
         digests, run = identify(source, first_key, show)
@@ -125,28 +133,42 @@ def sanitise_archive(
             require_range(source, show, clamp=clamp)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
-        account = manifest.account_of(ledger.facts(run), ledger.path(run))
-        if earlier_facts is None:
-            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # from an output that was removed
-            _create(out)
-        run_ledger = sibling(out)
-        if earlier_facts is not None and earlier_facts["complete"]:
-            parts, counts = Parts(0, len(earlier_facts["parts"]), None), None
-        else:
-            manifest.remove_faults(out, earlier_facts)
-            manifest.save(out, manifest.build(source, account, engine.cut, None))
-            parts = engine.release(source, ledger, key, account, out, show)
-            paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
-            write(run_ledger, lambda file: _save_ledger(file, ledger, run))
-            manifest.save(out, manifest.build(source, account, engine.cut, paths))
-            counts = parts.counts or count_numbers(source, jobs_of(source), show)
+        with _resumable(out):
+            account = manifest.account_of(ledger.facts(run), ledger.path(run))
+            if earlier_facts is None:  # what waits is of an output that was removed
+                shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)
+                _create(out)
+            run_ledger = sibling(out)
+            if earlier_facts is not None and earlier_facts["complete"]:
+                parts, counts = Parts(0, len(earlier_facts["parts"]), None), None
+            else:
+                manifest.remove_faults(out, earlier_facts)
+                manifest.save(out, manifest.build(source, account, engine.cut, None))
+                parts = engine.release(source, ledger, key, account, out, show)
+                paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
+                write(run_ledger, lambda file: _save_ledger(file, ledger, run))
+                manifest.save(out, manifest.build(source, account, engine.cut, paths))
+                counts = parts.counts or engine.numbers(source, account, show)
     folders = out, run_ledger, ledger.folder
     return RunResult(policy, source.layout, *folders, account, counts, parts.new, parts.existing)
 
 
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """Add to an error that the run is in the ledger, so that it must be resumed."""
+    try:
+        with path_in_errors(out, "cannot be used"):
+            yield
+    except (ArchiveError, KeyRefused) as error:
+        failure = type(error)(f"{error}{_RESUME}")
+    else:
+        return
+    raise failure
+
+
 def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
     """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's key."""
-    with show("read", sum(stamp[1] for _, stamp in source.stamps), "B") as progress:
+    with show("read", sum(stamp[0] for stamp in source.stamps.values()), "B") as progress:
         digests = source.digests(progress)
     return digests, manifest.run_id(source.policy, digests, first_key)
 
@@ -161,6 +183,10 @@ class Local:
     def cut(self) -> list[Any]:
         """The values that decide where this version's parts end."""
         return manifest.CUT
+
+    def numbers(self, source: Source, _account: Account, show: ProgressReporter) -> Counts:
+        """Count all numbers of an input."""
+        return count_numbers(source, jobs_of(source), show)
 
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
@@ -351,9 +377,13 @@ def first_window_ms(source: Source) -> int:
     return int(policy.starts(np.array([min(first_times_ms) - lead_ms], np.int64))[0])
 
 
-def check_paths(path: Path, out: Path, ledger: Path) -> None:
-    """Raise ArchiveError if an output or a ledger lies inside the input or contains it."""
-    source = path.resolve()
+def check_paths(tree: Tree, out: Path, ledger: Path) -> None:
+    """Raise ArchiveError if `out` is no path, or it or a ledger lies inside the input or contains it."""
+    if out.parts and out.parts[0].endswith(":"):
+        raise ArchiveError(f"{out}: an address: release to a folder on a disk, and copy it from there")
+    if tree.path is None:
+        return
+    source = tree.path.resolve()
     for target in (out, sibling(out), ledger):
         real_target = target.resolve()
         if source == real_target or source in real_target.parents or real_target in source.parents:
@@ -362,10 +392,8 @@ def check_paths(path: Path, out: Path, ledger: Path) -> None:
 
 def _create(out: Path) -> None:
     """Create a folder if it does not exist. Raises ArchiveError if it cannot be created."""
-    try:
+    with path_in_errors(out, "cannot be created"):
         out.mkdir(exist_ok=True)
-    except OSError as error:
-        raise ArchiveError(f"{out}: {(error.strerror or 'cannot be created').lower()}") from None
 
 
 def sibling(out: Path, kind: str = "ledger.parquet") -> Path:

@@ -2,25 +2,24 @@
 
 An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth. Files
 and subfolders whose names begin with a dot or an underscore are skipped. The input must not change while it
-is being read, and a change in a file is detected. Errors name files and columns but do not quote their
-content, so Arrow's own messages about a file are never passed on.
+is being read: whoever finds another file than was listed, on any machine, reads nothing of it. Errors name
+files and columns but do not quote their content, so Arrow's own messages about a file are never passed on.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive.files import READ_BYTES, attempt, parquet
-from meteragent.archive.layout import Layout, layout_of
+from meteragent.archive.acceptance import Layout, layout_of
+from meteragent.archive.files import attempt, parquet
 from meteragent.archive.policy import Policy
+from meteragent.archive.tree import Stamp, Tree
 from meteragent.domain.errors import ArchiveError
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ class Group(NamedTuple):
     names in order; each is None if unknown.
     """
 
-    path: Path
+    file: str
     row_group: int
     rows: int
     times_ms: tuple[int, int] | None
@@ -52,22 +51,23 @@ class Source:
 
     layout: Layout
     groups: tuple[Group, ...]
-    stamps: tuple[tuple[Path, tuple[int, ...]], ...]
+    stamps: dict[str, Stamp]
     policy: Policy
+    tree: Tree
 
     @classmethod
-    def open(cls, path: Path, policy: Policy) -> "Source":
+    def open(cls, tree: Tree, policy: Policy) -> "Source":
         """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong."""
         groups: list[Group] = []
-        layouts: dict[Layout, Path] = {}
-        stamps = tuple((file_path, _stamp(file_path)) for file_path in _data(path))
-        for file_path, _ in stamps:
-            with parquet(file_path) as file:
-                layouts.setdefault(_layout(file, policy, file_path), file_path)
-                groups.extend(_groups(file, policy, file_path))
+        layouts: set[Layout] = set()
+        stamps = {file: tree.stamp(file) for file in tree.files()}
+        for path in stamps:
+            with parquet(path, opened=partial(tree.open, path)) as file:
+                layouts.add(_layout(file, policy, path))
+                groups.extend(_groups(file, policy, path))
         if len(layouts) > 1:
-            raise ArchiveError(f"{path}: some files are wide and others long: release them separately")
-        return cls(next(iter(layouts)), tuple(groups), stamps, policy)
+            raise ArchiveError(f"{tree.root}: some files are wide and others long: release them separately")
+        return cls(layouts.pop(), tuple(groups), stamps, policy, tree)
 
     @property
     def rows(self) -> int:
@@ -81,21 +81,17 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Raise ArchiveError if a file has changed since it was listed."""
-        for path, stamp in self.stamps:
-            if _stamp(path) != stamp:
-                raise ArchiveError(f"{path}: changed while it was being read: nothing more is released")
+        for file in self.stamps:
+            self._check_file(file)
+
+    def _check_file(self, file: str) -> None:
+        """Raise ArchiveError if a file is not the one that was listed."""
+        if self.tree.stamp(file) != self.stamps[file]:
+            raise ArchiveError(f"{file}: changed while it was being read: nothing more is released")
 
     def digests(self, progress: Callable[[int], object]) -> list[str]:
         """Compute the SHA-256 of each file's content, and report the number of bytes read to `progress`."""
-        digests = []
-        for path, _ in self.stamps:
-            digest = hashlib.sha256()
-            with _path_in_errors(path), path.open("rb") as file:
-                while block := file.read(READ_BYTES):
-                    digest.update(block)
-                    progress(len(block))
-            digests.append(digest.hexdigest())
-        return digests
+        return [self.tree.digest(file, progress) for file in self.stamps]
 
     def read(
         self, groups: Iterable[Group], columns: list[str], batch_rows: int, *, needs_dictionary: bool = False
@@ -103,13 +99,16 @@ class Source:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
         With `needs_dictionary`, a column of meters that holds strings is dictionary-encoded. Raises
-        ArchiveError if a file cannot be read.
+        ArchiveError if a file cannot be read, or is not the one that was listed.
         """
         meter = self.policy.columns.meter if needs_dictionary else None
         for group in groups:
-            with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
+            self._check_file(group.file)
+            footer = _footer(self.tree, group.file, self.stamps[group.file])
+            opened = partial(self.tree.open, group.file)
+            with parquet(group.file, meter, footer, opened) as file:
                 batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)
-                while (batch := attempt(group.path, partial(next, batches, None))) is not None:
+                while (batch := attempt(group.file, partial(next, batches, None))) is not None:
                     yield _add_zone(batch, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
@@ -138,46 +137,12 @@ class Source:
 
 
 @lru_cache(maxsize=1)
-def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
+def _footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
     """Return a file's footer, cached: every row group is read with it, and it may be long."""
-    return attempt(path, lambda: pq.read_metadata(path))
+    return attempt(file, lambda: pq.read_metadata(tree.open(file)))
 
 
-def _data(path: Path) -> list[Path]:
-    """Return an input's files, sorted. Raises ArchiveError if there are none, or a link to a folder."""
-    if not path.is_dir():
-        return [path]
-    visible_entries = [
-        entry
-        for entry in path.rglob("*")
-        if not any(part[0] in "._" for part in entry.relative_to(path).parts)
-    ]
-    for entry in visible_entries:
-        if entry.is_symlink() and entry.is_dir():
-            raise ArchiveError(f"{entry}: a link to a folder is not followed: put the folder itself there")
-    files = [entry for entry in visible_entries if entry.suffix.lower() == ".parquet" and entry.is_file()]
-    if not files:
-        raise ArchiveError(f"{path}: there are no *.parquet files in this folder")
-    return sorted(files)
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Return values that change when a file is replaced or written to."""
-    with _path_in_errors(path):
-        status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-@contextmanager
-def _path_in_errors(path: Path) -> Iterator[None]:
-    """Turn a system error into an ArchiveError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise ArchiveError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
-
-
-def _layout(file: pq.ParquetFile, policy: Policy, path: Path) -> Layout:
+def _layout(file: pq.ParquetFile, policy: Policy, path: str) -> Layout:
     """Return the layout of a file."""
     schema = file.schema_arrow
     if _is_int96(file, policy.columns.time):  # these are in UTC, by the convention of Spark and Impala
@@ -204,7 +169,7 @@ def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     return batch.set_column(index, field, batch.column(index).cast(pa.timestamp("ms")).view(_UTC_MS))
 
 
-def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]:
+def _groups(file: pq.ParquetFile, policy: Policy, path: str) -> Iterator[Group]:
     """Yield the row groups of a file, with the smallest and largest values from its statistics."""
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)

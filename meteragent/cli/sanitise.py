@@ -24,6 +24,7 @@ _SMALL_SHARE = 0.9
 """If more than this fraction of the numbers is small, they are probably in another unit."""
 _ALL_REFUSED = "every window overlaps a window that was released before"
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
+_PREVIEWS = _ENGINES | {"local": "meteragent.archive.preview"}
 _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 """The extras that each engine needs."""
 
@@ -33,8 +34,6 @@ def run(options: argparse.Namespace) -> int:
 
     Raises ConfigError or KeyRefused if the configuration or the key is refused.
     """
-    if options.dry_run and options.engine != "local":
-        return fail("--dry-run needs --engine local, whose accounting is the same")
     policy = Policy.of(config.load(options.config))
     if any(report_missing_extra(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH
@@ -55,7 +54,7 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary, as text or as JSON."""
     # Only what is asked for is imported: it needs pyarrow or Spark.
     if options.dry_run:
-        module = importlib.import_module("meteragent.archive.preview")
+        module = importlib.import_module(_PREVIEWS[options.engine])
         preview = module.preview(policy, options.input, options.output, show)
         say = preview_json if options.json else preview_summary
         return say(preview, clamp=options.clamp)

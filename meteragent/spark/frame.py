@@ -6,23 +6,23 @@ streams, too. So the readings of a group are all that its window needs.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, GroupedData, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import ArrayType, TimestampType
+from pyspark.sql.types import StructType
 
-from meteragent.archive import kernel, layout
+from meteragent.archive import acceptance, kernel, layout
+from meteragent.archive.acceptance import Layout
 from meteragent.archive.key import Key
 from meteragent.archive.number import TOTALS
 from meteragent.archive.policy import Policy
 from meteragent.consume import Descriptor
 from meteragent.consume.archive import open_outputs
-from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
-from meteragent.spark.worker import KeyFingerprint, safely
+from meteragent.spark.worker import KeyFingerprint, Work, safely
 
 INTERVALS = "meter string, start timestamp, end timestamp"
 _COUNTS = ", ".join(f"{name}: bigint" for name in TOTALS)
@@ -32,17 +32,31 @@ WINDOWS = (
 )
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
+Rows = Callable[[Work, str], DataFrame]
+"""The rows of an input, as a function that applies work to their batches; its result has the given schema."""
 
-def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
+
+def layout_of(readings: DataFrame, policy: Policy) -> Layout:
     """Return "wide" if a row is a window, "long" if a reading. Raises ArchiveError if a column is wrong."""
-    missing_columns = set(policy.columns) - set(readings.columns)
-    if missing_columns:
-        raise ArchiveError(f"column {min(missing_columns)!r}: not found among {', '.join(readings.columns)}")
-    time = readings.schema[policy.columns.time].dataType
-    if not isinstance(time, TimestampType):
-        raise ArchiveError(f"column {policy.columns.time!r}: found {time.simpleString()}; expected timestamp")
-    is_wide = isinstance(readings.schema[policy.columns.value].dataType, ArrayType)
-    return "wide" if is_wide else "long"
+    fields = [field for field in readings.schema if field.name in policy.columns]
+    nothing = readings.sparkSession.createDataFrame([], StructType(fields))
+    return acceptance.layout_of(nothing.toArrow().schema, policy)
+
+
+def rows_of(readings: DataFrame, policy: Policy) -> Rows:
+    """Return the rows of a data frame."""
+    columns = select_columns(readings, policy)
+    return lambda work, schema: columns.mapInArrow(safely(work), schema)
+
+
+def select_columns(readings: DataFrame, policy: Policy) -> DataFrame:
+    """Select the columns that a policy names."""
+    return readings.select(*map(quote, policy.columns))
+
+
+def quote(name: str) -> str:
+    """Return a column's name as Spark reads it: a dot outside of backticks means a field of a structure."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def windows(readings: DataFrame, policy: Policy) -> DataFrame:
@@ -52,11 +66,14 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     of a reading begins. The result does not depend on the order of rows or on partitions. Raises
     ArchiveError if a column is missing or has the wrong type.
     """
-    row_layout = layout_of(readings, policy)
-    columns = readings.select(*policy.columns)
+    return windows_of(rows_of(readings, policy), layout_of(readings, policy), policy)
+
+
+def windows_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
+    """Convert rows to windows, as `windows` does."""
     if row_layout == "wide":
-        return columns.mapInArrow(safely(worker.wide_reader(policy)), WINDOWS)
-    return integrate_groups(assign_readings(columns, policy).groupBy("meter", "start"), policy)
+        return rows(worker.wide_reader(policy), WINDOWS)
+    return integrate_groups(assign_readings(rows, policy).groupBy("meter", "start"), policy)
 
 
 def count_numbers(windows: DataFrame, observation: Observation) -> DataFrame:
@@ -74,16 +91,14 @@ def count_similar(windows: DataFrame) -> int:
     return int(forms.where("count > 1").agg(F.coalesce(F.sum("count"), F.lit(0))).collect()[0][0])
 
 
-def assign_readings(columns: DataFrame, policy: Policy) -> DataFrame:
-    """Repeat each reading for every window that its span may touch: meter, start, end, time, value."""
-    value = columns.schema[policy.columns.value].dataType.simpleString()
-    schema = f"{INTERVALS}, time timestamp, value {value}"
-    return columns.mapInArrow(safely(worker.reading_assigner(policy)), schema)
+def assign_readings(rows: Rows, policy: Policy) -> DataFrame:
+    """Repeat each reading for every window that its span may touch: meter, start, end, time, value_u."""
+    return rows(worker.reading_assigner(policy), f"{INTERVALS}, time timestamp, value_u bigint")
 
 
 def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
     """Integrate readings grouped by the window to which they are assigned: meter, start, quanta, end."""
-    readings_by_window = groups.agg(F.collect_list(F.struct("time", "value")).alias("readings"))
+    readings_by_window = groups.agg(F.collect_list(F.struct("time", "value_u")).alias("readings"))
     lists = readings_by_window.select("meter", "start", "readings")
     return lists.mapInArrow(safely(worker.group_reader(policy)), WINDOWS)
 
@@ -129,19 +144,15 @@ def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
     return releases.mapInArrow(safely(worker.slot_splitter(policy)), _ddl(schema))
 
 
-def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Return the windows that readings open: meter, start, end. Values do not affect them.
+def opened_windows(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
+    """Return the windows that readings open: meter, start, end. Values must be readable; they have no effect.
 
     In the long layout each window appears once. In the wide layout there is a row for each input row, with
     the column `fits`: whether the row is on the grid and has the right number of values.
     """
-    names = policy.columns
-    if layout_of(readings, policy) == "long":
-        columns = readings.select(names.meter, names.time)
-        return columns.mapInArrow(safely(worker.window_opener(policy)), INTERVALS).distinct()
-    count = F.when(F.col(names.value).isNotNull(), F.size(names.value)).alias("numbers")
-    columns = readings.select(names.meter, names.time, count)
-    return columns.mapInArrow(safely(worker.row_checker(policy)), f"{INTERVALS}, fits boolean")
+    if row_layout == "long":
+        return rows(worker.window_opener(policy), INTERVALS).distinct()
+    return rows(worker.row_checker(policy), f"{INTERVALS}, fits boolean")
 
 
 def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
@@ -158,9 +169,15 @@ def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
     return mark_taken(windows, ledger_intervals).where(~F.col("taken")).drop("taken")
 
 
-def read(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
+def read(spark: SparkSession, paths: Iterable[Path], schema: str | None = None) -> DataFrame:
     """Return the rows of these Parquet files, whose names Spark would otherwise take as patterns."""
-    return spark.read.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path.absolute())) for path in paths))
+    reader = spark.read.schema(schema) if schema else spark.read
+    return reader.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", _address(path)) for path in paths))
+
+
+def _address(path: Path) -> str:
+    """Return the address of a path, which Spark would otherwise look for in its default file system."""
+    return f"file://{path.absolute()}"
 
 
 def read_outputs(spark: SparkSession, *folders: Path) -> tuple[DataFrame, tuple[Descriptor, ...]]:
@@ -169,13 +186,13 @@ def read_outputs(spark: SparkSession, *folders: Path) -> tuple[DataFrame, tuple[
     return read(spark, outputs.parts), tuple(outputs.descriptors.values())
 
 
-def write(releases: DataFrame, path: str) -> None:
+def write(releases: DataFrame, path: Path) -> None:
     """Write releases as Parquet, and replace any content of `path`; times are in milliseconds."""
     conf = releases.sparkSession.conf
     previous = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MILLIS")
     try:
-        releases.write.mode("overwrite").option("compression", "zstd").parquet(path)
+        releases.write.mode("overwrite").option("compression", "zstd").parquet(_address(path))
     finally:
         conf.set(_TIMES, str(previous))
 

@@ -16,7 +16,7 @@ from meteragent.archive.ledger import SCHEMA, Ledger, parts_of
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
-from meteragent.spark.frame import INTERVALS
+from meteragent.spark.frame import INTERVALS, read
 from meteragent.spark.worker import KeyFingerprint, safely
 
 
@@ -31,12 +31,12 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
         for path in ledger.folder.glob("run=*")
         if path.name != run_folder and not path.match(f"{run_folder}-*")
     ]
-    files = [str(file) for path in sorted(runs) for file in parts_of(path)]
+    files = [file for path in sorted(runs) for file in parts_of(path)]
     if not files:
         return spark.createDataFrame(
             [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
         )
-    rows = spark.read.schema(INTERVALS).parquet(*files)
+    rows = read(spark, files, INTERVALS)
     by_time = Window.partitionBy("meter").orderBy("start", "end")
     latest_end = F.max("end").over(by_time.rowsBetween(Window.unboundedPreceding, -1))
     is_first = F.coalesce(latest_end < F.col("start"), F.lit(True)).cast("int")

@@ -5,9 +5,7 @@ The division into parts differs: a hash of a window's start and its meter's publ
 and each part is sorted by start and name. So neither the part of a window nor its position depends on the
 order of the input or on the meters' own names. Only releases are shuffled for this division. If a run is
 killed before its output is complete, the next run deletes the output's parts and writes them again, with the
-same values. Files, key and ledger must have the same paths on the driver and on the workers. While Spark
-groups the readings of the long layout, they are in shuffle files (in `spark.local.dir`;
-`spark.io.encryption.enabled` encrypts them).
+same values. The driver lists and hashes the files, and workers read them as the local engine does.
 """
 
 import os
@@ -19,12 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive import manifest
+from meteragent.archive import preview as archive_preview
 from meteragent.archive import run as archive
 from meteragent.archive.account import Account, ProgressReporter, duplicate_error, misfit_error
 from meteragent.archive.kernel import milliseconds
@@ -32,11 +34,12 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import TOTALS, Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Parts, RunResult
+from meteragent.archive.preview import Preview
+from meteragent.archive.run import Local, Parts, RunResult
 from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
-from meteragent.spark import frame
+from meteragent.spark import frame, worker
 from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
 from meteragent.store.generation import sync_folder
 
@@ -48,18 +51,60 @@ _PART_VALUES = 1 << 22
 
 
 def sanitise_archive(
-    policy: Policy, path: Path, out: Path, show: ProgressReporter, *, clamp: bool = False
+    policy: Policy, path: Path | str, out: Path, show: ProgressReporter, *, clamp: bool = False
 ) -> RunResult:
     """Release an archive on Spark, as `meteragent.archive.run.sanitise_archive` does in this process.
 
     The Spark session is the active one, or a new one with Spark's default settings. Raises MeteragentError as
     for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an error of Spark.
     """
+    with _translate_errors():
+        return archive.sanitise_archive(policy, path, out, show, _Spark(_session()), clamp=clamp)
+
+
+def preview(policy: Policy, path: Path | str, out: Path, show: ProgressReporter) -> Preview:
+    """Return a preview of `sanitise_archive` with the same arguments, without writing anything."""
+    with _translate_errors():
+        return archive_preview.preview(policy, path, out, show, _Spark(_session()))
+
+
+def _session() -> SparkSession:
+    """Return the active session, or a new one, which logs nothing unless Spark's settings say what."""
     # Otherwise, workers would run the first python3 on their path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_new = SparkSession.getActiveSession() is None
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    with _translate_errors():
-        return archive.sanitise_archive(policy, path, out, show, _Spark(spark), clamp=clamp)
+    if is_new and spark.conf.get("spark.log.level", None) is None:
+        spark.sparkContext.setLogLevel("OFF")  # stacks of Java
+    return spark
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise a worker's error, in its class, or an ArchiveError, for Spark's, which quote plans and stacks."""
+    try:
+        yield
+    except AnalysisException as error:  # raised before anything is read
+        failure: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
+    except PySparkException as error:
+        match = _WORKER_TEXT.search(str(error))
+        kind = getattr(errors, match[1] or "", ArchiveError) if match else ArchiveError
+        failure = kind(match[2] if match else f"Spark: {error.getCondition() or type(error).__name__}")
+    except Py4JError as error:
+        cause = getattr(error, "java_exception", None)
+        name = cause.getClass().getSimpleName() if cause is not None else type(error).__name__
+        failure = ArchiveError(f"Spark: {name}; the logs of Spark have more")
+    else:
+        return
+    raise failure
+
+
+def _counts(figures: dict[str, Any], account: Account) -> Counts | None:
+    """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
+    if figures["windows"] != account.windows:
+        return None
+    first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
+    return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
 
 
 class _Spark:
@@ -79,7 +124,7 @@ class _Spark:
         """Yield the run's rows for the ledger, in one table, and fill in `account`."""
         policy = source.policy
         with show("account", source.rows, "row") as progress:
-            windows = frame.opened_windows(self._readings(source), policy).persist()
+            windows = frame.opened_windows(self._rows(source), source.layout, policy).persist()
             try:
                 count, account.similar_meters = _check_windows(windows, source), frame.count_similar(windows)
                 new_windows = frame.drop_taken(
@@ -97,6 +142,16 @@ class _Spark:
             account.descriptors[id_] = min(account.descriptors.get(id_, start_ms), start_ms)
         yield table
 
+    def numbers(self, source: Source, account: Account, show: ProgressReporter) -> Counts:
+        """Count all numbers of an input."""
+        with show("count", source.rows, "row") as progress:
+            observation = Observation()
+            windows = frame.count_numbers(self._windows(source), observation)
+            windows.write.format("noop").mode("overwrite").save()
+            progress(source.rows)
+        return _counts(observation.get, account) or Local().numbers(source, account, show)
+
+    @_translate_errors()
     def release(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
@@ -105,29 +160,32 @@ class _Spark:
             part.unlink()
         with show("release", source.rows, "row") as progress:
             observation = Observation()
-            windows = frame.count_numbers(frame.windows(self._readings(source), source.policy), observation)
+            windows = frame.count_numbers(self._windows(source), observation)
             new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
             releases = frame.sort_into_parts(
                 frame.add_noise(new_windows, source.policy), _part_count(account, source.policy)
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
-            frame.write(releases, str(out / _STAGING))
+            written = Observation()
+            releases = releases.observe(written, F.count(F.lit(1)).alias("rows"))
+            frame.write(releases, out / _STAGING)
             source.check_unchanged()
             progress(source.rows)
-        return Parts(_rename_parts(out, account.run), 0, _counts(observation.get, account))
+        part_count = _rename_parts(out, account.run, written.get["rows"])
+        return Parts(part_count, 0, _counts(observation.get, account))
 
-    def _readings(self, source: Source) -> DataFrame:
-        """Return a data frame of the input's files."""
-        return frame.read(self._spark, (path for path, _ in source.stamps))
+    def _windows(self, source: Source) -> DataFrame:
+        """Return the windows of an input, as whole quanta."""
+        return frame.windows_of(self._rows(source), source.layout, source.policy)
 
-
-def _counts(figures: dict[str, Any], account: Account) -> Counts | None:
-    """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
-    if figures["windows"] != account.windows:
-        return None
-    first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
-    return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
+    def _rows(self, source: Source) -> frame.Rows:
+        """Return the rows of an input: workers read its files, as listed, with the archive's own reader."""
+        groups, count = source.groups, 4 * self._spark.sparkContext.defaultParallelism
+        indices = np.array_split(np.arange(len(groups)), min(len(groups), count))
+        tasks = [[groups[index] for index in part.tolist()] for part in indices]
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        return lambda work, schema: numbers.mapInArrow(worker.read_groups(source, tasks, work), schema)
 
 
 def _part_count(account: Account, policy: Policy) -> int:
@@ -150,27 +208,16 @@ def _check_windows(windows: DataFrame, source: Source) -> int:
     return windows.count()
 
 
-def _rename_parts(out: Path, run: str) -> int:
-    """Give the parts that Spark has written their final names; return the number of parts."""
+def _rename_parts(out: Path, run: str, rows: int) -> int:
+    """Rename the parts that Spark wrote; return their number. Raises ArchiveError if rows lack."""
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
+    if (found := sum(pq.read_metadata(part).num_rows for part in parts)) != rows:
+        raise ArchiveError(
+            f"{out}: {found:,} of the {rows:,} rows that the workers wrote are here: driver and workers must"
+            " see the folder under this path"
+        )
     for index, part in enumerate(parts):
         part.rename(manifest.part_path(out, run, index))
     sync_folder(out)
     shutil.rmtree(out / _STAGING)
     return len(parts)
-
-
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    """Raise a worker's error, in its class, or an ArchiveError, for Spark's, which quote plans and stacks."""
-    try:
-        yield
-    except AnalysisException as error:  # raised before anything is read
-        failure: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
-    except PySparkException as error:
-        match = _WORKER_TEXT.search(str(error))
-        kind = getattr(errors, match[1] or "", ArchiveError) if match else ArchiveError
-        failure = kind(match[2] if match else f"Spark: {error.getCondition() or type(error).__name__}")
-    else:
-        return
-    raise failure

@@ -50,7 +50,10 @@ from meteragent.spark.frame import (
     integrate_groups,
     layout_of,
     mark_taken,
+    quote,
     release_untaken,
+    rows_of,
+    select_columns,
     write,
 )
 from meteragent.spark.ledger import debit, taken_intervals
@@ -112,7 +115,7 @@ def folder(out: Path, policy: Policy) -> Sink:
         """Write the releases of a micro-batch with their manifest, then the manifest of the folder."""
         query = _query(releases.sparkSession)
         name = f"query={query}/batch={batch}"
-        write(releases, str(out / name))
+        write(releases, out / name)
         parts = [describe_part(path) for path in sorted((out / name).glob("part-*.parquet"))]
         _save(out / name / STREAM_MANIFEST, {"v": 1, "batch": name, "parts": parts})
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
@@ -145,12 +148,12 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     kind, time = layout_of(readings, policy), policy.columns.time
     # Spark fixes the current time for each micro-batch, so a repeated micro-batch has the same time.
     limit = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
-    is_early = F.col(time) > limit
-    counted_readings = readings.select(*policy.columns).observe(
+    is_early = F.col(quote(time)) > limit
+    counted_readings = select_columns(readings, policy).observe(
         "readings", F.count(F.lit(1)).alias("read"), F.count_if(is_early).alias("early")
     )
     timely_readings = counted_readings.where(~is_early).withWatermark(
-        time, f"{policy.usual.lateness_ms} milliseconds"
+        quote(time), f"{policy.usual.lateness_ms} milliseconds"
     )
     watermark_metadata = timely_readings.schema[time].metadata
     if kind == "wide":
@@ -160,7 +163,7 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
         smallest_copies = copies.agg(F.min("quanta").alias("quanta"))
         return smallest_copies.select("meter", "start", "quanta", "end")
     latest_time = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
-    assignments = assign_readings(timely_readings, policy).withColumn(
+    assignments = assign_readings(rows_of(timely_readings, policy), policy).withColumn(
         "closes", latest_time.alias("closes", metadata=watermark_metadata)
     )
     return integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)

@@ -12,8 +12,9 @@ Rules:
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,16 @@ from meteragent.archive import kernel, layout, number
 from meteragent.archive.account import normal_form
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
 
+T = TypeVar("T")
 Work = Callable[[RecordBatch], RecordBatch]
 """A function from a record batch to a record batch."""
+Reader = Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
+"""A function from the batches of a data frame to other batches, as `mapInArrow` takes it."""
 
+_BATCH_ROWS = 1 << 16
 _TIME = pa.timestamp("us", tz="UTC")
 _FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
 COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
@@ -41,21 +47,34 @@ class WorkerError(MeteragentError):
     """A worker's failure; its message does not quote readings."""
 
 
-def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
+def safely(work: Work) -> Reader:
     """Return a function that applies `work` to each batch, as Spark expects; its errors quote no values."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the result of `work` for each batch."""
         for batch in batches:
-            yield _attempt(work, batch)
+            yield _attempt(partial(work, batch))
 
     return work_on_all
 
 
-def _attempt(work: Work, batch: RecordBatch) -> RecordBatch:
-    """Apply `work` to a batch. Raises WorkerError if this fails."""
+def read_groups(source: Source, tasks: list[list[Group]], work: Work) -> Reader:
+    """Return a function from tasks' indices to the results of `work` for the batches of their row groups."""
+
+    def work_on_tasks(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Read the row groups of each task."""
+        for index in (index for batch in batches for index in batch.column(0).to_pylist()):
+            rows = source.read(tasks[index], list(source.policy.columns), _BATCH_ROWS)
+            while (part := _attempt(partial(next, rows, None))) is not None:
+                yield _attempt(partial(work, part))
+
+    return work_on_tasks
+
+
+def _attempt(call: Callable[[], T]) -> T:
+    """Return the result of `call`. Raises WorkerError if this fails."""
     try:
-        return work(batch)
+        return call()
     except MeteragentError as error:
         text = f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 -- any message may quote a reading
@@ -102,20 +121,22 @@ def wide_reader(policy: Policy) -> Work:
 def reading_assigner(policy: Policy) -> Work:
     """Return a function that assigns rows of the long layout to windows.
 
-    The result has the columns meter, start, end, time and value, and a row for each window that a reading's
-    span may touch. The span begins in the first of these windows.
+    The result has the columns meter, start, end, time and value_u (packed), and a row for
+    each window that a reading's span may touch. The span begins in the first of these windows.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Repeat each row for each window that its span may touch."""
         meters, times = _meters_and_times(batch, policy)
+        values = number.micro(batch.column(policy.columns.value), policy)
+        packed_values = number.pack(values, policy.usual)
         rows, starts = _reachable_windows(times, policy)
         columns = {
             "meter": meters.take(pa.array(rows)),
             "start": _times(starts),
             "end": _times(policy.ends(starts)),
             "time": _times(times[rows]),
-            "value": batch.column(policy.columns.value).take(pa.array(rows)),
+            "value_u": packed_values.take(pa.array(rows)),
         }
         return RecordBatch.from_pydict(columns)
 
@@ -155,17 +176,12 @@ def window_opener(policy: Policy) -> Work:
 
 
 def row_checker(policy: Policy) -> Work:
-    """Return a function from meter, time, `numbers` (a list's length or null) to the column `fits`."""
+    """Return a function from rows of the wide layout to their intervals and the column `fits`."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Compute each row's interval, and check whether its list fits the window."""
         meters, starts = _meters_and_times(batch, policy)
-        numbers = batch.column("numbers")
-        offsets = np.append(0, np.cumsum(numbers.fill_null(0).to_numpy(zero_copy_only=False)))
-        lists = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.nulls(int(offsets[-1])), mask=numbers.is_null()
-        )
-        fits, _ = layout.row_fits_and_lengths(starts, lists, policy)
+        fits, _ = layout.row_fits_and_lengths(starts, batch.column(policy.columns.value), policy)
         intervals = _intervals(meters, starts, policy)
         return RecordBatch.from_pydict({**_columns(intervals), "fits": pa.array(fits)})
 

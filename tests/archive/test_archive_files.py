@@ -12,6 +12,7 @@ import pytest
 from meteragent.archive import job, number, run, source
 from meteragent.archive.policy import FIRST_MS
 from meteragent.archive.source import Source
+from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import LONG, TIME, WIDE, Place, long_rows, save, wide_rows
 
@@ -34,7 +35,7 @@ def test_statistics_say_when_rows_are_to_the_millisecond(place: Place, unit: str
     column = pa.array(times, TIME).cast(pa.timestamp(unit, tz="UTC"))
     path = place.folder / "in.parquet"
     pq.write_table(pa.table({"meter": ["a"] * 3, "time": column, "value": [1, 2, 3]}), path)
-    (group,) = Source.open(path, place.policy()).groups
+    (group,) = Source.open(Tree.at(path), place.policy()).groups
     assert group.times_ms == (times[0], times[-1])
 
 
@@ -43,7 +44,7 @@ def test_times_that_python_does_not_have_are_left(place: Place) -> None:
     path = place.folder / "in.parquet"
     column = pa.array([1 << 62], pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table({"meter": ["a"], "time": column, "value": [1]}), path)
-    assert Source.open(path, place.policy()).groups[0].times_ms is None
+    assert Source.open(Tree.at(path), place.policy()).groups[0].times_ms is None
     expected = "rows with a time outside the years 1990 to 2100: 1; check the unit"
     with pytest.raises(ArchiveError, match=expected):
         place.sanitise(path)
@@ -139,16 +140,16 @@ def test_names_that_are_no_text_are_refused(place: Place, schema: pa.Schema) -> 
 
 def test_a_footer_is_read_once_for_all_its_row_groups(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many row groups a footer is long: once for each, it would take the square of their number."""
-    read, honest = [], pq.read_metadata
+    read, honest = list[pa.NativeFile](), pq.read_metadata
 
-    def told(path: Path) -> pq.FileMetaData:
-        read.append(path)
-        return honest(path)
+    def told(file: pa.NativeFile) -> pq.FileMetaData:
+        read.append(file)
+        return honest(file)
 
     monkeypatch.setattr(pq, "read_metadata", told)
     path = save(place.folder / "in.parquet", wide_rows(4, 12), group=1)
     place.sanitise(path)
-    assert read.count(path) == 1
+    assert sum(isinstance(file, pa.NativeFile) for file in read) == 1  # parts of the output have paths
 
 
 def test_an_input_that_is_another_one_has_its_own_footer(place: Place) -> None:
@@ -191,10 +192,10 @@ def test_names_do_not_order_pseudonyms(place: Place) -> None:
 def test_parts_do_not_tell_of_names(place: Place) -> None:
     """Under pseudonyms no range or hash of meters' own names says in which part of the output they are."""
     path = save(place.folder / "in.parquet", long_rows(12, 1), LONG, group=48)
-    plain = job.jobs(Source.open(path, place.policy()), 200)
+    plain = job.jobs(Source.open(Tree.at(path), place.policy()), 200)
     assert any(item.names != ("", None) for item in plain)
     policy = place.policy(sink=f"pseudonym_key_file = '{place.folder}/archive.key'")
-    hidden = job.jobs(Source.open(path, policy), 200)
+    hidden = job.jobs(Source.open(Tree.at(path), policy), 200)
     assert {item.names for item in hidden} == {("", None)}
     assert max(item.parts for item in hidden) > 1
     for name in (f"m{meter}" for meter in range(12)):

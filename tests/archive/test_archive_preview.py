@@ -4,6 +4,7 @@ import fcntl
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -367,14 +368,22 @@ def test_equal_times_are_told_before_and_after(
     assert looked(place, path, **keys).counts.repeated == 3
 
 
-def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """With Spark it is refused: the local engine accounts the same."""
+def test_each_engine_has_its_preview(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Spark, the preview is that of Spark."""
+    asked = []
+
+    def preview_on_spark(*of: Any) -> Any:
+        """Answer as Spark would."""
+        asked.append(of)
+        return preview(*of)
+
+    monkeypatch.setattr("meteragent.spark.preview", preview_on_spark)
     save(place.folder / "in.parquet", wide_rows(1, 1))
-    assert command(place, "--dry-run", "--engine", "spark", window=QUARTERS) == 1
-    assert (
-        capsys.readouterr().err
-        == "meteragent: --dry-run needs --engine local, whose accounting is the same\n"
-    )
+    assert command(place, "--dry-run", "--engine", "spark", window=QUARTERS) == 0
+    assert "would be released" in capsys.readouterr().out
+    assert len(asked) == 1
 
 
 def test_stopped_it_says_that_nothing_was_written(

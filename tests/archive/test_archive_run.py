@@ -16,6 +16,7 @@ from meteragent.archive import job, run, source
 from meteragent.archive.ledger import Intervals
 from meteragent.archive.readings import Windows
 from meteragent.archive.source import Source
+from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import (
     DAY_MS,
@@ -145,7 +146,7 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
         rows = [rows[at] for at in np.random.default_rng(1).permutation(len(rows))]
     path = save(place.folder / "in.parquet", rows, LONG, group=48)
     monkeypatch.setattr(run, "ROWS", 600)
-    source = Source.open(path, place.policy(**HALF_HOURS))
+    source = Source.open(Tree.at(path), place.policy(**HALF_HOURS))
     actual = job.jobs(source, 600)
     read = sum(source.groups[at].rows for item in actual for at in item.groups)
     assert len(actual) >= 3

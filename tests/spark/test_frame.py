@@ -87,7 +87,7 @@ def test_columns(spark: SparkSession, tmp_path: Path) -> None:
     policy = Place.make(tmp_path).policy
     with pytest.raises(ArchiveError, match="column 'value': not found among"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp"), policy)
-    with pytest.raises(ArchiveError, match="column 'time': found timestamp_ntz; expected timestamp"):
+    with pytest.raises(ArchiveError, match=r"column 'time': found timestamp\[us\]; expected a timestamp"):
         frame.windows(spark.createDataFrame([], "meter string, time timestamp_ntz, value int"), policy)
 
 

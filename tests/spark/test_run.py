@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from meteragent.archive import run as local
 from meteragent.archive.policy import Policy
@@ -21,7 +21,7 @@ from meteragent.archive.run import RunResult
 from meteragent.cli import sanitise as command
 from meteragent.consume import read_archive
 from meteragent.domain.errors import ArchiveError, KeyForgotten, RecordError
-from meteragent.spark import by_feeder, read_outputs, sanitise_archive
+from meteragent.spark import by_feeder, frame, read_outputs, sanitise_archive
 from tests.spark import homes
 from tests.spark.homes import Place
 from tests.support import archives
@@ -232,3 +232,25 @@ def test_not_released(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(KeyForgotten):
         sanitise_archive(place.policy, given(place, rows), tmp_path / "out.parquet", homes.quiet)
     assert not list(place.policy.ledger.glob("run=*"))
+
+
+def test_parts_that_are_elsewhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the driver does not see what workers wrote, the run fails, and says that it can be resumed."""
+    place = Place.make(tmp_path)
+    path, out = given(place, homes.wide(place.policy)), place.folder / "out.parquet"
+    write = frame.write
+
+    def write_elsewhere(releases: DataFrame, target: Path) -> None:
+        """Write as a worker with a disk of its own does."""
+        write(releases, target)
+        next(target.glob("part-*.parquet")).unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frame, "write", write_elsewhere)
+        said = "of the 90 rows that the workers wrote are here.*the same command resumes it"
+        with pytest.raises(ArchiveError, match=said):
+            sanitise_archive(place.policy, path, out, homes.quiet)
+    assert sanitise_archive(place.policy, path, out, homes.quiet).account.released_windows == 90
+    assert table(out).num_rows == 90

@@ -77,13 +77,18 @@ def test_touched(name: str, times: list[int]) -> None:
     readings = [pa.array(["m"] * len(times)), pa.array(times, TIME), pa.array(range(len(times)))]
     batch = pa.record_batch(readings, names=["meter", "time", "value"])
     actual = worker.reading_assigner(policy)(batch)
-    got = list(zip(actual.column("value").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True))
+    got = list(zip(places(actual), ms(actual, "start"), ms(actual, "end"), strict=True))
     assert sorted(got) == sorted(
         (place, start, end) for place, time in enumerate(times) for start, end in sharing(time, policy)
     )
     for place, time in enumerate(times):
         own = next(start for at, start, _ in got if at == place)
         assert own == policy.starts(np.array([time - policy.lead_ms]))[0]
+
+
+def places(batch: RecordBatch) -> list[int]:
+    """The places of readings, which are their values."""
+    return [value_u // 10**6 for value_u in batch.column("value_u").to_pylist()]
 
 
 def sharing(time: int, policy: Policy) -> list[tuple[int, int]]:
@@ -107,13 +112,12 @@ def ms(batch: RecordBatch, name: str) -> list[int]:
 
 
 def test_rows_fit() -> None:
-    """Whether a row fits is told by how many numbers it has, as by the numbers themselves."""
+    """A row fits if it starts on the grid and its list is null or divides the window evenly."""
     policy = archives.policy(window=QUARTERS)
     values = [[1] * 96, [1] * 48, [1] * 192, [], None, [None] * 96, [1] * 96]
     starts = [DAY_0_MS + offset_ms for offset_ms in (0, 0, 0, 0, 0, DAY_MS, 1)]
-    counts = [None if item is None else len(item) for item in values]
-    columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
-    actual = worker.row_checker(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
+    columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(values, pa.list_(pa.int64()))]
+    actual = worker.row_checker(policy)(pa.record_batch(columns, names=["meter", "time", "value"]))
     expected, _ = layout.row_fits_and_lengths(
         np.array(starts), pa.array(values, pa.list_(pa.int64())), policy
     )

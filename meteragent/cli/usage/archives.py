@@ -52,7 +52,7 @@ COMMANDS = {
         "sanitise homes.parquet private.parquet --config archive.toml --dry-run",
         {
             "": [
-                argument("input", "IN.parquet", "a file, or a folder of files", type=Path),
+                argument("input", "IN.parquet", "a file or a folder of files: a path, file:// or s3://"),
                 argument("output", "OUT.parquet", "a folder that does not exist yet", type=Path),
             ],
             "promise": [

@@ -1,0 +1,94 @@
+"""What an input may be: the one table that every engine asks before a run is debited.
+
+    meter    text, also as a dictionary, or integers, which count as their digits
+    time     timestamps in s, ms, us or ns with any time zone, rounded down to ms; 96-bit times, which are UTC
+    value    integers, floats, decimals of at most 38 digits, or lists of one of these
+    columns  named by any text: a dot, a bracket and a capital are letters; each name occurs once
+    files    all wide or all long; their types may differ, and other columns do not matter
+    folders  `*.parquet` at any depth, but no table whose catalog decides which files count
+
+Names of meters and times are judged row by row, by `layout.meters` and `number.milliseconds`, and numbers
+are converted by `number.micro`. Engines read files with `source.Source`, so a file means the same to each.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import pyarrow as pa
+
+from meteragent.archive.policy import Policy
+from meteragent.domain.errors import ArchiveError
+
+Layout = Literal["wide", "long"]
+
+DECIMAL_DIGITS = 38
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds strings."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds integers, floats, or decimals of at most 38 digits."""
+    is_decimal = pa.types.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or is_decimal)
+
+
+_RULES: dict[str, Callable[[pa.DataType], bool]] = {
+    "strings (or integers) that name meters": lambda kind: is_text(kind) or pa.types.is_integer(kind),
+    "a timestamp with a time zone, such as timestamp[ms, tz=UTC]": lambda kind: bool(
+        pa.types.is_timestamp(kind) and kind.tz
+    ),
+    "numbers, or a list of numbers in each row": lambda kind: (
+        is_number(kind) or (is_list(kind) and is_number(kind.value_type))
+    ),
+}
+"""What the columns meter, time and value may hold, in words and as tests of their types."""
+
+_TABLES = {
+    "Delta": r"(^|/)_delta_log(/|$)",
+    "Iceberg": r"(^|/)metadata/[^/]+\.metadata\.json$",
+    "Hudi": r"(^|/)\.hoodie(/|$)",
+    "DuckLake": r"\.ducklake(\.files)?(/|$)|(^|/)ducklake-[0-9a-f-]{36}\.parquet$",
+}
+"""Expressions for the paths by which a folder shows that it belongs to a table."""
+
+
+def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
+    """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
+    kinds = [_column(schema, name) for name in policy.columns]
+    for name, kind, (expected, accepts) in zip(policy.columns, kinds, _RULES.items(), strict=True):
+        if not accepts(kind):
+            raise ArchiveError(f"column {name!r}: found {kind}; expected {expected}")
+    return "wide" if is_list(kinds[-1]) else "long"
+
+
+def require_no_table(entries: Iterable[str], path: object) -> None:
+    """Raise ArchiveError if one of the paths `entries` shows that the input is, or is in, a table."""
+    kinds = (kind for entry in entries for kind, sign in _TABLES.items() if re.search(sign, entry))
+    if (kind := next(kinds, None)) is not None:
+        raise ArchiveError(
+            f"{path}: a {kind} table, in which rows that were replaced or deleted are still there: write its"
+            " present rows to a Parquet file with a program that reads such tables, and release that"
+        )
+
+
+def _column(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of the column `name`. Raises ArchiveError unless there is exactly one such column."""
+    if (count := schema.names.count(name)) != 1:
+        problem = (
+            "more than one has this name"
+            if count
+            else f"not found among {', '.join(map(repr, schema.names))}"
+        )
+        raise ArchiveError(f"column {name!r}: {problem}: name the right one under [archive]")
+    return schema.field(name).type

@@ -1,0 +1,94 @@
+"""Where an input's files are: on a disk or in S3. Their names are literal: nothing in them is a pattern."""
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from meteragent.archive.acceptance import require_no_table
+from meteragent.archive.files import READ_BYTES, path_in_errors
+from meteragent.domain.errors import ArchiveError
+
+Stamp = tuple[int, int]
+"""The size and the time of change of a file."""
+
+_HIDDEN = re.compile("/[._]")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """An input: the file or folder `root` of a file system. Every process of a run sees the same files."""
+
+    root: str
+    system: fs.FileSystem = field(compare=False)
+
+    @classmethod
+    def at(cls, address: Path | str) -> "Tree":
+        """Return the tree at a path, file:// or s3:// (with `AWS_…` variables). Raises ArchiveError."""
+        scheme, _, name = address.partition("://") if isinstance(address, str) else ("", "", "")
+        if scheme == "s3":
+            endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            with path_in_errors(address):
+                region = None if endpoint else fs.resolve_s3_region(name.partition("/")[0])
+                system = fs.S3FileSystem(endpoint_override=endpoint, region=region)
+            return cls(name.rstrip("/"), system)
+        if name and scheme != "file":
+            raise ArchiveError(f"{address}: expected a path, file:// or s3://")
+        return cls(str(Path(unquote(name) if name else address).absolute()), fs.LocalFileSystem())
+
+    @property
+    def path(self) -> Path | None:
+        """The root on this machine; None if it is elsewhere."""
+        return Path(self.root) if isinstance(self.system, fs.LocalFileSystem) else None
+
+    def files(self) -> list[str]:
+        """Return the files' names, in order. Raises ArchiveError for none, a linked folder or a table."""
+        with path_in_errors(self.root):
+            is_folder = self.system.get_file_info(self.root).type == fs.FileType.Directory
+            selector = fs.FileSelector(self.root, recursive=True)
+            entries = self.system.get_file_info(selector) if is_folder else []
+        require_no_table([self.root, *(entry.path for entry in entries), *self._signs_of_tables()], self.root)
+        if not is_folder:
+            return [self.root]
+        entries = [entry for entry in entries if not _HIDDEN.search(entry.path, len(self.root))]
+        for entry in entries if self.path else ():
+            if entry.type == fs.FileType.Directory and (path := Path(entry.path)).is_symlink():
+                raise ArchiveError(f"{path}: a link to a folder is not followed: put the folder itself there")
+        files = [entry.path for entry in entries if entry.is_file and entry.extension.lower() == "parquet"]
+        if not files:
+            raise ArchiveError(f"{self.root}: there are no *.parquet files in this folder")
+        return sorted(files, key=lambda name: name.split("/"))
+
+    def _signs_of_tables(self) -> Iterator[str]:
+        """Yield what the folders above the root have if the input is a part of a table."""
+        for folder in self.path.parents if self.path else ():
+            signs = [folder / "_delta_log", folder / ".hoodie", *folder.glob("metadata/*.metadata.json")]
+            yield from (str(sign) for sign in signs if os.path.lexists(sign))
+
+    def stamp(self, file: str) -> Stamp:
+        """Return values that change when a file is replaced. Raises ArchiveError if it is missing."""
+        with path_in_errors(file):
+            info = self.system.get_file_info(file)
+            if info.type == fs.FileType.NotFound:
+                raise FileNotFoundError(errno.ENOENT, "", file)
+        return info.size, info.mtime_ns
+
+    def open(self, file: str) -> pa.NativeFile:
+        """Return the open file. Raises OSError."""
+        return self.system.open_input_file(file)
+
+    def digest(self, file: str, progress: Callable[[int], object]) -> str:
+        """Return the SHA-256 of a file; report the number of bytes read. Raises ArchiveError."""
+        digest = hashlib.sha256()
+        with path_in_errors(file), self.open(file) as stream:
+            while block := stream.read(READ_BYTES):
+                digest.update(block)
+                progress(len(block))
+        return digest.hexdigest()

@@ -39,8 +39,8 @@ Rows = Callable[[Work, str], DataFrame]
 def layout_of(readings: DataFrame, policy: Policy) -> Layout:
     """Return "wide" if a row is a window, "long" if a reading. Raises ArchiveError if a column is wrong."""
     fields = [field for field in readings.schema if field.name in policy.columns]
-    nothing = readings.sparkSession.createDataFrame([], StructType(fields))
-    return acceptance.layout_of(nothing.toArrow().schema, policy)
+    no_rows = readings.sparkSession.createDataFrame([], StructType(fields))
+    return acceptance.layout_of(no_rows.toArrow().schema, policy)
 
 
 def rows_of(readings: DataFrame, policy: Policy) -> Rows:

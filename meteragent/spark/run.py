@@ -167,12 +167,12 @@ class _Spark:
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
-            written = Observation()
-            releases = releases.observe(written, F.count(F.lit(1)).alias("rows"))
+            row_count = Observation()
+            releases = releases.observe(row_count, F.count(F.lit(1)).alias("rows"))
             frame.write(releases, out / _STAGING)
             source.check_unchanged()
             progress(source.rows)
-        part_count = _rename_parts(out, account.run, written.get["rows"])
+        part_count = _rename_parts(out, account.run, row_count.get["rows"])
         return Parts(part_count, 0, _counts(observation.get, account))
 
     def _windows(self, source: Source) -> DataFrame:
@@ -211,9 +211,9 @@ def _check_windows(windows: DataFrame, source: Source) -> int:
 def _rename_parts(out: Path, run: str, rows: int) -> int:
     """Rename the parts that Spark wrote; return their number. Raises ArchiveError if rows lack."""
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
-    if (found := sum(pq.read_metadata(part).num_rows for part in parts)) != rows:
+    if (count := sum(pq.read_metadata(part).num_rows for part in parts)) != rows:
         raise ArchiveError(
-            f"{out}: {found:,} of the {rows:,} rows that the workers wrote are here: driver and workers must"
+            f"{out}: {count:,} of the {rows:,} rows that the workers wrote are here: driver and workers must"
             " see the folder under this path"
         )
     for index, part in enumerate(parts):

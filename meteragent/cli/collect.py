@@ -11,11 +11,10 @@ from typing import Any
 
 from meteragent.cli import common
 from meteragent.collect import configuration
+from meteragent.collect.sink import extra_of
+from meteragent.collect.source import EXTRAS
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.service.process import Notify, log_to_stderr, until_signalled
-
-_EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
-"""The extras that each kind of source needs, besides the sink's extra."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,8 +23,7 @@ def run(options: argparse.Namespace) -> int:
     socket = None if settings.health is None else settings.health.socket
     if socket is not None and not socket.parent.is_dir():
         raise ConfigError("health.socket", f"{socket}: its folder does not exist", "a folder that exists")
-    sink = "collect" if settings.dataset is None else "collect-parquet"
-    extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
+    extras = [extra_of(settings), *EXTRAS.get(settings.source.kind, ())]
     if options.check:
         print(_summary(settings, options.config))
     missing_count = sum(common.report_missing_extra(extra, "collect") for extra in extras)

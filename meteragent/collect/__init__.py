@@ -26,7 +26,7 @@ Rules
     6. A refusal may be counted more than once, because a broker may deliver a message again after a crash.
 
 `topic` and `subject` name streams and meters; `core` computes the effect of a message; `configuration` and
-`broker` define the keys of the file. `mqtt`, `nats` and `kafka` are sources; `database` (with `partition` and
-`tables.sql`) and `parquet_sink` (with `dataset` and `record_file`) are sinks; `service` is the loop.
-`consume.read_table` reads the records of either sink, to compute exact intervals.
+`broker` define the keys of the file. `source` chooses one of `mqtt`, `nats` and `kafka`, and `sink` one of
+`database` (with `partition` and `tables.sql`) and `parquet_sink` (with `dataset` and `record_file`);
+`service` is the loop. `consume.read_table` reads the records of either sink, to compute exact intervals.
 """

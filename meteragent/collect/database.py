@@ -40,7 +40,7 @@ from psycopg.conninfo import conninfo_to_dict
 from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
-from meteragent.collect.sink import (
+from meteragent.collect.outcome import (
     SLICE,
     Content,
     Outcome,

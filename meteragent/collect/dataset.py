@@ -41,8 +41,7 @@ import pyarrow.parquet as pq
 from meteragent import __version__
 from meteragent.collect import record_file
 from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
-from meteragent.collect.record_file import Length, Part, Terms
-from meteragent.collect.sink import (
+from meteragent.collect.outcome import (
     DATA_FAULTS,
     SLICE,
     Content,
@@ -53,6 +52,7 @@ from meteragent.collect.sink import (
     unparsed_digests,
     without_overlaps,
 )
+from meteragent.collect.record_file import Length, Part, Terms
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from meteragent.collect.core import Message
-from meteragent.collect.source import Queue
+from meteragent.collect.queue import Queue
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected

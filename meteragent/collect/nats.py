@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from meteragent.collect.core import Message
-from meteragent.collect.source import Queue
+from meteragent.collect.queue import Queue
 from meteragent.collect.subject import subjects, topic
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice

@@ -9,14 +9,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Final, NoReturn
 
 from meteragent.collect.configuration import Settings
 from meteragent.collect.core import REASONS, Batch, Core, Key, Message, Waiting
-from meteragent.collect.mqtt import MqttSource
-from meteragent.collect.sink import DATA_FAULTS, Outcome, Sink
-from meteragent.collect.source import Source
+from meteragent.collect.outcome import DATA_FAULTS, Outcome
+from meteragent.collect.sink import Sink, sink_of
+from meteragent.collect.source import source_of
 from meteragent.collect.vitals import CollectVitals
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff, Entropy
@@ -45,7 +44,7 @@ class Service:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
         self._topics = settings.topics
         self._limits = settings.limits()
-        self._source = _source(settings, Core(self._topics, self._limits).filters, entropy)
+        self._source = source_of(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
         self._size = BATCH
         """The size of the next transaction: less after a failure, which may be for want of time."""
@@ -69,7 +68,7 @@ class Service:
         is_first = True
         while True:
             try:
-                async with _sink(self._settings) as tables:
+                async with sink_of(self._settings) as tables:
                     if is_first:
                         await tables.create()
                     core = await self._begin(tables, is_first=is_first)
@@ -204,33 +203,5 @@ class _Report:
 
 async def create(settings: Settings) -> bool:
     """Create the tables unless they exist, and return whether they were. Raises as `Sink` does."""
-    async with _sink(settings) as tables:
+    async with sink_of(settings) as tables:
         return await tables.create()
-
-
-def _source(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
-    """Return the source that a configuration names; Kafka reads its own topics instead of filters."""
-    keys = settings.source
-    if keys.kind == "NATS":
-        from meteragent.collect.nats import NatsSource  # noqa: PLC0415  needs an extra of its own
-
-        return NatsSource(keys.servers(), keys.client_id, filters, entropy)
-    if keys.kind == "Kafka":
-        from meteragent.collect.kafka import KafkaSource  # noqa: PLC0415  likewise
-
-        return KafkaSource(keys.servers(), keys.client_id, keys.kafka_topics, keys.sasl)
-    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)
-
-
-def _sink(settings: Settings) -> AbstractAsyncContextManager[Sink]:
-    """Return the sink that a configuration names. Raises ImportError or ConfigError."""
-    name, database, dataset = settings.source.client_id, settings.database, settings.dataset
-    if dataset is not None:
-        from meteragent.collect.parquet_sink import ParquetSink  # noqa: PLC0415  needs an extra of its own
-
-        return ParquetSink.connect(dataset.folder, name, dataset.partition, dataset.delay / 1000)
-    if database is None:
-        raise AssertionError("a configuration has one of the two tables")
-    from meteragent.collect.database import Database  # noqa: PLC0415  needs an extra of its own
-
-    return Database.connect(database.url, settings.password(), name, database.partition)

@@ -1,59 +1,15 @@
-"""The protocol that every source of messages implements, and the queue of messages that arrived."""
+"""The sources of messages: the protocol of each, and the one that a configuration names."""
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol
 
-from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.collect.configuration import Settings
+from meteragent.collect.core import Message
+from meteragent.collect.mqtt import MqttSource
+from meteragent.mqtt import Entropy
 
-LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that messages of a burst are committed together."""
-BYTES_MAX: Final = 64 * 1024 * 1024
-"""The number of bytes of waiting messages at which reading pauses."""
-
-
-class Queue:
-    """Messages that wait, unacknowledged, until a batch takes them; it is full at `size` messages."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._messages: deque[Message] = deque()
-        self._bytes = 0
-        self._arrival = asyncio.Event()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether reading should pause."""
-        return len(self._messages) >= self._size or self._bytes >= BYTES_MAX
-
-    @property
-    def has_room(self) -> bool:
-        """Whether reading may resume."""
-        return len(self._messages) <= self._size // 2 and self._bytes <= BYTES_MAX // 2
-
-    def put(self, message: Message) -> None:
-        """Add a message. One byte more than the limit is enough for the core to refuse a large one."""
-        if len(message.payload) > PAYLOAD_MAX:
-            message = message._replace(payload=message.payload[: PAYLOAD_MAX + 1])
-        self._messages.append(message)
-        self._bytes += len(message.payload)
-        self._arrival.set()
-
-    async def take(self, size: int) -> list[Message]:
-        """Wait for messages, and return at most `size` of them, in order of arrival."""
-        while not self._messages:
-            self._arrival.clear()
-            await self._arrival.wait()
-            await asyncio.sleep(LINGER_S)
-        messages = [self._messages.popleft() for _ in range(min(size, len(self._messages)))]
-        self._bytes -= sum(len(message.payload) for message in messages)
-        return messages
-
-    def drop_tokens(self) -> None:
-        """Drop the messages that have a token, which the broker sends again."""
-        self._messages = deque(message for message in self._messages if message.token is None)
-        self._bytes = sum(len(message.payload) for message in self._messages)
+EXTRAS: Final = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
+"""The extras that each kind of source needs, besides the sink's extra."""
 
 
 class Source(Protocol):
@@ -77,3 +33,17 @@ class Source(Protocol):
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         """Acknowledge messages whose effects have been committed."""
         ...
+
+
+def source_of(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
+    """Return the source that a configuration names; Kafka reads its own topics instead of filters."""
+    keys = settings.source
+    if keys.kind == "NATS":
+        from meteragent.collect.nats import NatsSource  # noqa: PLC0415  needs an extra of its own
+
+        return NatsSource(keys.servers(), keys.client_id, filters, entropy)
+    if keys.kind == "Kafka":
+        from meteragent.collect.kafka import KafkaSource  # noqa: PLC0415  likewise
+
+        return KafkaSource(keys.servers(), keys.client_id, keys.kafka_topics, keys.sasl)
+    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)

@@ -22,7 +22,7 @@ from meteragent.collect.core import (
     Message,
 )
 from meteragent.collect.mqtt import MqttSource
-from meteragent.collect.source import BYTES_MAX, Queue
+from meteragent.collect.queue import BYTES_MAX, Queue
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.terms import Terms
 from meteragent.mqtt import Endpoint

@@ -14,7 +14,7 @@ from meteragent.collect import database as database_module
 from meteragent.collect import partition
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
-from meteragent.collect.sink import Outcome
+from meteragent.collect.outcome import Outcome
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.errors import DatabaseError, LinkError
 from tests.support.collecting import (

@@ -11,7 +11,7 @@ from fractions import Fraction
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import Problem, problem
-from meteragent.service.vitals import Metric, Vitals, count_metrics
+from meteragent.service.vitals import Figure, Vitals, count_figures
 
 LAG_S = 60.0
 """How long a message may be due before this counts as a problem."""
@@ -85,9 +85,9 @@ class AgentVitals(Vitals):
         """Whether a stream waits for its first message."""
         return any(stream.is_waiting for stream in self.streams)
 
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Figure]:
         """Yield the metrics that only the agent has."""
-        yield from count_metrics("", COUNTERS, self.counts)
+        yield from count_figures("", COUNTERS, self.counts)
         yield from _gauges(self)
 
     def _problems(self) -> Iterator[Problem]:
@@ -120,23 +120,23 @@ _OF_STREAMS: Mapping[str, tuple[str, Callable[[StreamVitals], float]]] = {
 """The meaning and the value of each gauge that every stream has."""
 
 
-def _gauges(vitals: AgentVitals) -> Iterator[Metric]:
+def _gauges(vitals: AgentVitals) -> Iterator[Figure]:
     streams = vitals.streams
     text = "1: processing is paused, because of the clock, the store's size, or a log that is not erased"
-    yield Metric("stands", "gauge", text, [({}, vitals.stands is not None)])
-    yield Metric("store_bytes", "gauge", "the size of the store's file, in bytes", [({}, vitals.store_bytes)])
+    yield Figure("stands", "gauge", text, [({}, vitals.stands is not None)])
+    yield Figure("store_bytes", "gauge", "the size of the store's file, in bytes", [({}, vitals.store_bytes)])
     sides = [
         ({"stream": stream.name, "side": side}, is_up)
         for stream in streams
         for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up))
     ]
-    yield Metric("connected", "gauge", "1: there is a connection to the broker", sides)
+    yield Figure("connected", "gauge", "1: there is a connection to the broker", sides)
     for name, (text, value) in _OF_STREAMS.items():
-        yield Metric(name, "gauge", text, [({"stream": stream.name}, value(stream)) for stream in streams])
+        yield Figure(name, "gauge", text, [({"stream": stream.name}, value(stream)) for stream in streams])
     epsilons = [
         ({"stream": stream.name, "meter": meter}, float(epsilon))
         for stream in streams
         for meter, epsilon in stream.spent_per_w.items()
     ]
     text = f"epsilon spent since midnight UTC, in 1/W; absent for streams of more than {METERS_MAX} meters"
-    yield Metric("spent_per_watt", "gauge", text, epsilons)
+    yield Figure("spent_per_watt", "gauge", text, epsilons)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meteragent.domain.problem import Meaning, Problem, filled
-from meteragent.service.vitals import Metric, Vitals, count_metrics
+from meteragent.service.vitals import Figure, Vitals, count_figures
 
 REFUSED_S = 3600
 """How long, in seconds, a refused message counts as a problem."""
@@ -70,10 +70,10 @@ class CollectVitals(Vitals):
         if reasons := sorted(name for name, ago_s in self.refused_ago.items() if ago_s < REFUSED_S):
             yield "records_refused", {"names": ", ".join(reasons)}
 
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Figure]:
         """Yield the metrics of a collector."""
         sides = [({"side": "source"}, self.source_up), ({"side": "sink"}, self.sink_up)]
-        yield Metric("collect_connected", "gauge", "1: there is a connection", sides)
-        yield from count_metrics("collect_", COUNTERS, self.counts)
+        yield Figure("collect_connected", "gauge", "1: there is a connection", sides)
+        yield from count_figures("collect_", COUNTERS, self.counts)
         refusals = [({"reason": name}, count) for name, count in sorted(self.refusals.items())]
-        yield Metric("collect_refusals_total", "counter", "refused messages, by reason", refusals)
+        yield Figure("collect_refusals_total", "counter", "refused messages, by reason", refusals)

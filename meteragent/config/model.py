@@ -39,8 +39,8 @@ from meteragent.config.value import (
 from meteragent.crowd.group import Group
 from meteragent.decode.profile import Profile
 from meteragent.domain.grid import EVERY_DAY
+from meteragent.domain.metric import Metric
 from meteragent.domain.presets import DEFAULT
-from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 

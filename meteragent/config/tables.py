@@ -22,9 +22,10 @@ from meteragent.config.shapes import preset, window_of
 from meteragent.config.terms import finer_step, level, usual_ms
 from meteragent.config.value import parse_length
 from meteragent.crowd.group import Group, parse
+from meteragent.domain.metric import Metric
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import text_of_file
-from meteragent.domain.shapes import Metric, Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 NO_TOPIC = "{meter}"

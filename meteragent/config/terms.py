@@ -8,10 +8,11 @@ from meteragent.config.model import Config, Stream
 from meteragent.config.shapes import band_rules, micro, preset, prices, row_of, shape_class, window_of
 from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
 from meteragent.domain.grid import Band, BandRule, Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.metric import Metric
 from meteragent.domain.presets import units_per_watt
 from meteragent.domain.readings import Readings
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import Metric, Shape
+from meteragent.domain.shapes import Shape
 from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, Kind
 

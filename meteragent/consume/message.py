@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
-from meteragent.domain.shapes import Metric, Shape, Space
+from meteragent.domain.metric import Metric
+from meteragent.domain.shapes import Shape, Space
 from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd

@@ -10,12 +10,12 @@ Methods take the kind of the readings and their unit as arguments, because the s
 readings are of power, and energies if they are of energy.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar
 
+from meteragent.domain.metric import Metric
 from meteragent.domain.readings import Readings
 from meteragent.domain.units import ENERGY_UNIT, HOUR_MS, KILO, MICRO, POWER_UNIT, UNIT_FACTOR, Kind
 
@@ -34,22 +34,6 @@ class Space(StrEnum):
     PEAK = "peak"
     ABOVE = "above"
     SHARE = "share"
-
-
-class Metric(StrEnum):
-    """The distance between two windows: the largest difference in any slot, or the sum over all slots."""
-
-    LINF = "linf"
-    L1 = "l1"
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether the distances in all slots add up; then each slot has a noise bound of its own."""
-        return self is Metric.L1
-
-    def over(self, distances: Iterable[Fraction]) -> Fraction:
-        """Return the distance of two windows, given the distances in those of their slots that differ."""
-        return sum(distances, Fraction(0)) if self.is_sum else max(distances, default=Fraction(0))
 
 
 class Accumulator(StrEnum):

@@ -7,9 +7,10 @@ from functools import cached_property
 
 from meteragent.domain import codec
 from meteragent.domain.grid import Band
+from meteragent.domain.metric import Metric
 from meteragent.domain.prices import PRICE_MS, Price, pieces
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Amount, Bands, Metric, Shape
+from meteragent.domain.shapes import Amount, Bands, Shape
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace

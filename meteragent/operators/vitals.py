@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from meteragent.domain.grid import iso_time
 from meteragent.domain.problem import Meaning, Problem, filled
-from meteragent.service.vitals import Metric, Vitals, count_metrics
+from meteragent.service.vitals import Figure, Vitals, count_figures
 
 UNANSWERED_S = 900
 """How long, in seconds, a request may be unanswered before this is a problem (it is repeated meanwhile)."""
@@ -138,20 +138,20 @@ class OperatorVitals(Vitals):
             slot_s, result, _ = self.slots[-1]
             yield "no_total", {"slot": iso_time(slot_s * 1000), "result": result}
 
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Figure]:
         """Yield the metrics of an operator."""
         for name, text, value in (
             ("connected", "1: there is a connection to the broker", self.is_connected),
             ("waiting_messages", "messages that the broker has not accepted yet", self.waiting),
             ("unanswered_seconds", "how long the oldest request has had no answer", self.unanswered_s),
         ):
-            yield Metric(f"crowd_{name}", "gauge", text, [({}, value)])
-        yield from count_metrics("crowd_", COUNTERS, self.counts)
+            yield Figure(f"crowd_{name}", "gauge", text, [({}, value)])
+        yield from count_figures("crowd_", COUNTERS, self.counts)
         refusals = [({"reason": name}, count) for name, count in sorted(self.refusals.items())]
-        yield Metric("crowd_refusals_total", "counter", "refused messages and slots, by reason", refusals)
+        yield Figure("crowd_refusals_total", "counter", "refused messages and slots, by reason", refusals)
         results = [
             ({"result": name.removeprefix("slots_")}, count)
             for name, count in sorted(self.counts.items())
             if name.startswith("slots_")
         ]
-        yield Metric("crowd_slots_total", "counter", "slots finished since the start, by result", results)
+        yield Figure("crowd_slots_total", "counter", "slots finished since the start, by result", results)

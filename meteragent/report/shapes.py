@@ -5,7 +5,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain.figures import exact
-from meteragent.domain.shapes import Metric, Shape, Space
+from meteragent.domain.metric import Metric
+from meteragent.domain.shapes import Shape, Space
 from meteragent.domain.units import MICRO
 from meteragent.report.catalogue import say
 from meteragent.report.format import full, localised

@@ -13,7 +13,7 @@ METRICS = b"metrics"
 """The question for the vitals with their metrics."""
 
 
-class Metric(NamedTuple):
+class Figure(NamedTuple):
     """A metric of Prometheus: its name without "meteragent_", kind and meaning, and its labelled values."""
 
     name: str
@@ -57,7 +57,7 @@ class Vitals(ABC):
         return {}
 
     @abstractmethod
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self) -> Iterator[Figure]:
         """Yield the metrics that only this service has."""
 
 
@@ -87,23 +87,23 @@ def as_metrics(vitals: Vitals) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shared(vitals: Vitals) -> Iterator[Metric]:
+def _shared(vitals: Vitals) -> Iterator[Figure]:
     """Yield the metrics that every service has."""
-    yield Metric(
+    yield Figure(
         "info", "gauge", "the service", [({"service": vitals.service, "version": vitals.version}, 1)]
     )
-    yield Metric("healthy", "gauge", "1: there is no problem", [({}, not vitals.problems)])
+    yield Figure("healthy", "gauge", "1: there is no problem", [({}, not vitals.problems)])
     problems = dict.fromkeys((item.code, item.stream or "") for item in vitals.problems)
     text = "1: a problem that needs attention; absent otherwise"
-    yield Metric("problem", "gauge", text, [({"code": code, "stream": name}, 1) for code, name in problems])
-    yield Metric("waiting", "gauge", "1: nothing has arrived yet", [({}, vitals.state == "waiting")])
-    yield Metric("running_seconds", "gauge", "seconds since the start", [({}, vitals.running_s)])
+    yield Figure("problem", "gauge", text, [({"code": code, "stream": name}, 1) for code, name in problems])
+    yield Figure("waiting", "gauge", "1: nothing has arrived yet", [({}, vitals.state == "waiting")])
+    yield Figure("running_seconds", "gauge", "seconds since the start", [({}, vitals.running_s)])
 
 
-def count_metrics(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Metric]:
+def count_figures(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Figure]:
     """Yield a metric for each count of which `texts` has the meaning."""
     for name, text in texts.items():
-        yield Metric(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])
+        yield Figure(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -8,7 +8,8 @@ names in `RULES`, and the conformance file, docs/contracts/conformance.json, has
 from collections.abc import Mapping
 from typing import Any
 
-from meteragent.domain.shapes import SHAPES, Metric, Space
+from meteragent.domain.metric import Metric
+from meteragent.domain.shapes import SHAPES, Space
 from meteragent.wire import grammar, shapes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple, get_args
 
 from meteragent.domain.grid import RFC3339, parse_time
-from meteragent.domain.shapes import Metric
+from meteragent.domain.metric import Metric
 from meteragent.domain.terms import Clock, Rounding
 from meteragent.domain.units import Kind
 from meteragent.wire import shapes

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from meteragent import config
+from meteragent.domain.metric import Metric
 from meteragent.domain.presets import PRESETS, units_per_watt
 from meteragent.domain.reading import Reading
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Means, Metric
+from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.support.configurations import BUDGET, FLAT, energy, refused, settled, streams, written

@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 
 from meteragent import config
-from meteragent.domain.shapes import Amount, Metric, PriceSource
+from meteragent.domain.metric import Metric
+from meteragent.domain.shapes import Amount, PriceSource
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from tests.support.configurations import refused, streams, written
 from tests.support.weighted import PRICES, text_of_prices

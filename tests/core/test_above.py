@@ -18,9 +18,10 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
 from meteragent.domain.loads import in_all_wh, step_wh
+from meteragent.domain.metric import Metric
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import Excess, Metric, Space
+from meteragent.domain.shapes import Excess, Space
 from meteragent.domain.units import HOUR_MS, MICRO
 from meteragent.privacy import SeededBits
 from tests.support.configurations import refused, written

@@ -18,8 +18,9 @@ from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
+from meteragent.domain.metric import Metric
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import UNKNOWN_BAND, Bands, Metric
+from meteragent.domain.shapes import UNKNOWN_BAND, Bands
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.store.schema import decode_terms, encode_terms

@@ -22,9 +22,10 @@ from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
+from meteragent.domain.metric import Metric
 from meteragent.domain.prices import PRICE_MS, joined, pieces
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import Amount, Means, Metric, PriceSource, Space
+from meteragent.domain.shapes import Amount, Means, PriceSource, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from meteragent.privacy import SeededBits

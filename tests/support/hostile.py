@@ -13,7 +13,7 @@ from typing import Any
 
 from meteragent.collect.core import Message
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.shapes import Metric
+from meteragent.domain.metric import Metric
 from meteragent.domain.units import DAY_MS, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace

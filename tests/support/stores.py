@@ -22,8 +22,9 @@ from meteragent.domain.commit import (
     Slot,
     TimelineState,
 )
+from meteragent.domain.metric import Metric
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Means, Metric
+from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox, read_only

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from meteragent.domain import grid
 from meteragent.domain.commit import Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.metric import Metric
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Means, Metric
+from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace

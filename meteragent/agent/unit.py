@@ -41,12 +41,15 @@ class Unit(NamedTuple):
     def keep_source(self, entropy: Entropy) -> Coroutine[Any, Any, None]:
         """Keep the connection to the source until cancelled."""
         source = self.runner.source
+        # Of a register without timestamps, an old reading would count as current, and all energy used since
+        # as used at once, which no radius hides. No energy is lost, because the next reading includes it.
+        keeps_session = self.stream.source.kind is not Kind.REGISTER or has_times(self.stream.source)
         link = Link(
             self.links.source,
             self.source_id,
             on_message=source.on_message,
             receive_maximum=source.receive_maximum,
-            session_expiry_s=WEEK_S if _keeps_session(self.stream) else 0,
+            session_expiry_s=WEEK_S if keeps_session else 0,
             role=parts.connection_name(self.stream, "source"),
         )
         return self._keep("source", self.stream.name, link, source.serve, entropy)
@@ -123,16 +126,6 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
         is_capped="inflight" not in stream.source.model_fields_set,
         unit_filters=() if topic.unit is None else topic.unit.filters,
     )
-
-
-def _keeps_session(stream: settings.Stream) -> bool:
-    """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
-
-    For a register without timestamps, it should not: an old reading would count as current, and all energy
-    used since that reading would count as used at once, which no radius hides. No energy is lost, because the
-    next reading includes it.
-    """
-    return stream.source.kind is not Kind.REGISTER or has_times(stream.source)
 
 
 def _source_client_id(store: Store, name: str, endpoint: Endpoint) -> str:

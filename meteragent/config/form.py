@@ -140,7 +140,9 @@ class Form:
         for detail in details:
             path = self._field(detail["loc"])
             is_renamed = path in new_paths or detail["loc"] in new_paths
-            if detail["type"] == "extra_forbidden" or is_renamed or _is_short_of_valid_values(detail):
+            # A list may be too short only because some of its values are wrong.
+            is_short = detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+            if detail["type"] == "extra_forbidden" or is_renamed or is_short:
                 continue
             self._note(detail, path)
             self._replace(path)
@@ -261,11 +263,6 @@ def _misspelt_streams(document: dict[str, Any]) -> str | None:
 def _names(path: Sequence[str | int]) -> list[str]:
     """Return the names in a path, without the indices of elements."""
     return [part for part in path if isinstance(part, str)]
-
-
-def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
-    """Return whether a list is too short only because some of its values are wrong."""
-    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _relative_path(path: Path) -> Path:

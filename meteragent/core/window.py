@@ -135,10 +135,9 @@ class Window:
 
         In l1, all slots open at once, each with noise from a bound of its own, and no bound is kept.
         """
-        in_all = self.terms.metric.is_sum
-        while self.draws < (self.terms.n if in_all else 1):
+        while self.draws < (self.terms.n if self.terms.metric.is_sum else 1):
             noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
-            self.noise_bound = None if in_all else noise_bound
+            self.noise_bound = None if self.terms.metric.is_sum else noise_bound
             self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_next(self, noise: Noise, integrated_until_ms: int) -> None:

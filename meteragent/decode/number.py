@@ -71,17 +71,12 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
         return partial(_round_decimal, unit=Decimal(unit.numerator))
-    return partial(_round_fraction, unit=unit)
+    return lambda value: round_half_up(Fraction(_clamp(value)) * unit)
 
 
 def _round_decimal(value: Decimal, unit: Decimal) -> int:
     """Return floor(value * unit + 1/2), which has at most 49 digits, computed with 64-digit decimals."""
     return math.floor(_FLOOR_CONTEXT.fma(_clamp(value), unit, _HALF))
-
-
-def _round_fraction(value: Decimal, unit: Fraction) -> int:
-    """Return floor(value * unit + 1/2) with fractions, for a unit that `_round_decimal` does not support."""
-    return round_half_up(Fraction(_clamp(value)) * unit)
 
 
 def _clamp(value: Decimal) -> Decimal:

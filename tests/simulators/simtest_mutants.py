@@ -185,7 +185,7 @@ def commits_in_two_parts(patch: pytest.MonkeyPatch) -> None:
 
 def accepts_a_copy(patch: pytest.MonkeyPatch) -> None:
     """A store that was put back from before the last start is used as if nothing had left since."""
-    patch.setattr("meteragent.store.accept", lambda _, path: generation.read_generation(path))
+    patch.setattr("meteragent.store.accept_copy", lambda _, path: generation.read_generation(path))
 
 
 def begins_a_lost_store_anywhere(patch: pytest.MonkeyPatch) -> None:

@@ -257,7 +257,7 @@ async def test_no_keys_are_published_after_a_jump_of_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The jump is a problem and is logged once; when the clock is set back, keys are published again."""
-    monkeypatch.setattr("meteragent.operators.clock.synchronised", lambda: True)
+    monkeypatch.setattr("meteragent.operators.clock.was_synchronised", lambda: True)
     world, clock = Street(make_group()), Still(SLOT_S)
     service = make_service(clock, "helper")
     service._compare(clock.now_s())

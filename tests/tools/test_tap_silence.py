@@ -117,7 +117,7 @@ def test_the_command_looks_at_its_clock(tmp_path: Path, monkeypatch: pytest.Monk
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("meteragent.cli.tap.watch", watch)
+    monkeypatch.setattr("meteragent.cli.tap.watch_topics", watch)
     monkeypatch.setattr(command, "forbid_dumps", lambda: None)
     monkeypatch.setattr(command, "_write", write)
     monkeypatch.setattr(command, "TICK_S", 0.001)

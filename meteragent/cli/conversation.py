@@ -155,7 +155,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
             options,
             Question("password", "Password (it is kept in a file that only you can read)", is_secret=True),
         )
-    if not result.proposals and not draft.unstated(result):
+    if not result.proposals and not draft.unstated_readings(result):
         raise Refused("\n".join(_failure_lines(result)))
     login |= {key: str(Path(file).absolute()) for key, file in login.items() if key.endswith("_file")}
     return result, Access.of(url, login), typed_password
@@ -199,7 +199,7 @@ _SOLAR = Question(
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
     """Return the chosen meter. Raises Refused as `_ask` does, and if --meter names no meter or several."""
     proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
-    meters = proposed + draft.unstated(result)
+    meters = proposed + draft.unstated_readings(result)
     choices = tuple((reading.names[0], reading.text) for reading in meters)
     requested_name = options.answers.get("meter")
     if requested_name is None:
@@ -294,7 +294,7 @@ def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | Non
     def objection(topic: str) -> str | None:
         """Return what is expected instead of an invalid topic; None if the topic is valid."""
         try:
-            config.parse(draft.text(base, preset, topic, "x.db", None))
+            config.parse(draft.configuration_text(base, preset, topic, "x.db", None))
         except ConfigError as error:
             return error.expected
         return None
@@ -341,7 +341,7 @@ def _unit_objection(name: str) -> str | None:
 
 def _existing(path: Path) -> Path | None:
     """Return the first existing file among a configuration, its password file and its store, or None."""
-    paths = (path, draft.beside(path, ".password"), draft.beside(path, ".db"))
+    paths = (path, draft.path_beside(path, ".password"), draft.path_beside(path, ".db"))
     return next((path for path in paths if os.path.lexists(path)), None)
 
 

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     except (ConfigError, ValueError) as error:
         return common.fail(error)
     if not listener.messages:
-        return common.fail(silence(seconds, f" {options.topic!r}"))
+        return common.fail(silence_advice(seconds, f" {options.topic!r}"))
     print(report(listener, access, seconds, profiles))
     return 0
 
@@ -59,7 +59,7 @@ def _endpoint(access: Access, password_file: Path | None) -> mqtt.Endpoint:
         raise ConfigError("--url", str(error), "mqtt://host[:port] or mqtts://host[:port]") from None
 
 
-def silence(seconds: int, topic: str = "") -> str:
+def silence_advice(seconds: int, topic: str = "") -> str:
     """Return what to do if no message arrived."""
     return (
         f"no message arrived in {seconds} s: does the broker let this user read{topic}, and is anything"

@@ -128,7 +128,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
     return readings
 
 
-def unstated(result: Findings) -> list[Reading]:
+def unstated_readings(result: Findings) -> list[Reading]:
     """Return a `Reading` for each topic that may be a meter's, but for which some keys are unknown."""
     return [
         Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
@@ -220,7 +220,7 @@ def _with_names(selections: Sequence[Selection]) -> list[Selection]:
 # The configuration ----------------------------------------------------------------------------------
 
 
-def beside(out: Path, suffix: str) -> Path:
+def path_beside(out: Path, suffix: str) -> Path:
     """Return the path of a configuration's store (.db) or file for a typed password (.password)."""
     return out.absolute().with_suffix(suffix)
 
@@ -232,7 +232,7 @@ def lines_of_presets(base: Base) -> dict[str, str]:
 
 def _preset_line(base: Base, preset: str) -> str | None:
     """Return a line about what a preset hides and the first stream's errors; None if it would be refused."""
-    settings = config.parse_or_none(text(base, preset, "private", "x.db", None))
+    settings = config.parse_or_none(configuration_text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
     stream = settings.stream[0]
@@ -255,7 +255,7 @@ def _figure(value: float, name: str) -> str:
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 
 
-def text(base: Base, preset: str, topic: str, store: str, password: Path | None) -> str:
+def configuration_text(base: Base, preset: str, topic: str, store: str, password: Path | None) -> str:
     """Return the text of a configuration."""
     tables = [_tables(base, stream, preset, topic, password) for stream in base.streams]
     lines = [f"# Written by meteragent init {__version__}. `meteragent check` shows what it hides and costs."]
@@ -290,9 +290,9 @@ def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
     """Return the files to write; those with a password or a password file's name are only for their owner."""
-    secret = None if password is None else beside(out, ".password")
+    secret = None if password is None else path_beside(out, ".password")
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
-    settings = text(base, preset, topic, str(beside(out, ".db")), secret)
+    settings = configuration_text(base, preset, topic, str(path_beside(out, ".db")), secret)
     files = {out.absolute(): (settings, 0o600 if has_secret else 0o644)}
     if secret is not None:
         files[secret] = (f"{password}\n", 0o600)

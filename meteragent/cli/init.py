@@ -136,7 +136,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
     except LinkError as error:
         raise LinkError(common.connection_failure(error)) from None
     if not listener.messages:
-        raise Refused(discover.silence(seconds))
+        raise Refused(discover.silence_advice(seconds))
     return findings(listener, profiles)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.cli.common import fail
-from meteragent.cli.redact import LIMIT, messages, read
+from meteragent.cli.redact import LIMIT, read_recording, split_messages
 from meteragent.config import profiles
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     read_count = 0
     for file in options.payloads:
         try:
-            recorded = read(file)
+            recorded = read_recording(file)
         except OSError as error:
             return fail(f"{file}: {reason(error)}")
         if len(recorded) > LIMIT:
@@ -70,7 +70,7 @@ def _profile(path: Path) -> Profile:
 
 def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
     """Return the lines about a recording, and the number of readings."""
-    received = messages(recorded)
+    received = split_messages(recorded)
     outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
     lines = [f"  {count_text(len(received), 'message')}"]
     for name, outcome in outcomes.items():

@@ -30,7 +30,7 @@ _WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
     """Redact a file; return 0, or 1 if the file cannot be read, is too large, or has an unknown format."""
     try:
-        recording = read(options.file)
+        recording = read_recording(options.file)
     except OSError as error:
         return fail(f"{options.file}: {(error.strerror or 'an error').lower()}")
     if len(recording) > LIMIT:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
     return 0
 
 
-def read(name: str) -> bytes:
+def read_recording(name: str) -> bytes:
     """Read a recording, or standard input for `-`, at most one byte beyond `LIMIT`."""
     if name == "-":
         return sys.stdin.buffer.read(LIMIT + 1)
@@ -62,7 +62,7 @@ def read(name: str) -> bytes:
 def _redacted(recording: bytes, redactor: Redactor) -> bytes:
     """Redact a recording. Raises FormatError, which names the message, if a payload has an unknown format."""
     lines = []
-    for number, (topic, payload) in enumerate(messages(recording), 1):
+    for number, (topic, payload) in enumerate(split_messages(recording), 1):
         prefix = b"" if topic is None else f"{redactor.topic(topic)} ".encode()
         try:
             lines.append(prefix + redactor.payload(payload))
@@ -95,18 +95,18 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
 def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
     """Yield a line about each quantity: what is read from the result and, if different, from the original."""
     for name, quantity in profile.quantities.items():
-        recorded_summary = _summary(quantity.read, payloads(recording))
-        summary = _summary(quantity.read, payloads(redacted))
+        recorded_summary = _summary(quantity.read, split_payloads(recording))
+        summary = _summary(quantity.read, split_payloads(redacted))
         difference = "as before" if recorded_summary == summary else f"before: {recorded_summary}"
         yield f"{profile.name}, {name}: {summary} ({difference})"
 
 
-def payloads(recording: bytes) -> list[bytes]:
-    """Split a recording into payloads, as `messages` does."""
-    return [payload for _, payload in messages(recording)]
+def split_payloads(recording: bytes) -> list[bytes]:
+    """Split a recording into payloads, as `split_messages` does."""
+    return [payload for _, payload in split_messages(recording)]
 
 
-def messages(recording: bytes) -> list[tuple[str | None, bytes]]:
+def split_messages(recording: bytes) -> list[tuple[str | None, bytes]]:
     """Split a recording into topics and payloads.
 
     Each line is a message if every line begins with a topic, or if there are several lines and each begins
@@ -122,13 +122,13 @@ def messages(recording: bytes) -> list[tuple[str | None, bytes]]:
 
 def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
     """Return the outcomes of all payloads, with counts if there are several payloads."""
-    counts = Counter(outcome(read, payload) for payload in recording)
+    counts = Counter(outcome_text(read, payload) for payload in recording)
     if len(recording) == 1:
         return next(iter(counts))
     return ", ".join(f"{count} x {text}" for text, count in sorted(counts.items()))
 
 
-def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
+def outcome_text(read: Callable[[bytes], object], payload: bytes) -> str:
     """Return the number of readings in a payload, in words; if the payload is refused, the counter's name."""
     try:
         readings = read(payload)

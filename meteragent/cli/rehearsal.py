@@ -11,7 +11,7 @@ from functools import partial
 from meteragent import config as settings
 from meteragent.agent.parts import Links
 from meteragent.cli import common
-from meteragent.cli.tap import tick
+from meteragent.cli.tap import run_periodically
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt.watch import watch_topics
@@ -80,7 +80,7 @@ async def _show(config: settings.Config) -> None:
     for stage in stages:
         stage.view.begin()
     try:
-        ticks = (tick(stage.tick, TICK_S) for stage in stages)
+        ticks = (run_periodically(stage.tick, TICK_S) for stage in stages)
         await until_signalled(asyncio.gather(*(stage.listen() for stage in stages), *ticks))
     finally:
         for stage in stages:

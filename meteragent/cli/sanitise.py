@@ -55,16 +55,18 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     # Only what is asked for is imported: it needs pyarrow or Spark.
     if options.dry_run:
         module = importlib.import_module(_PREVIEWS[options.engine])
-        preview = module.preview(policy, options.input, options.output, show)
+        preview = module.preview(policy, options.input, options.output, show_progress)
         say = preview_json if options.json else preview_summary
         return say(preview, clamp=options.clamp)
     engine = importlib.import_module(_ENGINES[options.engine])
-    result = engine.sanitise_archive(policy, options.input, options.output, show, clamp=options.clamp)
+    result = engine.sanitise_archive(
+        policy, options.input, options.output, show_progress, clamp=options.clamp
+    )
     return as_json(result) if options.json else summary(result)
 
 
 @contextmanager
-def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+def show_progress(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """Show a task's progress if standard error is a terminal; yield a function that advances it."""
     from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
 

@@ -61,12 +61,12 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     ]
     view.begin()
     try:
-        await until_signalled(asyncio.gather(*sides, tick(view.tick, TICK_S)))
+        await until_signalled(asyncio.gather(*sides, run_periodically(view.tick, TICK_S)))
     finally:
         logging.getLogger("meteragent").removeHandler(log_lines)
 
 
-async def tick(act: Callable[[], None], period_s: float) -> None:
+async def run_periodically(act: Callable[[], None], period_s: float) -> None:
     """Run a function once in each period, forever."""
     while True:
         await asyncio.sleep(period_s)

@@ -12,7 +12,7 @@ from meteragent.service.boot_clock import STEP_MS, BootClock, was_synchronised
 
 TICK_S: Final = 10
 """The time between two ticks of a machine, in seconds."""
-TICKS_S: Final = 600
+CATCH_UP_MAX_S: Final = 600
 """The longest pause, in seconds, after which all missed ticks run; after a longer one, only the last."""
 
 
@@ -82,10 +82,10 @@ class Ticks:
         """Return the instants of due ticks, up to `oldest_s`, the arrival of the oldest waiting message.
 
         Because of this limit, a report that arrived before a deadline still counts while it waits. If the
-        clock was set back, or after a pause of more than TICKS_S, return only the latest instant.
+        clock was set back, or after a pause of more than CATCH_UP_MAX_S, return only the latest instant.
         """
         latest_s = _floor(min(now_s, oldest_s))
-        if now_s < self._last_s or latest_s - self._last_s > TICKS_S:
+        if now_s < self._last_s or latest_s - self._last_s > CATCH_UP_MAX_S:
             self._last_s = latest_s
             return [latest_s]
         instants = list(range(self.next_s, latest_s + 1, TICK_S))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.cli.redact import outcome
+from meteragent.cli.redact import outcome_text
 from meteragent.decode.p1 import checksum
 from meteragent.domain.errors import FormatError
 from meteragent.tools.redact import Redactor
@@ -341,7 +341,7 @@ def test_profiles_read_it_as_before(case: Case) -> None:
         after = redactor.payload(case.payload)
         for name in case.readings:
             read = case.quantity(name).read
-            assert outcome(read, after) == outcome(read, case.payload), (name, after)
+            assert outcome_text(read, after) == outcome_text(read, case.payload), (name, after)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if str(case) not in UNKNOWN_FORMATS], ids=str)

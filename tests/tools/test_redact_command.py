@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.cli import main
-from meteragent.cli.redact import payloads
+from meteragent.cli.redact import split_payloads
 from tests.tools.test_redact import TELEGRAM
 
 
@@ -56,7 +56,7 @@ def test_the_command_reads_standard_input(
 )
 def test_a_recording_may_hold_several_payloads(recorded: bytes, found: list[bytes]) -> None:
     """Lines of JSON are payloads, and so are lines that begin with a topic; otherwise the whole is one."""
-    assert payloads(recorded) == found
+    assert split_payloads(recorded) == found
 
 
 def test_several_payloads_are_redacted_and_counted(

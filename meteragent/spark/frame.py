@@ -45,8 +45,7 @@ def layout_of(readings: DataFrame, policy: Policy) -> Layout:
 
 def rows_of(readings: DataFrame, policy: Policy) -> Rows:
     """Return the rows of a data frame."""
-    columns = select_columns(readings, policy)
-    return lambda work, schema: columns.mapInArrow(safely(work), schema)
+    return lambda work, schema: select_columns(readings, policy).mapInArrow(safely(work), schema)
 
 
 def select_columns(readings: DataFrame, policy: Policy) -> DataFrame:

@@ -119,7 +119,7 @@ class Agent:
             revoked_grants = grants.grants_to_withdraw(store.connection)
             queues.update(grant.queue for grant in (*grants.active_grants(store.connection), *revoked_grants))
             self._claim(streams, store)
-            clock.not_before(store.clock_ms)
+            clock.set_earliest(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
             odometers = parts.load_odometers(config, store)
             context = Context(config, self._environment, thread, clock, *shared, odometers)

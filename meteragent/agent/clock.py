@@ -66,7 +66,7 @@ class SteadyClock:
         self._counts = counts
         self._is_behind = False
 
-    def not_before(self, newest_ms: int) -> None:
+    def set_earliest(self, newest_ms: int) -> None:
         """Ensure that no time before `newest_ms`, the newest time in the store, is shown."""
         self.newest_ms = max(self.newest_ms, newest_ms)
 

@@ -15,7 +15,7 @@ from meteragent.domain.commit import Outgoing
 from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule
 
-VIEWERS = 8
+VIEWERS_MAX = 8
 """The largest number of pages that may be open at once."""
 WAITING = 2000
 """The largest number of readings, and of records, that may wait for a viewer."""
@@ -94,7 +94,7 @@ class Viewers:
 
     def add_viewer(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
         """Add a viewer of a meter whose records are sent on `topic`. Raises TooManyViewers."""
-        if len(self._open) >= VIEWERS:
+        if len(self._open) >= VIEWERS_MAX:
             raise TooManyViewers
         self._open.append(Viewer(stream, meter, topic, schedule))
         return self._open[-1]

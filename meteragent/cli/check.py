@@ -19,7 +19,7 @@ from meteragent.texts import ENGLISH
 def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams and the next step, or the refusals; return 0 or 78."""
     is_plain_text = not (options.json or options.statement)
-    language = options.lang or catalogue.of_environment(os.environ)
+    language = options.lang or catalogue.language_of_environment(os.environ)
     with catalogue.use_language(language if is_plain_text else ENGLISH):
         return _run(options)
 

@@ -24,7 +24,7 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; return 0, or 1 if the extra for plots is missing."""
-    language = options.lang or catalogue.of_environment(os.environ)
+    language = options.lang or catalogue.language_of_environment(os.environ)
     with catalogue.use_language(ENGLISH if options.json else language):
         return _run(options)
 

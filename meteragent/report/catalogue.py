@@ -33,7 +33,7 @@ def say(key: str, **values: object) -> str:
     return texts(_language.get())[key].format(**values)
 
 
-def of_environment(environment: Mapping[str, str]) -> str:
+def language_of_environment(environment: Mapping[str, str]) -> str:
     """Return the language that a process's environment asks for, or English if that language has no texts."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()

@@ -58,8 +58,8 @@ def test_what_the_store_has_seen_holds_for_the_clock() -> None:
     """A clock behind the store's newest time is not used; a store that is behind changes nothing."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
-    clock.not_before(NOW_MS + 5)
-    clock.not_before(0)
+    clock.set_earliest(NOW_MS + 5)
+    clock.set_earliest(0)
     assert clock.now_ms() is None
     wall.now_ms += 5
     assert clock.now_ms() == NOW_MS + 5

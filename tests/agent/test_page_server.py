@@ -12,7 +12,7 @@ import pytest
 
 from meteragent.agent import page
 from meteragent.agent.page import app, server, view
-from meteragent.agent.viewers import VIEWERS, Viewer, Viewers
+from meteragent.agent.viewers import VIEWERS_MAX, Viewer, Viewers
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.errors import ConfigError, PageError
 from meteragent.domain.problem import PROBLEMS, problem
@@ -233,7 +233,7 @@ async def test_a_login_that_breaks_off_is_nothing(
 async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> None:
     """A page beyond the limit is refused with the reason."""
     async with world.serving(port=port), AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(line(port)) for _ in range(VIEWERS + 1)]
+        opened = [await stack.enter_async_context(line(port)) for _ in range(VIEWERS_MAX + 1)]
         for item in opened[:-1]:
             await item.ask("/events")
             await item.event("start")

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent import config
-from meteragent.agent.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewer, Viewers
+from meteragent.agent.viewers import VIEWERS_MAX, WAITING, News, TooManyViewers, Viewer, Viewers
 from meteragent.domain.commit import Outgoing
 from tests.support.configurations import written
 
@@ -83,7 +83,7 @@ def test_what_waits_is_bounded() -> None:
 def test_viewers_are_bounded() -> None:
     """A page beyond the limit is refused until one is closed."""
     viewers = Viewers()
-    first, *_ = [enter(viewers) for _ in range(VIEWERS)]
+    first, *_ = [enter(viewers) for _ in range(VIEWERS_MAX)]
     with pytest.raises(TooManyViewers):
         enter(viewers)
     viewers.remove_viewer(first)

@@ -17,7 +17,7 @@ from meteragent.privacy.sampling import (
     uniform_rows,
     windows,
 )
-from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, Table, _guide, table_of
+from meteragent.privacy.sampling.windows import FALL_BITS, TABLE_FROM, Table, _guide, table_of
 from tests.support.tape import Tape
 
 PARAMETERS = [
@@ -98,12 +98,12 @@ def test_a_tail_has_the_area_of_its_steps(n: int, a: Fraction) -> None:
     """
     table = table_of(n, a)
     area = int(table.areas[-1] - table.areas[-2])
-    assert area == 4 * table.reach * table.unit >> FALL
+    assert area == 4 * table.reach * table.unit >> FALL_BITS
     for m in range(1, 4):
-        assert Fraction(area, 2 * 2**m * table.reach) == Fraction(table.unit, 2 ** (FALL + m - 1))
+        assert Fraction(area, 2 * 2**m * table.reach) == Fraction(table.unit, 2 ** (FALL_BITS + m - 1))
         for nearest in (table.envelope.mode + m * table.reach, table.envelope.mode - 1 - m * table.reach):
             if nearest >= 0:
-                assert table.envelope.weight_bounds(nearest, 200)[1] <= 1 << 200 - (FALL + m - 1)
+                assert table.envelope.weight_bounds(nearest, 200)[1] <= 1 << 200 - (FALL_BITS + m - 1)
 
 
 def test_a_tail_is_a_side_a_block_and_a_place() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meteragent.domain.figures import exact, figures
 from meteragent.report import format as written
 from meteragent.report.plan.render import share_of_home
-from meteragent.tools.lines import column
+from meteragent.tools.lines import format_column
 
 LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
 
@@ -129,4 +129,4 @@ def test_homes_and_their_share() -> None:
 )
 def test_a_column_has_no_power_of_ten(number: float, text: str) -> None:
     """About four figures, and always plain digits."""
-    assert column(number) == text
+    assert format_column(number) == text

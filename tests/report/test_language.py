@@ -12,7 +12,7 @@ from meteragent.cli import main
 from meteragent.domain.problem import PROBLEMS, problem
 from meteragent.report import format as written
 from meteragent.report import guarantee, terminal, wording
-from meteragent.report.catalogue import of_environment, of_reader, say, use_language
+from meteragent.report.catalogue import language_of_environment, of_reader, say, use_language
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
@@ -177,7 +177,7 @@ def test_the_language_of_a_command_is_that_of_its_environment(
 )
 def test_the_environment_sets_the_language(environment: dict[str, str], language: str) -> None:
     """LC_ALL, LC_MESSAGES, LANG: the first that is set and not empty decides, whatever its language."""
-    assert of_environment(environment) == language
+    assert language_of_environment(environment) == language
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ BODY_LIMIT = 1024
 """The largest size of the body of a login request, in bytes."""
 BODY_TIMEOUT_S = 10.0
 """The time within which the body of a login request must arrive."""
-HISTORY = 200
+HISTORY_MAX = 200
 """The largest number of earlier records that a newly opened page shows."""
 
 _EVENTS = "text/event-stream"
@@ -163,7 +163,7 @@ class _Page:
 
     async def _stream_events(self, stream: StreamView, viewer: Viewer, language: str) -> AsyncIterator[bytes]:
         """Yield the events of an open page until it is closed or the server stops."""
-        history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
+        history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY_MAX)
         yield RETRY + serialise.encode_event("start", serialise.first_event(viewer, history))
         loop = asyncio.get_running_loop()
         glance_s = loop.time()

@@ -46,8 +46,8 @@ from meteragent.privacy.sampling.uniform import below, below_array, uniform_rows
 
 Words = NDArray[np.uint64]
 
-FALL = 16
-"""The cells end where w has fallen to 2^-FALL of its maximum."""
+FALL_BITS = 16
+"""The cells end where w has fallen to 2^-FALL_BITS of its maximum."""
 
 CELLS_LOG = 8
 """The binary logarithm of the largest number of cells on either side of M."""
@@ -114,7 +114,7 @@ class Table:
             m += 1
         i = m * self.reach + below(self.reach, bits)
         point = self.envelope.mode + i if is_above else self.envelope.mode - 1 - i
-        accepted = point >= 0 and self.envelope.accepts(point, FALL + m - 1, bits)
+        accepted = point >= 0 and self.envelope.accepts(point, FALL_BITS + m - 1, bits)
         return point if accepted else None
 
 
@@ -181,7 +181,7 @@ def propose(
 @lru_cache(maxsize=64, typed=True)  # entries of about 40 KB each
 def table_of(n: int, a: Exact) -> Table:
     """Create the cells for n and `a`. Raises the errors of `noise_bounds`."""
-    envelope, exact = envelope_of(n, a, FALL), check_parameters(n, a)
+    envelope, exact = envelope_of(n, a, FALL_BITS), check_parameters(n, a)
     # |f'(M)| is above 1/2 only if R hardly varies, and then each integer is a cell.
     steep = abs(Fraction(2 * n, 2 * envelope.mode + 1) - exact)
     shift = max(0, (envelope.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
@@ -191,14 +191,14 @@ def table_of(n: int, a: Exact) -> Table:
     points = range(envelope.mode - depth, envelope.mode + reach + 1, 1 << shift)
     ends = [envelope.weight_bounds(max(0, point), _WORD) for point in points]
     tops = (max(hi, right) if shift else hi for (_, hi), (_, right) in pairwise(ends))
-    area = (sum(tops) << shift) + (4 * reach << _WORD - FALL)  # of cells and tails, if S were 2^64
+    area = (sum(tops) << shift) + (4 * reach << _WORD - FALL_BITS)  # of cells and tails, if S were 2^64
     # Rounding up adds less than 2 units to each place of a cell.
-    unit = ((1 << _WORD) - (2 * len(ends) << shift) << _WORD) // area >> FALL << FALL
+    unit = ((1 << _WORD) - (2 * len(ends) << shift) << _WORD) // area >> FALL_BITS << FALL_BITS
     scaled = [(lo * unit >> _WORD, (hi * unit >> _WORD) + 1) for lo, hi in ends]
     cells = zip(points, pairwise(scaled), strict=False)
     lines = [_line(envelope, steep, shift, point, *pair) for point, pair in cells]
     areas = list(accumulate((line.top << shift for line in lines), initial=0))
-    areas.append(areas[-1] + 4 * reach * (unit >> FALL))
+    areas.append(areas[-1] + 4 * reach * (unit >> FALL_BITS))
     lines += [_Line(0, 0, 0, (1 << _WORD) - 1), _Line(0, 0, 0, 0)]
     _, start, slope, gap = (
         np.array([x % (1 << _WORD) for x in column], np.uint64) for column in zip(*lines, strict=True)

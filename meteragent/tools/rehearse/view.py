@@ -10,7 +10,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
 from meteragent.report.format import energy, full
-from meteragent.tools.lines import column, wrapped
+from meteragent.tools.lines import format_column, wrap_sentence
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
@@ -63,21 +63,21 @@ class View:
 
     def _say(self, text: str) -> None:
         """Write a sentence."""
-        for line in wrapped(text):
+        for line in wrap_sentence(text):
             self._write(line)
 
     def _line(self, row: Row) -> str:
         name = row.meter if row.band is None else f"{row.meter} {row.band}"
         low, high = row.number - row.half_width, row.number + row.half_width
-        values = map(column, (row.measured, row.number, row.sd, low, high))
+        values = map(format_column, (row.measured, row.number, row.sd, low, high))
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
         """Write each meter's means over all slots, and the number of clamped readings."""
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
-                f"{meter}: {count_text(count, 'slot')}, measured {column(measured / count)} {unit} on"
-                f" average; the mean of what would be sent is {column(number / count)} {unit}"
+                f"{meter}: {count_text(count, 'slot')}, measured {format_column(measured / count)} {unit} on"
+                f" average; the mean of what would be sent is {format_column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
             self._say(_clamped(clamped_count, self._stream))

@@ -18,7 +18,7 @@ from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.tools.lines import WIDTH, column, wrapped
+from meteragent.tools.lines import WIDTH, format_column, wrap_sentence
 from meteragent.tools.tap.trace import Raw, Trace
 from meteragent.wire.descriptor import describe
 
@@ -131,13 +131,17 @@ class StreamView:
         half_width, value, error = self._half_widths.get(record.descriptor), float(record.value), "-"
         if raw is not None and not raw.is_partial and record.sd:
             error = f"{(value - raw.value) / record.sd:+.2f}"
-        ends = ("?", "?") if half_width is None else (column(value - half_width), column(value + half_width))
+        ends = (
+            ("?", "?")
+            if half_width is None
+            else (format_column(value - half_width), format_column(value + half_width))
+        )
         return _ROW.format(
             _cut(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
-            "-" if raw is None else f"{column(raw.value)}{'*' if raw.is_partial else ' '}",
-            column(value),
-            column(record.sd),
+            "-" if raw is None else f"{format_column(raw.value)}{'*' if raw.is_partial else ' '}",
+            format_column(value),
+            format_column(record.sd),
             *ends,
             error,
         )
@@ -163,7 +167,7 @@ class StreamView:
         if self.last is None:
             return ""
         meter, value_u = self.last
-        text = f"{_cut(meter, 16)}: {column(value_u / MICRO)} {self._stream.source.unit}"
+        text = f"{_cut(meter, 16)}: {format_column(value_u / MICRO)} {self._stream.source.unit}"
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms(start_ms)
         for index in range(terms.n):
@@ -189,7 +193,7 @@ class StreamView:
         quantity = "used" if terms.is_energy else "mean"
         if terms.shape.has_parts:
             quantity = f"{terms.shape.accumulator} mean"
-        return f"{slot}: {quantity} {column(raw.value)} since {moment(max(start_ms, trace.since_ms))}"
+        return f"{slot}: {quantity} {format_column(raw.value)} since {moment(max(start_ms, trace.since_ms))}"
 
 
 class View:
@@ -223,7 +227,7 @@ class View:
             for code, text in stream.advice(self._now_ms()):
                 if code not in codes:
                     codes.add(code)
-                    for line in wrapped(text):
+                    for line in wrap_sentence(text):
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:

@@ -20,7 +20,7 @@ from simulators.extras import lacking
 
 try:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import compute, csv
 
     from simulators.traces.trace import Trace, TraceError, of_table, open_table
 except ModuleNotFoundError as error:
@@ -53,15 +53,20 @@ _APPARENT = ("EcoManagerWholeHouseTx", "CurrentCostTx")
 
 
 def load(
-    path: Path | str, *, watts: str | None = None, unit: str | None = None, time: str | None = None
+    path: Path | str,
+    *,
+    watts: str | None = None,
+    unit: str | None = None,
+    time: str | None = None,
+    where: str | None = None,
 ) -> Trace:
     """Read the column `watts` of a file or of a house of UK-DALE.
 
     `unit` (W or kW) is necessary for a plug of UK-DALE without metadata, and for a column whose name states
     no unit and whose values could be in either unit. By default, `watts` is the home's total in a data set
     and the second column of any other file. By default, `time` is the first column; it is not used for a data
-    set. Raises TraceError if the file cannot be read, if there is no such column, or if the column is not
-    power in that unit.
+    set. `where` chooses a home of a table of several, such as `dataid=661`. Raises TraceError if the file
+    cannot be read, if there is no such column, or if the column is not power in that unit.
     """
     path = Path(path)
     if unit is not None and unit not in FACTORS:
@@ -70,12 +75,24 @@ def load(
         return _ukdale(path, watts, unit)
     table = open_table(path)
     names: list[str] = table.column_names
+    if where is not None:
+        table = _choose(table, *where.split("=", 1))
     if set(names) >= _REFIT:
         return _refit(table, watts or "Aggregate", unit)
     trace = of_table(table, time, watts)
     name = watts or names[1]
     scale = FACTORS[_power_unit(name, unit, trace, names)]
     return trace if scale == 1 else replace(trace, watts=trace.watts * scale)
+
+
+def _choose(table: pa.Table, column: str, value: str = "") -> pa.Table:
+    """Return the rows with a value in a column, both as text. Raises TraceError if there are none."""
+    if column not in table.column_names:
+        raise TraceError(f"there is no column {column}; there are: {', '.join(table.column_names)}")
+    rows = table.filter(compute.equal(table[column].cast(pa.string()), value))
+    if not rows.num_rows:
+        raise TraceError(f"no row has {value} in column {column}")
+    return rows
 
 
 # Any table ----------------------------------------------------------------------------------------

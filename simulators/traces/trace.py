@@ -1,12 +1,14 @@
 """Read traces (power over time) from files, and write traces to files.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
-zone) or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
+zone), or numbers: Unix milliseconds or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
 are Unix seconds if there is no such key.
 """
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
@@ -19,11 +21,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, csv, parquet
 
+from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.domain.units import DAY_MS
 
 _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
+_CSV = re.compile(r"\.csv(\.gz)?$", re.IGNORECASE)
+_NUMBER = re.compile(r"-?[0-9]+([.,][0-9]+)?")
+_HOMES = 3
+"""If at least one of this many readings contradicts another, they are of several homes."""
 _ROWS_AT_ONCE = 1 << 16
 """Laps with fewer rows are written several at a time, because many small row groups are slow to read."""
 
@@ -97,9 +104,27 @@ def open_table(path: Path) -> pa.Table:
     if not path.exists():
         raise TraceError(f"{path}: no such file")
     try:
-        return csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        return _read_csv(path) if _CSV.search(path.name) else parquet.read_table(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Read a CSV file, with semicolons and a decimal comma if its header has them."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        header = file.readline()
+        is_european = header.count(b";") > header.count(b",")
+        parse = csv.ParseOptions(delimiter=";" if is_european else ",")
+        convert = csv.ConvertOptions(decimal_point="," if is_european else ".")
+        file.seek(0)
+        table = csv.read_csv(file, parse_options=parse, convert_options=convert)
+    repeated_names = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if repeated_names:
+        raise ValueError(f"two columns {repeated_names.pop()}")
+    if any(_NUMBER.fullmatch(name.strip()) for name in table.column_names):
+        raise ValueError("its first line holds numbers, not names of columns: write a header")
+    return table
 
 
 def of_table(table: pa.Table, time: str | None = None, watts: str | None = None) -> Trace:
@@ -118,8 +143,15 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
             f"column {names[1]} holds clock times, not watts: choose a column of watts (--watts of replay); "
             f"there are: {', '.join(table.column_names)}"
         )
-    distinct_ms, index = np.unique(times_ms[finite], return_index=True)
-    return _check_length(distinct_ms, power[finite][index])
+    times_ms, power = times_ms[finite], power[finite]
+    distinct_ms, index, inverse = np.unique(times_ms, return_index=True, return_inverse=True)
+    conflict_count = int(np.count_nonzero(power != power[index][inverse]))
+    if conflict_count > 1 and _HOMES * conflict_count >= len(power):
+        raise TraceError(
+            f"{conflict_count:,} of {len(power):,} readings have the time of another and other watts: are"
+            f" they of several homes? Choose one (where=...); there are: {', '.join(table.column_names)}"
+        )
+    return _check_length(distinct_ms, power[index])
 
 
 def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object]) -> int:
@@ -166,19 +198,31 @@ def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
 def _times_ms(column: Any, name: str, midnight_ms: int, names: list[str]) -> NDArray[np.int64]:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        time_ns = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64()).to_numpy()
-        return np.asarray(time_ns // 1_000_000, np.int64)
-    if pa.types.is_integer(kind):
-        return np.asarray(column.to_numpy(), np.int64) * 1000 + midnight_ms
-    if pa.types.is_floating(kind):
-        return np.asarray(np.floor(column.to_numpy() * 1000 + 0.5), np.int64) + midnight_ms
+        times_ms = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).to_numpy()
+        return _check_times(np.asarray(times_ms, np.int64), name)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        numbers = np.clip(np.asarray(column.to_numpy(), np.float64), -1e15, 1e15)
+        # As seconds, numbers of milliseconds since 1990 would be times after the year 20000.
+        is_ms = not midnight_ms and numbers.size > 0 and bool(numbers.min() >= FIRST_MS)
+        scaled = numbers if is_ms else numbers * 1000
+        return _check_times(np.asarray(np.floor(scaled + 0.5), np.int64) + midnight_ms, name)
     choice = f"name the column of times with time=...; there are: {', '.join(names)}"
     raise TraceError(f"column {name} holds {kind}, which is neither times nor seconds; {choice}")
 
 
+def _check_times(times_ms: NDArray[np.int64], name: str) -> NDArray[np.int64]:
+    """Return the times. Raises TraceError if one is after 2100, because it is in another unit."""
+    if times_ms.size and times_ms.max() >= END_MS:
+        raise TraceError(f"column {name} holds times after 2100: seconds and milliseconds are understood")
+    return times_ms
+
+
 def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
     if pa.types.is_integer(column.type):
-        return np.asarray(column.to_numpy(), np.int64)
+        numbers = column.to_numpy()
+        if numbers.size and numbers.max() > np.iinfo(np.int64).max:
+            raise TraceError(f"column {name} holds numbers beyond 63 bits, which are not watts")
+        return np.asarray(numbers, np.int64)
     if pa.types.is_floating(column.type):
         return np.asarray(column.to_numpy(), np.float64)
     raise TraceError(f"column {name} holds {column.type}, which is not watts")

@@ -1,10 +1,13 @@
 """Columns of public data sets and of any table are read in watts, and what is no power is refused."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from meteragent.extras import SIMULATORS, hint
@@ -161,6 +164,68 @@ def test_what_looks_odd_and_is_power(tmp_path: Path) -> None:
     """A constant load, a short rise, and whole numbers of few watts are power."""
     for rows in (["7"] * 200, [str(i) for i in range(99)], ["0", "1", "0"]):
         assert load(file(tmp_path, "t,load", rows)).watts.tolist() == [int(row) for row in rows]
+
+
+TWO_HOMES = "time,power_W,home\n1400000400,100,a\n1400000400,900,b\n1400000460,110,a\n1400000460,910,b\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "watts"),
+    [
+        ("time,power_W\n1413500000000,100\n1413500010000,120\n", [100, 120]),
+        ("time;power_W\n1413500000;100,5\n1413500010;120,5\n", [100.5, 120.5]),
+        ("\ufefftime,power_W\n1413500000,100\n1413500010,120\n", [100, 120]),
+    ],
+)
+@pytest.mark.parametrize("name", ["load.csv", "LOAD.CSV", "load.csv.gz"])
+def test_exports_are_understood(content: str, watts: list[float], name: str, tmp_path: Path) -> None:
+    """Unix milliseconds, a decimal comma, a byte order mark and gzip give the same trace."""
+    data = content.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    trace = load(tmp_path / name)
+    assert trace.watts.tolist() == watts
+    assert trace.times_ms.tolist() == [1413500000000, 1413500010000]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("1336276800,512.3,600\n1336276801,513.0,601\n", "first line holds numbers, not names"),
+        ("2014-01-01 00:00:00,0.51\n2014-01-01 00:01:00,0.52\n", "first line holds numbers, not names"),
+        ("time,power_W\n1413500000000000,100\n1413500010000000,120\n", "column time holds times after 2100"),
+        ("time,power_W,power_W\n1413500000,100,1\n1413500010,120,2\n", "two columns power_W"),
+        (TWO_HOMES, "2 of 4 readings have the time of another and other watts: are they of several homes"),
+    ],
+)
+def test_what_would_be_misread_is_refused(content: str, why: str, tmp_path: Path) -> None:
+    """A file without a header, of another unit of time, or of several homes is refused, and not guessed."""
+    path = tmp_path / "load.csv"
+    path.write_text(content)
+    with pytest.raises(TraceError, match=why):
+        load(path)
+
+
+def test_a_home_of_several(tmp_path: Path) -> None:
+    """`where` chooses the home; a home or a column that is not there is refused."""
+    path = tmp_path / "load.csv"
+    path.write_text(TWO_HOMES)
+    assert load(path, where="home=b").watts.tolist() == [900, 910]
+    for where, why in (("home=c", "no row has c in column home"), ("id=b", "no column id; there are: time")):
+        with pytest.raises(TraceError, match=why):
+            load(path, where=where)
+
+
+def test_numbers_that_wrap_and_times_that_are_far(tmp_path: Path) -> None:
+    """Watts beyond 63 bits and times of the year 9999 are refused as what they are."""
+    seconds = pa.array([1413500000, 1413500010])
+    far = pa.array([253402300799000000, 253402300800000000]).cast(pa.timestamp("us", "UTC"))
+    for name, times, watts in (
+        ("numbers beyond 63 bits", seconds, pa.array([2**64 - 1500, 100], pa.uint64())),
+        ("holds times after 2100", far, pa.array([1, 2])),
+    ):
+        pq.write_table(pa.table({"time": times, "power_W": watts}), tmp_path / "in.parquet")
+        with pytest.raises(TraceError, match=name):
+            load(tmp_path / "in.parquet")
 
 
 def test_replay_sends_nothing_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

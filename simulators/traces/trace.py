@@ -1,8 +1,8 @@
 """Read traces (power over time) from files, and write traces to files.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
-zone), or numbers: Unix milliseconds or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
-are Unix seconds if there is no such key.
+zone) or numbers: seconds from midnight (UTC) of the day that the Parquet metadata key `day` names or, without
+such a key, Unix seconds or milliseconds.
 """
 
 from __future__ import annotations

@@ -234,9 +234,8 @@ class _Release:
                 else:
                     self._write(path, make_batches(progress))
         shutil.rmtree(self._folder, ignore_errors=True)
-        existing_count = len(work) - missing_count
-        has_counted = not existing_count and not self._is_resumed
-        return Parts(missing_count, existing_count, self.counts if has_counted else None)
+        is_resumed = self._is_resumed or missing_count < len(work)
+        return Parts(missing_count, len(work) - missing_count, None if is_resumed else self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""

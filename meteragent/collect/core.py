@@ -284,15 +284,14 @@ class Core:
         waiting: Mapping[Meter, int] | None = None,
     ) -> None:
         self._streams, self._limits = tuple(streams), limits
-        if limits.meters is not None:  # meters that were invented before there was a list take no room
-            links = [link for link in links if link.meter in limits.meters]
-            digests = {link.digest for link in links}
-            announced = (terms for terms in announced if terms.digest in digests)
-        self._announced = {terms.digest: terms for terms in announced}
+        self._announced: dict[str, Announced] = {}
         self._of_meter: dict[Meter, dict[str, Announced]] = {}
         self._mixed: set[Meter] = set()
+        stored_terms = {terms.digest: terms for terms in announced}
         for link in links:
-            if (terms := self._announced.get(link.digest)) is not None:
+            is_listed = limits.meters is None or link.meter in limits.meters  # invented ones take no room
+            if is_listed and (terms := stored_terms.get(link.digest)) is not None:
+                self._announced[link.digest] = terms
                 self._link((link.stream, link.meter), terms)
         self._waiting = _WaitingRoom(waiting or {}, self._of_meter, limits.max_meters)
 
@@ -498,7 +497,7 @@ def _record(payload: bytes) -> Record:
 def _row(stream: str, record: Record, terms: Announced) -> Row:
     """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
-        terms.check.require(record)
+        quanta = terms.check.require(record)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
     # Time-zone data here may differ from the agent's: on a calendar, only overlapping slots are refused.
@@ -508,4 +507,4 @@ def _row(stream: str, record: Record, terms: Announced) -> Row:
     if abs(record.value.numerator) > VALUE_MAX * record.value.denominator:
         raise Refused("range")
     span = record.time_ms, record.band or "", record.time_ms + record.step_ms
-    return Row(stream, record.meter, *span, terms.check.quanta(record.value), terms.digest, record.draws)
+    return Row(stream, record.meter, *span, quanta, terms.digest, record.draws)

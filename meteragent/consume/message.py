@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -34,6 +34,9 @@ Message = bytes | str | Mapping[str, Any]
 
 _METER_FIELDS = {"id", "meter", "valid_from", "store"}
 """The descriptor fields on which the descriptor's id does not depend."""
+_DECODERS: dict[Callable[[str], Any], json.JSONDecoder] = {
+    parse: json.JSONDecoder(parse_float=parse) for parse in (float, Decimal)
+}
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,8 @@ class Check(NamedTuple):
     sd: float
     timezone: str | None
 
-    def require(self, record: Record) -> None:
-        """Raise RecordError unless a record's unit, duration, band, draws, value and sd match."""
+    def require(self, record: Record) -> int:
+        """Return a record's value in quanta. Raises RecordError unless the other fields match, too."""
         from_ms, to_ms = self.shape.extent(0)
         if (record.unit, record.step_ms) != (self.unit, to_ms - from_ms):
             raise RecordError("a record whose unit or duration does not match its descriptor")
@@ -262,17 +265,13 @@ class Check(NamedTuple):
             raise RecordError("a record whose band is not one of its descriptor's bands")
         if record.draws < 1 or (record.draws > 1 and not self.shape.is_redrawn):
             raise RecordError("a record whose number of draws does not match its descriptor")
-        if self._quanta(record.value)[1] or not math.isclose(record.sd, self.sd, rel_tol=1e-3):
+        value, quantum = record.value, self.quantum  # as whole numbers, because new fractions cost more
+        quanta, remainder = divmod(
+            value.numerator * quantum.denominator, value.denominator * quantum.numerator
+        )
+        if remainder or not math.isclose(record.sd, self.sd, rel_tol=1e-3):
             raise RecordError("a record whose value or sd does not match its descriptor")
-
-    def quanta(self, value: Fraction) -> int:
-        """Return a value of a record that this check has passed, in quanta."""
-        return self._quanta(value)[0]
-
-    def _quanta(self, value: Fraction) -> tuple[int, int]:
-        """Return the quotient and whether there is a remainder, without the cost of new fractions."""
-        quantum = self.quantum
-        return divmod(value.numerator * quantum.denominator, value.denominator * quantum.numerator)
+        return quanta
 
 
 class Fields:
@@ -316,12 +315,6 @@ class Fields:
                 raise self.error(name, reason)
 
 
-@lru_cache(maxsize=4)
-def _decoder(parse_float: Callable[[str], Any]) -> json.JSONDecoder:
-    """Return a decoder, which `json.loads` would make anew for each message."""
-    return json.JSONDecoder(parse_float=parse_float)
-
-
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
     """Return the fields of a message, without checks. Raises RecordError if it is not a JSON object."""
     facts: Any = message
@@ -329,7 +322,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
         with suppress(ValueError, ArithmeticError, RecursionError):
             if isinstance(message, bytes):
                 message = message.decode(json.detect_encoding(message), "surrogatepass")
-            facts = _decoder(parse_float).decode(message)
+            facts = _DECODERS[parse_float].decode(message)
     if isinstance(facts, Mapping):
         return facts
     raise RecordError("a message that is not a JSON object")

@@ -203,22 +203,14 @@ def integer(bounds: Bounds) -> Form:
 def checked(schema: Schema) -> Form:
     """Return the form of values that need no other reading than the check by their schema.
 
-    The schema may have only the keywords that `_check` knows.
+    The schema may have only the keywords that `_reader` knows.
     """
-    check = _check(schema)
-
-    def read(value: Any) -> Any:
-        """Return the value. Raises ValueError if it is not as the schema states it."""
-        check(value)
-        return value
-
-    return Form(schema, read)
+    return Form(schema, _reader(schema))
 
 
-def _check(schema: Schema) -> Callable[[Any], object]:
-    """Return the function that raises ValueError if a value is not as a schema states it."""
+def _reader(schema: Schema) -> Callable[[Any], Any]:
     if "anyOf" in schema:
-        return _check_any([_check(alternative) for alternative in schema["anyOf"]])
+        return _any_reader([_reader(alternative) for alternative in schema["anyOf"]])
     if "const" in schema:
         return constant(schema["const"]).read
     if "enum" in schema:
@@ -227,38 +219,38 @@ def _check(schema: Schema) -> Callable[[Any], object]:
         return text(pattern=schema["pattern"]).read
     if schema["type"] == "integer":
         return integer(Bounds(schema["minimum"], schema["maximum"])).read
-    return _check_object(schema)
+    return _object_reader(schema)
 
 
-def _check_any(checks: Collection[Callable[[Any], object]]) -> Callable[[Any], object]:
-    def check(value: Any) -> None:
-        """Raise ValueError unless one of the checks raises none."""
-        for alternative in checks:
+def _any_reader(readers: Collection[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        """Return the value. Raises ValueError if no reader reads it."""
+        for reader in readers:
             with suppress(ValueError):
-                alternative(value)
-                return
+                return reader(value)
         raise ValueError("cannot be read")
 
-    return check
+    return read
 
 
-def _check_object(schema: Schema) -> Callable[[Any], object]:
-    required_names = set(schema.get("required", ()))
-    checks = {name: _check(inner_schema) for name, inner_schema in schema.get("properties", {}).items()}
-    other = _check(schema["additionalProperties"]) if "additionalProperties" in schema else None
+def _object_reader(schema: Schema) -> Callable[[Any], Any]:
+    required_names, extra = set(schema.get("required", ())), schema.get("additionalProperties")
+    readers = {name: _reader(inner_schema) for name, inner_schema in schema.get("properties", {}).items()}
+    other = None if extra is None else _reader(extra)
 
-    def check(value: Any) -> None:
-        """Raise ValueError unless the value is a small object whose fields are as the schema states."""
+    def read(value: Any) -> Any:
+        """Return the value. Raises ValueError unless it is a small object with fields as stated."""
         if not isinstance(value, Mapping) or len(value) > BOUNDS["bands"].high:
             raise ValueError(f"{_MISSING} small object")
         if not value.keys() >= required_names:
             raise ValueError("lacks a field")
         for name, item in value.items():
             NAME.read(name)
-            if (check_field := checks.get(name, other)) is not None:
-                check_field(item)
+            if (reader := readers.get(name, other)) is not None:
+                reader(item)
+        return value
 
-    return check
+    return read
 
 
 def read_rows(

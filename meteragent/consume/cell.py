@@ -1,6 +1,16 @@
-"""Names in the cells of CSV files, which spreadsheets open: no name is a formula."""
+"""CSV files as spreadsheets write and open them: no name is a formula, and other kinds of file are named."""
 
+import codecs
 import re
+
+_KINDS = {
+    b"PK\x03\x04": "an Excel workbook or a zip archive: save it as 'CSV UTF-8', or unpack it",
+    b"\x1f\x8b": "packed with gzip: unpack it",
+    codecs.BOM_UTF16_LE: "UTF-16, as Excel's 'Unicode text': save it as 'CSV UTF-8'",
+    b"PAR1": "Parquet, not CSV",
+    b"\x89HDF": "HDF5, as NILMTK's data sets: write its tables as CSV",
+    b"<": "HTML or XML, not CSV: is it a page that asks for a login?",
+}
 
 _FORMULA = re.compile(r"'*[=+\-@]")
 
@@ -13,3 +23,10 @@ def cell_of(name: str) -> str:
 def name_of(cell: str) -> str:
     """Return the name that `cell_of` wrote into a cell."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def other_kind(head: bytes) -> str | None:
+    """Return what a file is if it begins with `head` and is not CSV in UTF-8, and what to do; else None."""
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    kinds = (kind for mark, kind in _KINDS.items() if head.startswith(mark) or text.startswith(mark))
+    return next(kinds, "binary, or text in UTF-16: save it as 'CSV UTF-8'" if b"\0" in head else None)

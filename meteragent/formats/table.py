@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Literal, NamedTuple, cast
 
-from meteragent.consume.cell import cell_of, name_of
+from meteragent.consume.cell import cell_of, name_of, other_kind
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import END_MS, FIRST_MS, iso_time, parse_time
 from meteragent.domain.identity import holds_text
@@ -51,6 +51,8 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 def read(content: bytes, left_out: Counter[str] | None = None) -> Iterator[Entry]:
     """Yield the entries of a CSV file; `left_out` counts rows without a value. Raises FormatError."""
     left_out = Counter() if left_out is None else left_out
+    if (kind := other_kind(content[:4096])) is not None:
+        raise FormatError(f"this is {kind}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -153,6 +153,10 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
     folder = path if path.is_dir() else path.parent
     files = _channels(folder)
     if path.is_dir():
+        if name is None and {"mains", "mains_2"} <= files.keys():
+            raise TraceError(
+                f"{folder} has two mains, which are parts of its load: name one of {', '.join(files)}"
+            )
         name = name or "mains"
     elif name is None:
         name = next((label for label, file in files.items() if file == path.name), path.stem)

@@ -85,3 +85,23 @@ def test_a_name_is_for_files_without_names(tmp_path: Path, capsys: pytest.Captur
     value = Entry("m1", NOON_MS, NOON_MS + HALF_HOUR_MS, Fraction(5), "Wh")
     assert convert(tmp_path, [value], "csv", "--meter", "house") == 1
     assert "--meter is for Green Button files only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"PK\x03\x04" + bytes(20), "an Excel workbook or a zip archive"),
+        (b"\x1f\x8b\x08" + bytes(20), "packed with gzip"),
+        ("meter,start\n".encode("utf-16"), "UTF-16, as Excel's 'Unicode text'"),
+        ("meter,start\n".encode("utf-16-be"), "binary, or text in UTF-16"),
+        (b"\x89HDF\r\n", "HDF5"),
+        (b"PAR1", "Parquet, not CSV"),
+    ],
+)
+def test_a_file_that_is_not_csv_is_named(
+    content: bytes, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A workbook, a packed file and text in another encoding are refused as what they are."""
+    (tmp_path / "in.csv").write_bytes(content)
+    assert main(["convert", str(tmp_path / "in.csv"), str(tmp_path / "out.csv"), "--to", "csv"]) == 1
+    assert f"this is {kind}" in capsys.readouterr().err

@@ -101,6 +101,17 @@ def test_uk_dale_without_metadata(house: Path) -> None:
         load(house, watts="tv")
 
 
+def test_redd_has_two_mains(tmp_path: Path) -> None:
+    """The two mains of a house of REDD are parts of its load, so neither is taken for the home's total."""
+    (tmp_path / "labels.dat").write_text("1 mains\n2 mains\n3 oven\n")
+    (tmp_path / "channel_2.dat").write_text("1303132929 22.20\n1303132930 23.17\n")
+    with pytest.raises(
+        TraceError, match="two mains, which are parts of its load: name one of mains, mains_2"
+    ):
+        load(tmp_path, unit="W")
+    assert load(tmp_path, watts="mains_2", unit="W").watts.tolist() == [22.2, 23.17]
+
+
 def test_no_house(tmp_path: Path) -> None:
     """A folder without labels is refused."""
     with pytest.raises(TraceError, match=r"not a house of UK-DALE: .*labels\.dat"):

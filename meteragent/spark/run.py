@@ -101,7 +101,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _counts(figures: dict[str, Any], account: Account) -> Counts | None:
     """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
-    if figures.get("windows") != account.windows:  # Spark observes nothing if it knows that there are no rows
+    if figures["windows"] != account.windows:
         return None
     first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
     return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
@@ -172,7 +172,9 @@ class _Spark:
             frame.write(releases, out / _STAGING)
             source.check_unchanged()
             progress(source.rows)
-        part_count = _rename_parts(out, account.run, row_count.get.get("rows", 0))
+        if not account.released_windows:  # of no rows, Spark observes nothing
+            return Parts(_rename_parts(out, account.run, 0), 0, None)
+        part_count = _rename_parts(out, account.run, row_count.get["rows"])
         return Parts(part_count, 0, _counts(observation.get, account))
 
     def _windows(self, source: Source) -> DataFrame:

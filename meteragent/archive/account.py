@@ -1,10 +1,8 @@
 """The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-Meters and times alone determine the windows; values are read only to check that they are readable and, in the
-wide layout, that each row has the right number of them. A window that overlaps an interval that another run
-has released is refused and counted. The run fails before anything is released if a row cannot be read or a
-window has no key. In the wide layout, it also fails if a window appears twice, a row is off the grid, or a
-row has the wrong number of values.
+A window that overlaps an interval that another run has released is refused and counted. The run fails before
+anything is released if a row cannot be read or a window has no key and, in the wide layout, if a window
+appears twice, a row is off the grid, or a row has the wrong number of values.
 """
 
 import unicodedata
@@ -41,8 +39,8 @@ class Account:
     """The result of a run's first pass: the numbers of windows to release and of refused windows.
 
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
-    holds the ids of the keys of the released windows. All fields may be published but `similar_meters`, the
-    number of meters whose names differ from another's only by case, white space or Unicode form.
+    holds the ids of the keys of the released windows. Private are `ambiguous_readings` of the source, and
+    `similar_meters`, whose names differ from another's only by case, white space or Unicode form.
     """
 
     run: str
@@ -51,6 +49,7 @@ class Account:
     descriptors: dict[str, int] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     similar_meters: int = 0
+    ambiguous_readings: int = 0
 
     @property
     def windows(self) -> int:

@@ -1,19 +1,14 @@
 """Cut an input into jobs, each of which fits in memory and is read separately.
 
-1. A job has a stretch of time, a range of meters' names, and a class of the hashes of public names. It
-   consists of the windows that start in this stretch and belong to the meters in this range and class. Each
-   window is in exactly one job. In the long layout, two jobs may read the same reading near a cut, but this
-   reading opens a window in only one of them.
-2. Most archives are sorted by time or by meter. The statistics of the row groups then show the few
-   groups that a job needs, and each group is read about once. If an archive is unsorted, every job reads all
-   of it.
-3. If meters are published under pseudonyms, jobs are not cut by ranges of names, because the place of a
-   pseudonym in the output would reveal something about the meter's own name.
-4. This module writes nothing. In the long layout, the cuts follow from the input's content, the policy and
-   `manifest.CUT`, and an output whose run or cut differs is refused. So a resumed run has the same jobs in
-   the same order: job k makes part k, and is skipped if that part exists. A repeated job gives its windows
-   the same noise, because noise is a function of the key and of the window with its data and terms, not of
-   the job or the attempt.
+1. A job consists of the windows that start in a stretch of time and belong to the meters in a range of names
+   and in a class of the hashes of public names. Each window is in exactly one job; near a cut, two jobs may
+   read a reading.
+2. If an archive is sorted by time or by meter, the statistics of the row groups show the few groups that a
+   job needs. If it is unsorted, every job reads all of it.
+3. Jobs of meters with pseudonyms are not cut by ranges of names: the place in the output would tell of the
+   name.
+4. In the long layout, the cuts follow from the input's content, the policy and `manifest.CUT`. So a resumed
+   run has the same jobs: job k makes part k, and is skipped if that part exists.
 """
 
 import math

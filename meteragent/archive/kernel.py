@@ -1,9 +1,8 @@
 """The pure kernel, which adds exact noise to a record batch of windows to make a batch of releases.
 
-The kernel uses no engine or ledger, reads no file but that of the pseudonym key, and releases every window
-that it receives. The noise of a row is a function of the key, the policy's terms and that row alone
-(`prf_input`). So an engine may split, order and repeat its batches in any way, and the values of a row stay
-the same.
+The kernel uses no engine or ledger, reads no file but that of the pseudonym key, and releases every window. A
+row's noise is a function of the key, the policy's terms and that row alone (`prf_input`), so an engine may
+split, order and repeat its batches.
 
     WINDOWS             meter, start, quanta (the slots' values, clamped, with gaps filled, in whole quanta)
     release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in

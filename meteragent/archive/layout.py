@@ -1,14 +1,10 @@
 """The two layouts of an archive: wide (a row is a window's list of numbers) and long (a row is a reading).
 
-In the wide layout, `time` is the window's start. The m numbers stand for m equal parts of the window, in
-order; usually, these parts are the slots. A slot's value is the mean of its parts' numbers or, for energies
-(where m = length / interval), their sum. A null in the list is a gap, and a null list makes the whole window
-a gap.
-
-In the long layout, a window is released if the span of a reading begins in it, whether or not the reading has
-a value. All readings whose span overlaps the window count in it.
-
-The type of the value column determines the layout.
+In the wide layout, `time` is the window's start. The m numbers stand for m equal parts of the window, usually
+its slots. A slot's value is the mean of its parts' numbers or, for energies (where m = length / interval),
+their sum. A null is a gap. In the long layout, a window is released if the span of a reading begins in it,
+whether or not the reading has a value. All readings whose span overlaps the window count in it. The type of
+the value column determines the layout.
 """
 
 import numpy as np

@@ -5,11 +5,10 @@ whatever the epsilon, the window length, the version or the output. The ledger i
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
-in which each row covers consecutive windows of a meter under the same terms and the same key. `_parts` in the
-run's folder holds the number of these files, and `_run.json` the run's facts. A run's folder is written under
-another name and renamed once all of it is on disk. So a run is in the ledger in full or not at all, and none
-of its windows is released before the run is in the ledger. The same run may be repeated: it releases the same
-bytes, so its own rows do not block its windows.
+in which each row covers consecutive windows of a meter under the same terms and key. `_parts` in the run's
+folder holds the number of these files, and `_run.json` the run's facts. A run's folder is written under
+another name and renamed once all of it is on disk, before any of its windows is released. A repeated run
+releases the same bytes, so its own rows do not block its windows.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """

@@ -1,12 +1,9 @@
 """Compute a run's id; write and read the manifest in its output.
 
 The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch, 16 hex digits) of the policy
-and the input's content, so the same input under the same configuration and key is the same run. The hash is
-keyed because the id is public, and a plain hash would confirm a guess of the readings.
-
-The manifest in the output is public; `consume.archive` says where it is and how readers check it. It holds
-the descriptors, so the output can be read without other files, and lists the parts. It counts windows, never
-readings, because receivers must not learn how many readings were missing or clamped.
+and the input's content: a plain hash would confirm a guess of the readings. The manifest is public;
+`consume.archive` says where it is and how readers check it. It holds the descriptors and lists the parts. It
+counts windows, never readings, because receivers must not learn how many readings were missing or clamped.
 """
 
 import hashlib

@@ -1,21 +1,18 @@
 """The order of windows in outputs of the wide layout, which depends only on the set of released windows.
 
 1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
-   start that is preceded by at least k times a fixed number of windows. If more windows than that number have
-   the same start, a hash of the public name may spread them over several row groups.
-2. The set of released windows is public, since the output contains them. The order of the input, the content
-   of its lists and its division into files are private, and do not affect the order of the output. So `Order`
-   is computed from the run's rows in the ledger, which are on disk before any window is released, and a
-   resumed run computes the same order.
-3. The input's values are read in the input's order, in chunks. The windows of each chunk get their noise, and
-   `write_sorted` writes them to a file in a folder beside the output, by row group. Once all chunks are
-   stored, `row_groups` collects the pieces of each row group from these files and sorts them.
-4. A file of `write_sorted` exists in full or not at all, and files are written in order. So a resumed run
-   continues after the last file, and then writes the missing files of the output. A repeated chunk gets the
-   same noise, since noise is a function of the key and of the window with its data and terms.
+   start that is preceded by at least k times a fixed number of windows. If more windows than that have the
+   same start, a hash of the public name may spread them over several row groups.
+2. The set of released windows is public; the order of the input, its lists and its files are private. So
+   `Order` is computed from the run's rows in the ledger, which are on disk before any window is released.
+3. The input is read in its own order, in chunks. `write_sorted` writes a chunk's windows, with their noise,
+   to a file beside the output, by row group. Once all chunks are stored, `row_groups` sorts the pieces of
+   each row group.
+4. A file exists in full or not at all, and files are written in order, so a resumed run continues after the
+   last.
 
-No raw value is written, because only releases wait in these files. The files reveal the order of the input,
-so they stay private, and the run removes them.
+Only releases wait in these files, never raw values. The files reveal the order of the input, so they stay
+private, and the run removes them.
 """
 
 import zlib

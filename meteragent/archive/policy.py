@@ -5,8 +5,7 @@ agent (topics, lateness, forget, ahead, clock, budget) do not apply. A policy ho
 key, so it may be sent to other processes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent import config
+from meteragent.archive.mapping import Mapping
 from meteragent.config import Config, Stream
 from meteragent.domain import grid
 from meteragent.domain.errors import ConfigError
@@ -57,6 +57,7 @@ class Policy:
     columns: Columns
     key_file: Path
     ledger: Path
+    csv: Mapping | None = None
 
     @classmethod
     def of(cls, settings: Config) -> Self:
@@ -73,12 +74,13 @@ class Policy:
         if len(streams) != 1:
             raise ConfigError("stream", f"{len(streams)} streams", "one: an archive has one promise")
         _refuse(streams[0])
-        names = Columns(archive.meter, archive.time, archive.value)
+        columns, csv = Mapping.of(archive, streams[0].source, config.terms(streams[0]).readings)
+        names = Columns(*columns)
         if len(set(names)) != len(names):
             raise ConfigError("archive.value", repr(archive.value), "three different columns")
         key_file = archive.key_file.absolute()
         ledger = _ledger(key_file, archive.ledger)
-        return cls(streams[0], names, key_file, ledger)
+        return cls(streams[0], names, key_file, ledger, csv)
 
     @property
     def schedule(self) -> Schedule:
@@ -103,16 +105,12 @@ class Policy:
     @property
     def lead_ms(self) -> int:
         """The time in ms from the start of a reading's span to the reading's time: 0 except for energies."""
-        return self.usual.readings.interval_ms if self.usual.readings.kind is Kind.INTERVAL_ENERGY else 0
+        return self.reach_ms if self.usual.readings.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
     def reach_ms(self) -> int:
         """The longest span of a reading, in ms."""
-        return (
-            self.usual.readings.interval_ms
-            if self.usual.readings.kind is Kind.INTERVAL_ENERGY
-            else self.usual.readings.hold_ms
-        )
+        return self.usual.readings.hold_ms or self.usual.readings.interval_ms
 
     @property
     def lattice(self) -> tuple[int, int]:
@@ -168,7 +166,7 @@ class Policy:
         return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
 
     @cached_property
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The public settings that, with the keys and the input, determine the releases, ready for JSON."""
         usual, source = self.usual, self.stream.source
         return {
@@ -182,6 +180,7 @@ class Policy:
             "scale": str(source.scale or 1),
             "columns": list(self.columns),
             "pseudonyms": self.stream.sink.pseudonym_key_file is not None,
+            **({} if self.csv is None else {"csv": asdict(self.csv)}),
         }
 
     @property
@@ -209,6 +208,10 @@ def _refuse(stream: Stream) -> None:
     if source.kind is Kind.REGISTER:
         expected = "'interval_energy': difference the registers on a grid of intervals first"
         raise ConfigError("source.kind", "'register'", expected)
+    if source.stamp == "start":
+        raise ConfigError(
+            "source.stamp", "'start'", "no stamp: see archive.csv; in Parquet, add the interval"
+        )
     if source.phases is not None:
         expected = "no phases: sum them, since a row of an archive belongs to one meter"
         raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)

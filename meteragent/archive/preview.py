@@ -1,13 +1,15 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
-would raise before its debit. Unlike a run, it accepts an input even if most of its numbers are outside the
-range, because it reports their count, and it creates no ledger. It takes a shared lock on an existing ledger.
-Its counts of numbers are private: show them only to people who may see the readings.
+The preview reads the whole input, accounts for it against the same ledger, under a shared lock, and raises
+the errors that a run would raise before its debit. It accepts an input even if most of its numbers are
+outside the range, because it reports their count. Its counts are private: show them only to people who may
+see the readings.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from meteragent.archive import manifest
 from meteragent.archive.acceptance import Layout
@@ -26,7 +28,7 @@ class Preview:
     """The expected result of a run.
 
     `counts` covers the whole input, including refused windows. `is_debited` is true if the ledger already
-    contains the run, and `is_complete` is true if the output is complete.
+    contains the run, and `is_complete` is true if the output is complete. `rows` are the first readings.
     """
 
     policy: Policy
@@ -37,6 +39,7 @@ class Preview:
     counts: Counts
     is_debited: bool
     is_complete: bool
+    rows: pa.RecordBatch | None
 
 
 def preview(
@@ -63,4 +66,6 @@ def preview(
         counts = engine.numbers(source, account, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
-    return Preview(policy, source.layout, out, ledger.folder, account, counts, is_debited, complete)
+    account.ambiguous_readings = source.ambiguous_readings
+    rows = next(source.read(source.groups, list(policy.columns), 10)) if source.layout == "long" else None
+    return Preview(policy, source.layout, out, ledger.folder, account, counts, is_debited, complete, rows)

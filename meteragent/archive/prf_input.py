@@ -9,16 +9,15 @@ give equal inputs):
     meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
 The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
-for the input when bits are generated (`privacy.keyed.KeyedRows`). The tag is a PMAC under the epoch's tag key
-(`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
-computed once per meter, and the numbers themselves: to hash those too, window by window, would take four
-times as long.
+for the input when bits are generated (`privacy.keyed.KeyedRows`): a PMAC under the epoch's tag key
+(`privacy.keyed.tags`, AES-256) of the SHA-256 of all parts before the numbers, computed once per meter, and
+of the numbers themselves, which would take four times as long to hash.
 
-All these parts determine the bits, for this reason: if two releases y and y' used equal bits, y' - y would be
-the difference between their data. A correction would be revealed exactly, and releases under two epsilons
-would reveal the reading itself. So the bits depend on the window, its data and its terms. The same window
-with the same data and terms has the same noise, wherever it is released. A second release of a window is
-still not safe: a corrected window has different noise and costs epsilon again, so the ledger refuses it.
+All these parts determine the bits, because if two releases y and y' used equal bits, y' - y would be the
+difference between their data: a correction would be revealed exactly, and releases under two epsilons would
+reveal the reading itself. The same window with the same data and terms has the same noise, wherever it is
+released. A second release of a window is still not safe: a corrected window has different noise and costs
+epsilon again, so the ledger refuses it.
 """
 
 import hashlib
@@ -83,13 +82,7 @@ def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequ
     return _head(shape, shape.prefix(tenant), meter) + numbers
 
 
-def tags(
-    key: EpochKey,
-    shape: Shape,
-    meters: Sequence[str],
-    starts_ms: Integers,
-    quanta: Integers,
-) -> bytes:
+def tags(key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers, quanta: Integers) -> bytes:
     """Return the tags of windows of one shape and epoch, 12 bytes each, end to end.
 
     `quanta` has shape (number of windows, n). Raises TypeError if starts or quanta are not int64; ValueError
@@ -108,11 +101,7 @@ def tags(
 
 
 def keyed_rows(
-    key: EpochKey,
-    shape: Shape,
-    meters: Sequence[str],
-    starts_ms: Integers,
-    quanta: Integers,
+    key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers, quanta: Integers
 ) -> keyed.KeyedRows:
     """Return the random bits of windows of a shape and epoch, for `release_rows`. Raises as `tags` does."""
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))

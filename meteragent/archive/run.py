@@ -135,6 +135,7 @@ def sanitise_archive(
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
         with _resumable(out):
             account = manifest.account_of(ledger.facts(run), ledger.path(run))
+            account.ambiguous_readings = source.ambiguous_readings
             if earlier_facts is None:  # what waits is of an output that was removed
                 shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)
                 _create(out)

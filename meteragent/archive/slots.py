@@ -3,16 +3,10 @@
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
 rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the same time, only the
-smallest value counts (`readings.merge_equal_times`), so the order of the readings does not matter.
-
-The agent receives readings one after another and stores accumulators. Its results therefore differ, mainly in
-these ways: if two readings have the same time, the first counts; readings that arrive later than `lateness`
-are refused; a meter's first window begins after its first reading; and values are dithered before they are
-rounded down.
-
-Windows are integrated independently: a window gets every reading whose span may overlap it, even if the
-span begins before the window. All arithmetic uses integers. A sum is in millionths of the unit times
-milliseconds, and is computed in two halves if it might overflow 64 bits.
+smallest value counts (`readings.merge_equal_times`). The agent's results differ: the first of several at one
+time counts, those later than `lateness` are refused, a meter's first window begins after its first reading,
+and values are dithered. A window gets every reading whose span may overlap it. A sum is an integer in
+millionths of the unit times milliseconds, computed in two halves if it might overflow 64 bits.
 """
 
 from functools import lru_cache

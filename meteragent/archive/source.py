@@ -8,16 +8,19 @@ files and columns but do not quote their content, so Arrow's own messages about 
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive.acceptance import Layout, layout_of
+from meteragent.archive.csv_file import CsvTable
 from meteragent.archive.files import attempt, parquet
+from meteragent.archive.mapping import Mapping
 from meteragent.archive.policy import Policy
 from meteragent.archive.tree import Stamp, Tree
 from meteragent.domain.errors import ArchiveError
@@ -54,10 +57,17 @@ class Source:
     stamps: dict[str, Stamp]
     policy: Policy
     tree: Tree
+    csv: dict[str, CsvTable] = field(default_factory=dict)
+    ambiguous_readings: int = 0  # at local times that occur twice, told apart by the order of rows
 
     @classmethod
     def open(cls, tree: Tree, policy: Policy) -> "Source":
         """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong."""
+        is_csv = tree.path is not None and tree.path.suffix.lower() != ".parquet"
+        if policy.csv and is_csv and not any(Path(tree.root).rglob("*.[pP][aA][rR][qQ][uU][eE][tT]")):
+            return cls._open_csv(tree, policy, policy.csv)
+        if tree.root.lower().endswith(".csv"):
+            raise ArchiveError(f"{tree.root}: CSV needs an [archive.csv] table, which says how to read it")
         groups: list[Group] = []
         layouts: set[Layout] = set()
         stamps = {file: tree.stamp(file) for file in tree.files()}
@@ -68,6 +78,23 @@ class Source:
         if len(layouts) > 1:
             raise ArchiveError(f"{tree.root}: some files are wide and others long: release them separately")
         return cls(layouts.pop(), tuple(groups), stamps, policy, tree)
+
+    @classmethod
+    def _open_csv(cls, tree: Tree, policy: Policy, mapping: Mapping) -> "Source":
+        """List the files, and check every cell."""
+        stamps = {file: tree.stamp(file) for file in tree.files(mapping.files.lower())}
+        folder = tree.root if tree.root not in stamps else Path(tree.root).parent
+        names = {file: Path(file).with_suffix("").relative_to(folder).as_posix() for file in stamps}
+        if "meter" not in mapping.parts and (tree.root in stamps or len(set(names.values())) < len(names)):
+            problem = "needs a folder of files whose names differ before their ends: they name the meters"
+            raise ArchiveError(f"{tree.root}: meters = 'path' {problem}")
+        groups, tables = list[Group](), dict[str, CsvTable]()
+        for file, name in names.items():
+            tables[file] = CsvTable(Path(file), mapping, name)
+            for index, block in enumerate(tables[file].blocks):
+                groups.append(Group(file, index, block.rows, block.times_ms, block.meters, block.rows))
+        count = sum(table.ambiguous_readings for table in tables.values())
+        return cls("long", tuple(groups), stamps, policy, tree, tables, count)
 
     @property
     def rows(self) -> int:
@@ -104,6 +131,10 @@ class Source:
         meter = self.policy.columns.meter if needs_dictionary else None
         for group in groups:
             self._check_file(group.file)
+            if group.file in self.csv:
+                block = self.csv[group.file].read(group.row_group, self.policy.columns, columns)
+                yield from (block.slice(start, batch_rows) for start in range(0, group.rows, batch_rows))
+                continue
             footer = _footer(self.tree, group.file, self.stamps[group.file])
             opened = partial(self.tree.open, group.file)
             with parquet(group.file, meter, footer, opened) as file:

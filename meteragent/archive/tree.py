@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -48,7 +49,7 @@ class Tree:
         """The root on this machine; None if it is elsewhere."""
         return Path(self.root) if isinstance(self.system, fs.LocalFileSystem) else None
 
-    def files(self) -> list[str]:
+    def files(self, pattern: str = "*.parquet") -> list[str]:
         """Return the files' names, in order. Raises ArchiveError for none, a linked folder or a table."""
         with path_in_errors(self.root):
             is_folder = self.system.get_file_info(self.root).type == fs.FileType.Directory
@@ -61,9 +62,11 @@ class Tree:
         for entry in entries if self.path else ():
             if entry.type == fs.FileType.Directory and (path := Path(entry.path)).is_symlink():
                 raise ArchiveError(f"{path}: a link to a folder is not followed: put the folder itself there")
-        files = [entry.path for entry in entries if entry.is_file and entry.extension.lower() == "parquet"]
+        files = [
+            entry.path for entry in entries if entry.is_file and fnmatch(entry.base_name.lower(), pattern)
+        ]
         if not files:
-            raise ArchiveError(f"{self.root}: there are no *.parquet files in this folder")
+            raise ArchiveError(f"{self.root}: there are no {pattern} files in this folder")
         return sorted(files, key=lambda name: name.split("/"))
 
     def _signs_of_tables(self) -> Iterator[str]:

@@ -4,12 +4,15 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
+from meteragent import config
+from meteragent.archive.policy import Policy
 from meteragent.cli import common
 from meteragent.consume import Series, read_table
 from meteragent.consume.archive import read
-from meteragent.domain.errors import FormatError, RecordError
+from meteragent.domain.errors import ArchiveError, FormatError, RecordError
 from meteragent.domain.figures import count_text
 from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.formats import entry, green_button, meter_readings, readings, table
@@ -28,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
     """Convert a file or a folder; return 0, or 1 if reading, converting or writing fails."""
     left_out = Counter[str]()
     try:
+        if options.config is not None:
+            return _write_mapped(options)
         entries = entry.distinct(_entries(options, left_out), left_out)
         if options.to == "readings":
             _write_readings(entries, options.output)
@@ -37,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
                 file.write(content)
     except (FormatError, RecordError) as error:
         return common.fail(f"{options.input}: {error}")
+    except ArchiveError as error:
+        return common.fail(error)
     except FileExistsError as error:
         return common.fail(f"{error.filename}: file exists: choose another name, or delete it")
     except OSError as error:
@@ -61,6 +68,29 @@ def _entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[en
     if path.is_dir():
         return entry.released(_series(path, options.stream).values())
     return table.read(content, left_out)
+
+
+def _write_mapped(options: argparse.Namespace) -> int:
+    """Write CSV files, as [archive.csv] describes them, as Parquet batch by batch; return 0."""
+    _require_pyarrow("mapping")
+    import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
+
+    from meteragent.archive.source import Source  # noqa: PLC0415 -- it needs pyarrow
+    from meteragent.archive.tree import Tree  # noqa: PLC0415 -- it needs pyarrow
+
+    policy = Policy.of(config.load(options.config))
+    if policy.csv is None or options.to != "readings":
+        raise FormatError("--config is for --to readings, and needs an [archive.csv] table")
+    source = Source.open(Tree.at(options.input), policy)
+    batches = source.read(source.groups, list(policy.columns), 1 << 18)
+    if (first := next(batches, None)) is None:
+        raise FormatError("there are no values")
+    with options.output.open("xb") as file, pq.ParquetWriter(file, first.schema) as writer:
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+    told_apart = f"{source.ambiguous_readings:,} at local times that occur twice, told apart by order"
+    print(f"{count_text(source.rows, 'value')}, {told_apart}: {options.output}", file=sys.stderr)
+    return 0
 
 
 def _series(folder: Path, stream: str) -> dict[str, Series]:

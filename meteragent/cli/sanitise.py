@@ -3,8 +3,10 @@
 import argparse
 import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from meteragent import config
@@ -95,6 +97,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
         _refused(account.refused_windows),
         *_numbers(preview),
+        *_row_lines(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
@@ -224,9 +227,23 @@ def _row(result: Any) -> dict[str, float] | None:
     return {"numbers": numbers // rows, "seconds": result.policy.usual.length_ms * rows / numbers / 1000}
 
 
+def _row_lines(preview: Any) -> list[str]:
+    """Return lines with the first readings as they are understood; their values only on a terminal."""
+    policy, unit, lines = preview.policy, preview.policy.usual.readings.unit, list[str]()
+    for row in [] if preview.rows is None else preview.rows.to_pylist():
+        start = row[policy.columns.time] - timedelta(milliseconds=policy.lead_ms)
+        value = row[policy.columns.value] if sys.stdout.isatty() else "(shown on a terminal)"
+        span = f"{start:%Y-%m-%d %H:%M:%S%z} to {start + timedelta(milliseconds=policy.reach_ms):%H:%M:%S}"
+        lines.append(
+            f"  {'' if lines else 'first rows':15}{row[policy.columns.meter]}: {span}: {value} {unit}"
+        )
+    return lines
+
+
 def _check_texts(result: Any) -> list[str]:
     """Return what the operator should check, before a run and after it."""
-    texts = _name_texts(result)
+    count, texts = result.account.ambiguous_readings, _name_texts(result)
+    texts += [f"{count:,} readings at local times that occur twice are told apart by order"] * (count > 0)
     if result.counts is None:
         return texts
     return [

@@ -396,6 +396,8 @@ class Archive(Section):
     """The column of the window's start if a row is a window, and of the reading's time otherwise."""
     value: str = "value"
     """The column of values: lists if a row is a window, and numbers otherwise."""
+    csv: dict[str, Any] | None = None
+    """How CSV files are read (meteragent/archive/README.md). Default: the archive is Parquet."""
 
 
 class Stream(Section):

@@ -248,9 +248,7 @@ class Timeline:
     def _end_ms(self, index: int) -> int:
         """Return the end of a pending reading's span: an interval ends at its time, where `hold` is 0."""
         end_ms = self.pending[index].from_ms + self._reading_terms.readings.hold_ms
-        if index + 1 < len(self.pending):
-            return min(end_ms, self.pending[index + 1].time_ms)
-        return end_ms
+        return min(end_ms, self.pending[index + 1].time_ms) if index + 1 < len(self.pending) else end_ms
 
     def _free(self) -> list[Token]:
         """Drop the pending readings whose span is wholly integrated; return their tokens (rule 3)."""

@@ -198,9 +198,7 @@ def _with_answers(
     return (((x, y), (u, v)) for (x, u), (y, v) in combinations(point_answers, 2))
 
 
-def shortest_paths(
-    lengths: Mapping[tuple[Any, ...], Distance],
-) -> dict[Hashable, dict[Hashable, Distance]]:
+def shortest_paths(lengths: Mapping[tuple[Any, ...], Distance]) -> dict[Hashable, dict[Hashable, Distance]]:
     """Return the distances {start: {end: distance}} along undirected links, by Dijkstra's algorithm."""
     neighbours: defaultdict[Hashable, dict[Hashable, Distance]] = defaultdict(dict)
     for (u, v), length in lengths.items():

@@ -34,10 +34,7 @@ COMMANDS = {
     ),
     "export": Command(
         "export home.toml > private.csv",
-        {
-            "": [CONFIG],
-            "output": [argument("--nonnegative", None, _NONNEGATIVE)],
-        },
+        {"": [CONFIG], "output": [argument("--nonnegative", None, _NONNEGATIVE)]},
         {1: _BAD_STORE},
     ),
     "health": Command(

@@ -9,6 +9,7 @@ _CLAMP = "release even if more than half of the numbers are outside window.range
 _INPUT = "an output folder of `sanitise`, a dataset of `collect`, or a file: CSV or Green Button"
 _FORMATS = ("csv", "csv-semicolon", "green-button", "meter-readings", "readings")
 _METER = "the name of the only meter of a Green Button file, in place of its address"
+_CONFIG = "a configuration of `sanitise` whose [archive.csv] table says how to read the file"
 _FROM = "a day in the first epoch; default: no limit, for archives older than their key"
 _EVERY = "the length of an epoch, which is the unit that `forget` erases; default: %(default)s"
 
@@ -71,7 +72,8 @@ COMMANDS = {
     ),
     "convert": Command(
         "convert private.parquet private.xml --to green-button\n"
-        "convert usage.xml homes.parquet --to readings",
+        "convert usage.xml homes.parquet --to readings\n"
+        "convert homes.csv homes.parquet --to readings --config archive.toml",
         {
             "": [
                 argument("input", "IN", _INPUT, type=Path),
@@ -87,6 +89,7 @@ COMMANDS = {
                 )
             ],
             "meter": [argument("--meter", "NAME", _METER)],
+            "CSV of any form": [argument("--config", "CONFIG", _CONFIG, type=Path)],
             "dataset": [
                 argument(
                     "--stream",

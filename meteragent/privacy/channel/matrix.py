@@ -32,10 +32,7 @@ class Matrix:
     rows: tuple[Row, ...]
 
     def __init__(
-        self,
-        inputs: Iterable[Point],
-        outputs: Iterable[Point],
-        rows: Iterable[Iterable[Number | Exact]],
+        self, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[Iterable[Number | Exact]]
     ) -> None:
         matrix = tuple(tuple(number("a probability", entry) for entry in row) for row in rows)
         set_fields(
@@ -56,10 +53,7 @@ class Matrix:
 
     @classmethod
     def of_weights(
-        cls,
-        inputs: Iterable[Point],
-        outputs: Iterable[Point],
-        weight: Callable[[Any, Any], Number | Exact],
+        cls, inputs: Iterable[Point], outputs: Iterable[Point], weight: Callable[[Any, Any], Number | Exact]
     ) -> Self:
         """Create the channel whose probabilities are proportional to weight(x, z) in each row.
 

@@ -8,6 +8,7 @@ import pytest
 
 from meteragent.archive import csv_file
 from meteragent.archive.source import Source
+from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError, ConfigError
 from tests.support.archives import HALF_HOUR, policy
 
@@ -24,7 +25,7 @@ def opened(path: Path, content: str | bytes, csv: str = "stamp = 'end'", *, arch
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     keys = f"{archive}\n[archive.csv]\n{csv}"
     return Source.open(
-        path, policy(path.parent / "archive.key", source=ENERGY, window=HALF_HOUR, archive=keys)
+        Tree.at(path), policy(path.parent / "archive.key", source=ENERGY, window=HALF_HOUR, archive=keys)
     )
 
 
@@ -80,7 +81,7 @@ def test_a_power_stamped_with_its_end(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(HEADER + ROW)
     keys = "[archive.csv]\nstamp = 'end'"
-    source = Source.open(path, policy(source="hold = '30min'", window=HALF_HOUR, archive=keys))
+    source = Source.open(Tree.at(path), policy(source="hold = '30min'", window=HALF_HOUR, archive=keys))
     assert rows(source) == [("a", "11-20 11:30", 1.5)]
 
 
@@ -228,7 +229,7 @@ def test_each_file_of_a_folder_may_be_a_meter(tmp_path: Path) -> None:
             opened(tmp_path / "in" / house / "channel_1.dat", HEADER + ROW, csv)
     (tmp_path / "in" / "house_1" / "labels.dat").write_text("1 mains\n")
     found = policy(source=ENERGY, window=HALF_HOUR, archive=f"[archive.csv]\n{csv}")
-    source = Source.open(tmp_path / "in", found)
+    source = Source.open(Tree.at(tmp_path / "in"), found)
     assert [name for name, _, _ in rows(source)] == ["house_1/channel_1", "house_2/channel_1"]
 
 
@@ -251,7 +252,7 @@ def test_csv_without_a_mapping_is_named(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(HEADER + ROW)
     with pytest.raises(ArchiveError, match=r"CSV needs an \[archive\.csv\] table"):
-        Source.open(path, policy())
+        Source.open(Tree.at(path), policy())
 
 
 def test_a_start_is_not_ignored() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from meteragent.archive.mapping import LAYOUTS
 from meteragent.archive.source import Source
+from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError, ConfigError
 from tests.archive.test_csv_file import opened, rows
 from tests.support.archives import HALF_HOUR, policy
@@ -113,8 +114,8 @@ def test_a_published_layout(layout: str, tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(content, newline="")
     settings = policy(source=source, window=HALF_HOUR, archive=f"[archive.csv]\nlayout = '{layout}'\n{keys}")
-    assert rows(Source.open(tmp_path / "lower", settings)) == expected
-    assert rows(Source.open(tmp_path / "upper", settings)) == expected
+    assert rows(Source.open(Tree.at(tmp_path / "lower"), settings)) == expected
+    assert rows(Source.open(Tree.at(tmp_path / "upper"), settings)) == expected
 
 
 @pytest.mark.parametrize(

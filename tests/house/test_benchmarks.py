@@ -132,7 +132,7 @@ def test_a_peer_that_cannot_be_built_is_named(
     """Tried in turn: what is there, what can be installed, what can be unpacked; then it is reported."""
     tried: list[str] = []
     monkeypatch.setattr(harness, "_missing_peers", [])
-    monkeypatch.setattr(contestants, "_compiled", lambda *_: tried.append("gcc"))
+    monkeypatch.setattr(contestants, "_compile", lambda *_: tried.append("gcc"))
     monkeypatch.setattr(system_parts, "install", tried.append)
     monkeypatch.setattr(system_parts, "unpack", tried.append)
     assert contestants.in_c() is None

@@ -21,7 +21,7 @@ def listen_for(listen_s: float) -> None:
         """Return the system's environment, with another time to listen."""
         return replace(system(*arguments), listen_s=listen_s)
 
-    vars(environment)["system"] = alone
+    vars(environment)[system.__name__] = alone
 
 
 if __name__ == "__main__":

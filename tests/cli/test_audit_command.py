@@ -288,7 +288,7 @@ FAULTS = {
     "a dither of the wrong unit": (Window, "open_slot", of_a_millisecond, "dither: rounding up", 300),
     "scale": (Window, "open_slot", quarters, "law: its scale", 300),
     "large values": (Window, "close", depends, "same noise for any window", 100),
-    "a secret used twice": (Noise, "open", again, "law: windows in succession, from 0", 2000),
+    "a secret used twice": (Noise, "draw_window", again, "law: windows in succession, from 0", 2000),
 }
 
 

@@ -22,7 +22,7 @@ DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
 ASK = f"""
 import asyncio, concurrent.futures.thread, os  # the last may be unreadable for nobody
 from pathlib import Path
-from meteragent.service.health import bind_socket, ask
+from meteragent.service.health import ask_socket, bind_socket
 from meteragent.service.process import forbid_dumps
 if os.geteuid() == 0:
     os.setgroups([])
@@ -37,7 +37,7 @@ with bind_socket(Path("db.health")) as listening:
         writer.close()
     async def serve():
         async with await asyncio.start_unix_server(answer, sock=listening):
-            print(await asyncio.to_thread(ask, Path("db.health")))
+            print(await asyncio.to_thread(ask_socket, Path("db.health")))
     asyncio.run(serve())
 """
 

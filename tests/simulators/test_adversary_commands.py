@@ -60,7 +60,7 @@ def test_figures_repeat_from_a_seed(capsys: pytest.CaptureFixture[str], tmp_path
     found = json.loads(first)
     assert found["seed"] == 0
     raw, private = found["mechanisms"]
-    assert (raw["mechanism"], raw["bound"], private["broken"]) == ("none", None, False)
+    assert (raw["mechanism"], raw["bound"], private["is_broken"]) == ("none", None, False)
     assert len(private["found"]) == 6
     top = max(private["found"], key=lambda one: one["rate"])
     assert private["worst"] == top["attacker"]
@@ -73,7 +73,7 @@ def test_a_broken_promise_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 3
     assert "**broken**" in capsys.readouterr().out
     assert main([*arguments, "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["mechanisms"][1]["broken"] is True
+    assert json.loads(capsys.readouterr().out)["mechanisms"][1]["is_broken"] is True
 
 
 def test_presence_has_areas_and_f1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ def test_check_is_confirmed_by_a_command(
     assert "| a kettle | 14 | 75 | bayes |" in said(capsys, *arguments)
     found = json.loads(said(capsys, *arguments, "--json"))
     assert found["homes"] == "2 simulated homes"
-    assert all(row["confirmed"] for row in found["events"])
+    assert all(row["is_confirmed"] for row in found["events"])
 
 
 def test_a_false_saying_of_check_ends_with_3(

@@ -136,7 +136,7 @@ def _require_one_kind(
             terms.kind,
             terms.unit,
             bool(terms.shape.names),
-            terms.shape.is_additive or terms.shape.is_priced,
+            terms.shape.adds_up,
         )
         meters_by_kind.setdefault(kind, set()).add(meter)
     *fewer, _ = sorted(meters_by_kind.values(), key=len) or [set()]

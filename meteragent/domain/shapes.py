@@ -86,6 +86,11 @@ class Shape:
     is_difference_stored: ClassVar[bool] = False
 
     @property
+    def adds_up(self) -> bool:
+        """Whether values of several homes may be summed: energies and means of the load, and amounts."""
+        return self.is_additive or self.is_priced
+
+    @property
     def n(self) -> int:
         """The number of slots, which is the number of values of a window."""
         return 1
@@ -151,9 +156,8 @@ class Shape:
         In linf it is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest slot for
         energies. In l1 it is the sum over all slots (THEORY 3.9).
         """
-        is_energy = self.is_energy(kind)
         slots_ms = [self.slot_ms(slot_index) for slot_index in range(self.n)] or [self.step_ms]
-        return metric.over(Fraction(slot_ms, HOUR_MS) if is_energy else Fraction(1) for slot_ms in slots_ms)
+        return metric.over(Fraction(ms, HOUR_MS) if self.is_energy(kind) else Fraction(1) for ms in slots_ms)
 
     def is_sound(self) -> bool:
         """Return whether the numbers make a window: durations are positive, and whole slots fill it."""

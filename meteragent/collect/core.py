@@ -439,13 +439,13 @@ def _descriptor(payload: bytes, limits: Limits) -> Descriptor:
 class Numbers(NamedTuple):
     """The numbers of a descriptor that are stored beside its facts, so that SQL can use them.
 
-    `adds_up` is whether values of several homes may be summed, `quantum_u` the quantum in millionths of the
-    unit, and `variance` the variance of a value's noise in unit². `joules` is one unit in J, or in W if
+    `is_summable` is whether values of several homes may be summed, `quantum_u` the quantum in millionths of
+    the unit, and `variance` the variance of a value's noise in unit². `joules` is one unit in J, or in W if
     values are powers; it is None if no energy follows from the values. `bands` is JSON: the seconds of each
     band in a window.
     """
 
-    adds_up: bool
+    is_summable: bool
     unit: str
     quantum_u: int
     variance: Any
@@ -464,7 +464,7 @@ def numbers_of(descriptor: Descriptor) -> Numbers:
     if quantum_u.denominator != 1:
         raise RecordError("a descriptor whose 'quantum' is not whole millionths of the unit")
     bands = json.dumps({name: shape.slot_ms(index) / 1000 for index, name in enumerate(shape.names)})
-    return Numbers(shape.adds_up, descriptor.unit, int(quantum_u), variance, joules, is_energy, bands)
+    return Numbers(shape.is_summable, descriptor.unit, int(quantum_u), variance, joules, is_energy, bands)
 
 
 def _origin(topic: str) -> str:

@@ -125,7 +125,7 @@ DELETE FROM arrived a WHERE a.is_mixed AND (
 """
 _DELETE = "DELETE FROM arrived WHERE place = ANY(%s)"
 _DESCRIBE = """
-INSERT INTO descriptor (digest, id, facts, adds_up, unit, quantum_u, variance, joules, is_energy, bands)
+INSERT INTO descriptor (digest, id, facts, is_summable, unit, quantum_u, variance, joules, is_energy, bands)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _LINK = """

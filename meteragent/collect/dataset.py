@@ -66,9 +66,9 @@ _VERSION = 1
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (
-    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, adds_up INTEGER NOT NULL, unit TEXT NOT NULL,
-    quantum_u INTEGER NOT NULL, variance REAL NOT NULL, joules INTEGER, is_energy INTEGER NOT NULL,
-    bands TEXT NOT NULL
+    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, is_summable INTEGER NOT NULL,
+    unit TEXT NOT NULL, quantum_u INTEGER NOT NULL, variance REAL NOT NULL, joules INTEGER,
+    is_energy INTEGER NOT NULL, bands TEXT NOT NULL
 ) STRICT;
 CREATE TABLE terms (
     stream TEXT, meter TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, meter, d)
@@ -134,7 +134,7 @@ _TERMS = """
 SELECT d, unit, quantum_u, variance FROM descriptor WHERE d IN (SELECT d FROM staged)
 """
 _DESCRIPTORS = """
-SELECT stream, d, id, facts, adds_up, unit, quantum_u, variance, joules, is_energy, bands
+SELECT stream, d, id, facts, is_summable, unit, quantum_u, variance, joules, is_energy, bands
 FROM (SELECT DISTINCT stream, d FROM terms) JOIN descriptor USING (d) ORDER BY stream, d
 """
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
@@ -152,7 +152,7 @@ _DESCRIPTOR_SCHEMA = pa.schema(
         ("d", pa.string()),
         ("id", pa.string()),
         ("facts", pa.string()),
-        ("adds_up", pa.bool_()),
+        ("is_summable", pa.bool_()),
         ("unit", pa.string()),
         ("quantum_u", pa.int64()),
         ("variance", pa.float64()),

@@ -11,7 +11,7 @@ CREATE TABLE descriptor (
     digest      text NOT NULL UNIQUE,
     id          text NOT NULL,
     facts       text NOT NULL,
-    adds_up     boolean NOT NULL,
+    is_summable boolean NOT NULL,
     unit        text NOT NULL,
     quantum_u   bigint NOT NULL CHECK (quantum_u > 0),
     variance    numeric NOT NULL CHECK (variance > 0),
@@ -25,7 +25,7 @@ COMMENT ON COLUMN descriptor.digest IS 'the SHA-256 of the facts';
 COMMENT ON COLUMN descriptor.id IS 'its first 8 digits, by which records name it; other terms may have the same';
 COMMENT ON COLUMN descriptor.facts IS
     'the JSON whose hash is the id: the descriptor, without the id and the fields that are one meter''s';
-COMMENT ON COLUMN descriptor.adds_up IS 'whether values of several homes may be summed';
+COMMENT ON COLUMN descriptor.is_summable IS 'whether values of several homes may be summed';
 COMMENT ON COLUMN descriptor.quantum_u IS 'the step of the values, in millionths of the unit';
 COMMENT ON COLUMN descriptor.variance IS 'the variance of the noise of one value, in the unit squared';
 COMMENT ON COLUMN descriptor.joules IS
@@ -161,7 +161,7 @@ FROM (
     FROM record r
     JOIN descriptor d USING (d)
     JOIN feeder f ON f.meter = r.meter AND f.valid @> r.t
-    WHERE r.band = '' AND d.adds_up
+    WHERE r.band = '' AND d.is_summable
     GROUP BY r.stream, f.feeder, r.t, r.until, d.unit
 ) c;
 COMMENT ON VIEW feeder_total IS
@@ -176,7 +176,7 @@ FROM (
            sum(r.quanta * d.quantum_u) * 0.000001 AS total, sum(d.variance) AS variance
     FROM record r
     JOIN descriptor d USING (d)
-    WHERE r.band = '' AND d.adds_up
+    WHERE r.band = '' AND d.is_summable
     GROUP BY r.stream, r.t, r.until, d.unit
 ) c;
 COMMENT ON VIEW stream_total IS 'each slot of each stream over all meters, as feeder_total';

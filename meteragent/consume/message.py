@@ -178,7 +178,7 @@ class Descriptor:
     def require_load(self, *, may_be_amount: bool = False) -> None:
         """Raise ValueError unless values are energies or means of the load or, if allowed, its cost."""
         shape = self.shape
-        if not (shape.adds_up if may_be_amount else shape.is_additive):
+        if not (shape.is_summable if may_be_amount else shape.is_additive):
             raise ValueError(
                 f"values with the space '{shape.space}' are neither energies nor means of the load:"
                 " use weighted_total, highest_mean or energy_above"

@@ -136,7 +136,7 @@ def _require_one_kind(
             terms.kind,
             terms.unit,
             bool(terms.shape.names),
-            terms.shape.adds_up,
+            terms.shape.is_summable,
         )
         meters_by_kind.setdefault(kind, set()).add(meter)
     *fewer, _ = sorted(meters_by_kind.values(), key=len) or [set()]

@@ -86,7 +86,7 @@ class Shape:
     is_difference_stored: ClassVar[bool] = False
 
     @property
-    def adds_up(self) -> bool:
+    def is_summable(self) -> bool:
         """Whether values of several homes may be summed: energies and means of the load, and amounts."""
         return self.is_additive or self.is_priced
 

@@ -100,7 +100,7 @@ async def test_a_stored_poison_stops_no_start(table_url: str, caplog: pytest.Log
     table = database_table(table_url)
     await life(table, HONEST)
     with psycopg.connect(table_url) as connection:
-        columns = "adds_up, unit, quantum_u, variance, joules, is_energy, bands"
+        columns = "is_summable, unit, quantum_u, variance, joules, is_energy, bands"
         query = f"INSERT INTO meteragent.descriptor (digest, id, facts, {columns})"
         query += f" SELECT 'f', 'f', %s, {columns} FROM meteragent.descriptor"
         connection.execute(query.encode(), ('{"n":1e308}',))

@@ -1,6 +1,10 @@
-"""Two engines, one acceptance: random archives give the same rows on both, or the same refusal."""
+"""Two engines, one acceptance: random archives give the same rows on both, or the same refusal.
+
+`METERAGENT_ARCHIVES=10 pytest tests/spark/test_engines.py` tries all 200, which takes a quarter of an hour.
+"""
 
 import collections
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +40,7 @@ def outcome(engine: Callable[..., Any], policy: Policy, path: Path, out: Path) -
     return result.account, [table.to_pydict() for table in tables]
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(int(os.environ.get("METERAGENT_ARCHIVES", "2"))))
 def test_engines_agree(spark: SparkSession, tmp_path: Path, number: int) -> None:
     """Of any archive, both engines release the same rows and debit the same windows, or refuse it alike."""
     seen: collections.Counter[bool] = collections.Counter()

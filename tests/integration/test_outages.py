@@ -93,7 +93,7 @@ def outages(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> 
     refuses = {"settings": TELL_ALL | {"max_queued_messages": 100_000}, "acl": ACL}
     scenarios = Scenarios(
         tmp_path_factory.mktemp("outages"),
-        between(mosquitto, _store_full, tells, {"persistence": True, "settings": saved_at_its_end}),
+        between(mosquitto, _store_full, tells, {"is_persistent": True, "settings": saved_at_its_end}),
         between(mosquitto, _disk_full, tells),
         between(mosquitto, _forgetful_broker, tells, tells),
         between(mosquitto, _refused, refuses),

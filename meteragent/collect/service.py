@@ -183,7 +183,7 @@ class _Report:
             counts=self._counts | {"refused": refusals.total()},
             source_up=source_up,
             sink_up=sink_up,
-            refusals=refusals,
+            refusals=dict(refusals),  # `asdict` would make the items of a Counter its keys
             refused_ago={reason: now_s - refused_s for reason, refused_s in self._refused_s.items()},
         )
 

@@ -1,5 +1,6 @@
 """What one sender can make `collect` keep, and what invented meters can: bounded, refused and said."""
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -26,7 +27,7 @@ from meteragent.collect.queue import BYTES_MAX, Queue
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.terms import Terms
 from meteragent.mqtt import Endpoint
-from meteragent.service.vitals import as_metrics
+from meteragent.service.vitals import as_json, as_metrics
 from tests.support.collect_life import Played, database_table, dataset_table, life
 from tests.support.collecting import (
     NOW_MS,
@@ -200,7 +201,7 @@ async def test_records_do_not_wait_for_ever(sink: str, table_url: str, tmp_path:
             database.execute("UPDATE waiting SET received = received - 30 * 86400 WHERE meter = 'm1'")
     played = await life(table, [terms_message(TERMS), terms_message(TERMS, "m2")], "[accept]\nwait = '29d'")
     assert played.vitals is not None
-    assert dict(played.vitals.refusals) == {"no_descriptor": 2}
+    assert json.loads(as_json(played.vitals))["refusals"] == {"no_descriptor": 2}
     assert played.vitals.counts["written"] == (2 if sink == "PostgreSQL" else 0)
     if sink == "PostgreSQL":
         with psycopg.connect(table_url) as connection:

@@ -52,6 +52,9 @@ topic = "private/{meter}/power"
 url = "postgresql://collect@127.0.0.1/utility"
 password_file = "/run/credentials/meteragent-collect.service/postgres"
 
+[accept]
+max_per_day = 17280
+
 [health]
 socket = "/run/meteragent-collect/health"
 """

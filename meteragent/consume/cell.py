@@ -14,15 +14,6 @@ _KINDS = {
     b"<": "HTML or XML, not CSV: is it a page that asks for a login?",
 }
 
-_KINDS = {
-    b"PK\x03\x04": "an Excel workbook or a zip archive: save it as 'CSV UTF-8', or unpack it",
-    b"\x1f\x8b": "packed with gzip: unpack it",
-    codecs.BOM_UTF16_LE: "UTF-16, as Excel's 'Unicode text': save it as 'CSV UTF-8'",
-    b"PAR1": "Parquet, not CSV",
-    b"\x89HDF": "HDF5, as NILMTK's data sets: write its tables as CSV",
-    b"<": "HTML or XML, not CSV: is it a page that asks for a login?",
-}
-
 _FORMULA = re.compile(r"'*[=+\-@]")
 
 

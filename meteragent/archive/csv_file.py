@@ -67,7 +67,7 @@ class CsvTable:
         for part, columns in mapping.parts.items():
             if wrong := [name for name in columns if names.count(name.strip()) != 1]:
                 problem = "more than one has this name" if wrong[0].strip() in names else "no such column"
-                is_row = mapping.header and any(cell[:1].isdigit() for cell in names)
+                is_row = mapping.header and any(cell.lstrip("+-.,")[:1].isdigit() for cell in names)
                 choices = "header = 0 if there is no header" if is_row else f"there are: {', '.join(names)}"
                 raise self._refusal(f"column {wrong[0]!r}: {problem}; {choices}")
             self._columns[part] = [str(names.index(name.strip())) for name in columns]

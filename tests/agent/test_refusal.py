@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.agent.link import refused_topics as refusal
 from meteragent.agent.link import sink
-from meteragent.agent.link.refused_topics import ABRUPT, SOON_S, STRIKES, TRY_S, Refusals
+from meteragent.agent.link.refused_topics import ABRUPT, PROMPT_S, SOON_S, STRIKES, TRY_S, Refusals
 from meteragent.domain.commit import Destination
 from tests.agent.sink_line import NOW_MS, Line
 from tests.core.test_pipeline import core, feed
@@ -154,6 +154,24 @@ async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarel
         await broker.answer(1)
         assert line.sink.refusals.next_s == clock_s[0] + SOON_S
     assert broker.took == payloads("b", 1, 2)
+
+
+def test_a_topic_that_ends_connections_is_tried_hourly_whatever_the_reason() -> None:
+    """A refusal that may pass, and then the end of the connection: the next trial is an hour later, alone."""
+    refusals = Refusals(1)
+    refusals.on_connected(0.0)
+    refusals.on_refused("a", 10.0, 0x80)
+    refusals.on_refused("b", 10.0 - PROMPT_S, 0x80)
+    assert refusals.next_s == 10.0 - PROMPT_S + SOON_S
+    refusals.on_ended([], 0.0, 10.0 + PROMPT_S / 2)
+    assert refusals.next_s == 10.0 - PROMPT_S + SOON_S
+    refusals.on_connected(20.0)
+    refusals.update_trials(20.0)
+    assert refusals.may_send("b", 1, 1)
+    assert not refusals.may_send("a", 2, 1)
+    refusals.update_trials(10.0 + PROMPT_S / 2 + TRY_S)
+    assert refusals.may_send("a", 3, 1)
+    assert refusals.must_send_singly
 
 
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

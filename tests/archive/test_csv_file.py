@@ -116,6 +116,7 @@ def test_texts_for_missing_values_are_gaps(tmp_path: Path) -> None:
         ("meter,time,value,value\na,2026-11-20T12:00:00Z,1,2\n", "", "column 'value': more than one has"),
         ("meter,time,val\n", "", "column 'value': no such column; there are: meter, time, val$"),
         ("a,2026-11-20T12:00:00Z,311.5\n", "", "no such column; header = 0 if there is no header$"),
+        ("a,noon,-311.5\n", "", "no such column; header = 0 if there is no header$"),
         ("meter time value\n", "", r"state archive\.csv\.separator"),
         ((HEADER + ROW).replace("\n", "\r"), "", "the header is no line"),
         ((HEADER + ROW).encode("utf-16"), "", "UTF-16.*'CSV UTF-8'"),

@@ -240,6 +240,12 @@ def test_a_seed_replays_exactly(where: Path) -> None:
     assert published() == first
 
 
+@pytest.mark.parametrize("seed", [710_001_110, 800_000_271, 800_000_878, 800_001_305])
+def test_what_the_judge_once_got_wrong_passes(where: Path, seed: int) -> None:
+    """Twins of a register with a shared budget, a copy after a jump, an event clock, late prices."""
+    runs.run(generate(seed), where, has_twin=runs.has_twin(seed))
+
+
 def test_what_breaks_is_shrunk(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a schedule that breaks something what remains breaks the same, and every event of it is needed."""
     acknowledges_before_the_commit(monkeypatch)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -74,6 +75,14 @@ def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -
         ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "-1234.567", *end],
         ["main", 'Müller, "2"', "2026-11-20T12:30:00Z", "PT30M", "100000000000000000.001", *end],
     ]
+
+
+def test_every_field_of_a_record_is_a_column(path: Path, exported: Exported) -> None:
+    """A peak's number of draws is exported: its noise has the standard deviation so often."""
+    [payload] = recorded(TERMS, [7])
+    leave(path, [json.dumps(json.loads(payload) | {"band": "night", "draws": 3}).encode()])
+    [names, row] = exported()
+    assert {"value": "7", "band": "night", "draws": "3"}.items() <= dict(zip(names, row, strict=True)).items()
 
 
 def test_no_name_is_a_formula(path: Path, exported: Exported) -> None:

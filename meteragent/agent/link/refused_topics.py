@@ -125,16 +125,14 @@ class Refusals:
 
     def update_trials(self, now_s: float) -> bool:
         """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
-        from_start = bool(self._accepted_trials) or self._recount
-        for topic in self._accepted_trials:
+        accepted, self._accepted_trials = self._accepted_trials, set()
+        for topic in accepted:
             del self._held_bytes[topic], self._pauses[topic]
-        self._suspects -= self._accepted_trials
-        self._accepted_trials.clear()
-        if due := {topic: pause_s for topic, (end_s, pause_s) in self._pauses.items() if now_s >= end_s}:
-            self._due_trials |= due.keys() - self._trials.keys()
-            self._pauses |= {topic: (now_s + TRY_S, pause_s) for topic, pause_s in due.items()}
-            from_start = True
-        if from_start:
+        self._suspects -= accepted
+        due = {topic: pause_s for topic, (end_s, pause_s) in self._pauses.items() if now_s >= end_s}
+        self._due_trials |= due.keys() - self._trials.keys()
+        self._pauses |= {topic: (now_s + TRY_S, pause_s) for topic, pause_s in due.items()}
+        if from_start := bool(due or accepted or self._recount):
             self.recount()
         return from_start
 
@@ -163,7 +161,9 @@ class Refusals:
     def on_ended(self, flights: Collection[tuple[str, bool]], publish_s: float, now_s: float) -> None:
         """Record a connection's end: topics and retain flags in flight, the last sent at `publish_s`."""
         topics = {topic for topic, _ in flights}
-        self._suspects |= {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
+        suspects = {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
+        self._suspects |= suspects
+        self._pauses |= dict.fromkeys(suspects & self._pauses.keys(), (now_s + TRY_S, TRY_S))
         if now_s - self._connection_s >= STABLE_S:  # the earlier ends are another outage's
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):

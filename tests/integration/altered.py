@@ -91,10 +91,10 @@ def impatient_alone() -> None:
 
 
 def watchful() -> None:
-    """Reconnect at once, and notice a silent broker within 2 s, not 10 or 120; this is not a mutant."""
+    """Reconnect at once, and notice a silent broker within 6 s, not 120; this is not a mutant."""
     impatient()
     for module in (unit, outlets):
-        module.Link = partial(Link, keepalive_s=1)  # type: ignore[attr-defined]
+        module.Link = partial(Link, keepalive_s=3)  # type: ignore[attr-defined]
     source.SILENCES_S = (2.0, 3.0, 4.5)
 
 

@@ -30,10 +30,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
-    """Return the configuration with the lateness of streams that have run, if the file at `path` states none.
-
-    Write a warning for each whose lateness differs from that of a new stream.
-    """
+    """Return the configuration with the lateness that streams have run with, and warn if it differs."""
     stored = _stored_lateness_ms(settings.store.path)
     streams = []
     for stream in settings.stream:

@@ -1,6 +1,7 @@
-"""The agent's vitals: counts, durations, charges, problems and names, never readings or released values.
+"""The agent's vitals.
 
-The times at which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
+Vitals hold counts, durations, charges, problems and names, never readings or released values. The times at
+which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -21,11 +21,11 @@ class StoreThread:
     """The store with its own thread, on which runners use it; another thread prepares generation files."""
 
     def __init__(
-        self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
+        self, store: Store, keep_ms: int, max_bytes: int, queues: Collection[str], counts: Counts
     ) -> None:
-        """Take an open store; if it is full, messages in queues other than `streams` are dropped."""
+        """Take an open store; if it is full, messages in queues other than `kept_queues` are dropped."""
         self.store = store
-        self._streams = streams
+        self.kept_queues = frozenset(queues)
         self._counts = counts
         self._keep_ms = keep_ms
         self.max_bytes = max_bytes
@@ -66,7 +66,11 @@ class StoreThread:
         self._is_unerased = not self.store.erased
 
     async def wait_until_erased(self) -> None:
-        """Wait until old accumulators are erased from the log; `unerased_s` counts how long that fails."""
+        """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
+
+        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
+        time. Raises StoreError if the erasure fails.
+        """
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._begin(self._erase_log)
         erasure = self._erasure
@@ -88,7 +92,7 @@ class StoreThread:
         """Return whether the store, with what is being written, has room; make room if it is full."""
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
-        has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
+        has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self.kept_queues)
         self._counts.add("retired_unsent", count)
         return has_space
 

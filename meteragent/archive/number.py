@@ -26,7 +26,10 @@ _PER_MS = {"us": 1000, "ns": 1_000_000}
 
 
 class Micro(NamedTuple):
-    """Clamped values in millionths of the unit; where `valid` is false, the value is missing and 0."""
+    """Clamped values in millionths of the unit; where `valid` is false, the value is missing and set to 0.
+
+    `is_clamped` tells which values were outside the range.
+    """
 
     values_u: Integers
     valid: Flags

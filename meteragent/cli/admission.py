@@ -13,12 +13,14 @@ from typing import TextIO
 from meteragent import config
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.grid import format_duration
+from meteragent.domain.refusal import raise_all
 from meteragent.store import ledger, read_only, stored_terms
 
 _KEPT = (
     "{}: warning: stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state"
     " one of them"
 )
+_SEVERAL = "not stated, and the stream has run with {}: state one of them"
 
 
 def stored_streams(path: Path) -> set[str]:
@@ -30,25 +32,35 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
-    """Return the configuration with the lateness that streams have run with, and warn if it differs."""
+    """Return the configuration with the lateness of streams that have run, if the file at `path` states none.
+
+    Write a warning for each whose lateness differs from that of a new stream. Raises ConfigError for streams
+    that have run with several, because the store does not say which was the last.
+    """
     stored = _stored_lateness_ms(settings.store.path)
-    streams = []
-    for stream in settings.stream:
+    streams, refusals = [], []
+    for number, stream in enumerate(settings.stream):
         usual_ms = config.terms(stream).lateness_ms
-        late_ms = stored.get(stream.name, usual_ms) if stream.window.lateness is None else usual_ms
-        if late_ms != usual_ms:
-            print(_KEPT.format(path, stream.name, *map(format_duration, (late_ms, usual_ms))), file=out)
-            window = stream.window.model_copy(update={"lateness": late_ms})
+        known_ms = [usual_ms] if stream.window.lateness is not None else stored.get(stream.name, [usual_ms])
+        if len(known_ms) > 1:
+            text = _SEVERAL.format(" and ".join(f"'{format_duration(each_ms)}'" for each_ms in known_ms))
+            error = ConfigError(f"stream[{number}].window.lateness", "none", "", text=text)
+            refusals.append(config.locate(error, path))
+        elif known_ms != [usual_ms]:
+            print(_KEPT.format(path, stream.name, *map(format_duration, (*known_ms, usual_ms))), file=out)
+            window = stream.window.model_copy(update={"lateness": known_ms[0]})
             stream = stream.model_copy(update={"window": window})  # noqa: PLW2901  the stream that runs
         streams.append(stream)
+    raise_all(refusals)
     return settings.model_copy(update={"stream": tuple(streams)})
 
 
-def _stored_lateness_ms(path: Path) -> dict[str, int]:
-    """Return the newest lateness of each stream in a store; none if it cannot be read."""
+def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
+    """Return what latenesses each stream in a store has run with, ascending; none if it cannot be read."""
     try:
         with read_only(path) as connection:
-            return {stream: rules[-1].lateness_ms for stream, rules in stored_terms(connection).items()}
+            known = stored_terms(connection)
+            return {stream: sorted({each.lateness_ms for each in terms}) for stream, terms in known.items()}
     except (StoreError, sqlite3.Error, OSError):
         return {}
 
@@ -56,8 +68,6 @@ def _stored_lateness_ms(path: Path) -> dict[str, int]:
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately those of streams that have run before, which are only warnings."""
     file_errors = [*config.missing_extras(settings), *config.file_refusals(settings)]
-    if not config.refusals(settings):
-        return file_errors, []
     running = _running(settings)
     new_streams = {stream.name for stream in settings.stream} - running
     return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)

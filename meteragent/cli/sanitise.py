@@ -32,7 +32,10 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or show what a run would do; return the exit code. Raises MeteragentError."""
+    """Release an archive, or show what a run would do; return the exit code.
+
+    Raises ConfigError or KeyRefused if the configuration or the key is refused.
+    """
     policy = Policy.of(config.load(options.config))
     if any(report_missing_extra(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH

@@ -32,7 +32,7 @@ from meteragent.config.tables import link as receiver_link
 from meteragent.config.tariff import Month, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.decode.profile import Profile
-from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
 from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
@@ -89,18 +89,25 @@ def load(path: Path) -> Config:
             error for error in refusal.errors if not (error.key.endswith(".profile") and error.found in names)
         ]
         errors = [*(locate(error, path) for error in unrelated_errors), *errors]
-    if errors:
-        raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
+    raise_all(errors)
     return config
 
 
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
-    """Parse and check a configuration; `profiles` are those that are not built in. Raises ConfigError."""
+    """Parse and check a configuration; `profiles` are those that are not built in.
+
+    Raises ConfigError with all errors; those beyond the first `EXPLAINED_MAX` are only counted.
+    """
     document = parse_toml(text)
     form = Form(document, text, profiles)
     config = form.read()
     later_errors = problems(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
-    _raise([*form.errors, *map(form.locate, later_errors)])
+    errors = [*form.errors, *map(form.locate, later_errors)]
+    if len(errors) > EXPLAINED_MAX:
+        expected = "a file without the errors above; correct them first"
+        more = count_text(len(errors) - EXPLAINED_MAX, "more error")
+        errors[EXPLAINED_MAX:] = [ConfigError("", more, expected)]
+    raise_all(errors)
     return expand_tables(config)
 
 
@@ -124,12 +131,3 @@ def locate(error: ConfigError, path: Path) -> ConfigError:
         problem.file = problem.file or str(path)
         problem.line = problem.line or line_of(path_of(problem.key), key_lines)
     return error
-
-
-def _raise(errors: list[ConfigError]) -> None:
-    """Raise all errors at once, if there are any; those beyond the first `EXPLAINED_MAX` are only counted."""
-    if len(errors) > EXPLAINED_MAX:
-        expected = "a file without the errors above; correct them first"
-        summary = ConfigError("", count_text(len(errors) - EXPLAINED_MAX, "more error"), expected)
-        errors = [*errors[:EXPLAINED_MAX], summary]
-    raise_all(errors)

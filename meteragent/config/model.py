@@ -1,4 +1,7 @@
-"""The models of the configuration (DESIGN 5). A key's docstring is its description in the JSON Schema."""
+"""The configuration's models: the keys with their types and defaults (DESIGN 5).
+
+The docstring under a key is its description in the JSON Schema.
+"""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -160,7 +160,10 @@ def _rows(
     meters: Collection[str] | None,
     descriptors: dict[Any, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
-    """Return meter, start, end, band, exact value, descriptor and draws of each record, sorted."""
+    """Return the meter, start, end, band, exact value, descriptor and number of draws of each record.
+
+    The rows are sorted by meter, start and band.
+    """
     if isinstance(source, Path):
         return _dataset_rows(source, stream, span_ms, meters)
     names = None if meters is None else list(meters)

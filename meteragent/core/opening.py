@@ -116,7 +116,7 @@ class Openings:
             timeline.next_ms = None
             return
         terms = self._stream.schedule.terms(start_ms)
-        destinations = self._destinations(timeline, terms, commit)
+        destinations = self._pass_and_charge(timeline, terms, commit)
         if not destinations:
             return
         public_id = self._names[timeline.meter].public_id
@@ -127,8 +127,8 @@ class Openings:
         commit.terms[window.terms_id] = terms
         self.claims.announce(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
 
-    def _destinations(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
-        """Pass on to the window after the next; return who gets the next one, which opens if anybody does."""
+    def _pass_and_charge(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
+        """Pass on to the window after the next; charge the next one, and return who gets it."""
         meter, (public_id, destinations, _) = timeline.meter, self._names[timeline.meter]
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms
@@ -137,7 +137,7 @@ class Openings:
         clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))
-            if not clear:
+            if not clear:  # not this store's window: it leaves no mark
                 return ()
         self._marks[meter] = commit.marks[meter] = end_ms
         allowed = tuple([destination for destination in clear if destination not in self.withheld])

@@ -41,7 +41,6 @@ class Stream:
     claim_key      the key from which the store's mark in descriptors is derived; None: there is no mark
     listens        whether a receiver gets no window until no other store is found on its topic
     total          whether running totals are also released
-    format         the format of records
     price_topic    the topic of prices; None if no weights come from a topic
     needs_zone     whether the times of readings are correct only if read in the source's time zone
     receivers      who gets the stream: its sink, or the receivers that have a grant (`store.grants`)

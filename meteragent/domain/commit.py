@@ -137,8 +137,8 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send to a receiver, byte for byte, at `due_ms` (wall clock) or later.
 
-    `queue` is the receiver's queue in the outbox. Only a record has a `slot`, and only a report to a crowd
-    has `until_ms`, the time from which it is not sent any more.
+    `queue` is the receiver's queue in the outbox. Only what a slot releases has a `slot`, and only a report
+    to a crowd has `until_ms`, the time from which it is not sent any more.
     """
 
     queue: str

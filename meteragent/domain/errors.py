@@ -40,9 +40,10 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended, if any. `text` is the message without its place: the key,
-    and then the argument `text` or else the value found and the value expected. An address with a password is
-    never repeated.
+    `meant` is the value that was probably intended, or None. The attribute `text` is the message without its
+    place, `file` and `line`, which are None while it is unknown: the key, and then the argument `text` or, if
+    that is None, the value found and the value expected. No value that contains an address with a password is
+    repeated.
     """
 
     def __init__(

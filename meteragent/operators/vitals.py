@@ -1,4 +1,7 @@
-"""The state of a running operator: counts and times, but no share, pad or key, and no home."""
+"""The state of a running operator.
+
+It contains counts and times, but no share, pad or key, and does not show which homes reported.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

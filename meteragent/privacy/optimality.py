@@ -82,7 +82,11 @@ class User(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """A linear program's solution: `value`, attained by `channel`, and `bound`, proved by `multipliers`."""
+    """The solution of a linear program: `value`, attained by `channel`, and `bound`, a proven lower bound.
+
+    `bound` follows from the program and from `multipliers`, which have the indices (x, x', z). It holds even
+    if the solver is wrong. `value` - `bound` is the solver's gap.
+    """
 
     value: float
     bound: float
@@ -164,7 +168,10 @@ def least_cost(cost: Floats, level: Floats) -> Optimum:
 
 
 def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
-    """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0."""
+    """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0.
+
+    Their indices are (x, x', z). Raises ValueError if one is negative, which proves nothing.
+    """
     if np.any(multipliers < 0):
         raise ValueError("a multiplier is negative: only multipliers >= 0 prove a bound")
     weighted = np.einsum("xy,xyz->xz", np.exp(-level), multipliers)

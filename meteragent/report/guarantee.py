@@ -62,7 +62,10 @@ class Exposure(NamedTuple):
 
 
 class InAll(NamedTuple):
-    """The level that a change by the hidden energy in all costs over the slots of `days` days."""
+    """The level that a change by the hidden energy in all costs over the slots of `days` days.
+
+    `success_percent` is an attacker's success limit for such a change within one slot.
+    """
 
     days: int
     slots: int
@@ -216,7 +219,7 @@ def compute_guarantee(
         dict(_errors(terms)),
         tuple(_exposure(event, terms) for event in events),
         tuple(_in_all(terms)),
-        partial(warn.of_stream, stream, stored_streams, is_archived=is_archived),
+        partial(warn.of_stream, stream, terms, stored_streams, is_archived=is_archived),
     )
 
 

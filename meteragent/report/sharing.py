@@ -16,7 +16,10 @@ MOVED_WH = Fraction(110)
 
 
 class Row(NamedTuple):
-    """A receiver: its name, stream and preset, where its records go, and from when until when, if set."""
+    """A receiver: its name, its stream and preset, where its records go, and from when until when.
+
+    `start` and `end` are RFC 3339 times; None means that the configuration sets no limit.
+    """
 
     name: str
     stream: str

@@ -42,12 +42,11 @@ def of_config(settings: config.Config) -> list[str]:
 
 
 def of_stream(
-    stream: config.Stream, stored_streams: Collection[str] = (), *, is_archived: bool = False
+    stream: config.Stream, terms: Terms, stored_streams: Collection[str] = (), *, is_archived: bool = False
 ) -> list[str]:
-    """Return the warnings about a stream; `stored_streams` are the names of the streams in the store."""
+    """Return the warnings about a stream and its terms; `stored_streams` are the streams in the store."""
     # An archive has a column of times, named in [archive].
     is_timed = is_archived or has_times(stream.source)
-    terms = config.terms(stream)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
     factor, quantum = odds_figures(terms.level), amount(float(terms.quantum), terms.value_unit)
     waits = not is_archived and completes_slots(stream.source, stream.window)

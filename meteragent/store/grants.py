@@ -82,7 +82,10 @@ class Sent(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The receipt of a revoked grant: what was sent to its receiver, and how many messages were discarded."""
+    """The receipt of a revoked grant: what was sent to its receiver.
+
+    `discarded` is the number of unconfirmed messages that were deleted at the revocation.
+    """
 
     grant: Grant
     revoked_ms: int

@@ -154,18 +154,18 @@ def total_bytes(connection: sqlite3.Connection) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
-def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[bool, int]:
+def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bool, int]:
     """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 
-    There is room while the undelivered rows of `streams` take less than `max_bytes`. While all rows together
+    There is room while the undelivered rows of `queues` take less than `max_bytes`. While all rows together
     take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest first, or, if there are
-    none, undelivered rows of streams that are no longer configured, which are kept until then because a
-    stream that is configured again sends them. Only these count as dropped. The ledger is not counted: it is
-    never pruned, and must not stop the agent.
+    none, undelivered rows of other queues, which are kept until then because a stream that is configured
+    again sends them. Only these count as dropped. The ledger is not counted: it is never pruned, and must not
+    stop the agent.
     """
     rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
-    waiting_bytes = sum(waiting for queue, waiting, _ in rows if queue in streams)
-    retired_queues = [queue for queue, waiting, _ in rows if waiting and queue not in streams]
+    waiting_bytes = sum(waiting for queue, waiting, _ in rows if queue in queues)
+    retired_queues = [queue for queue, waiting, _ in rows if waiting and queue not in queues]
     has_delivered, dropped_rows = any(delivered for *_, delivered in rows), 0
     if (has_delivered or retired_queues) and total_bytes(store.connection) >= max_bytes:
         with store.transaction() as tx:
@@ -175,12 +175,12 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     return waiting_bytes < max_bytes, dropped_rows
 
 
-def drop_undelivered(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
+def drop_undelivered(tx: sqlite3.Connection, queue: str, limit: int = -1) -> int:
     """Delete at most `limit` undelivered rows of a queue (-1: all), oldest first; return their number."""
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
         " WHERE queue = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
-        (stream, limit),
+        (queue, limit),
     )
     ids = [id_ for (id_,) in rows]
     mark_delivered(tx, ids, 0)  # because the trigger subtracts a deleted row from the delivered total
@@ -206,7 +206,10 @@ def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, priva
 
 
 def latest_records(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
-    """Return the payloads of a topic's newest records in order, at most `limit`, among the newest rows."""
+    """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
+
+    Only the newest rows are searched: with many meters, older ones of one topic would be a long read.
+    """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
         " AND queue = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",

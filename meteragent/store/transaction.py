@@ -5,12 +5,10 @@ Theory of operation
 One step of the core is one transaction, in this order:
 
 1. Charge the windows that open and the peaks that are redrawn (`ledger.debit_windows`). This comes first, so
-that a
-   step over the budget is refused before anything else is written.
+   that a step over the budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
 3. Check that each message is for a receiver that may have it (`grants.check_grants`), store the step's
-descriptors,
-   and append its messages to the outbox (`outbox.append_commit`).
+   descriptors, and append its messages to the outbox (`outbox.append_commit`).
 4. Take the earlier messages that brokers have confirmed: count the receivers' records among them for the
    receipts (`grants.count_sent`), and mark all of them as delivered. Then delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm_commit`) and, if the commit has

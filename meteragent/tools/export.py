@@ -1,4 +1,8 @@
-"""The CSV export of the delivered records that the store still keeps, digit for digit as sent."""
+"""The CSV export of the delivered records that the store still keeps.
+
+Only messages that the broker has acknowledged are exported. The numbers of a record are written digit for
+digit; only the column `nonnegative` is computed.
+"""
 
 import csv
 import json

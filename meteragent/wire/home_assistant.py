@@ -98,9 +98,7 @@ def _hidden(shape: Shape, facts: dict[str, Any]) -> str:
 
 
 def _quantity(shape: Shape, facts: dict[str, Any]) -> str:
-    if shape.is_priced:
-        return "cost"
-    return "energy" if shape.is_energy(Kind(facts["kind"])) else "power"
+    return "cost" if shape.is_priced else "energy" if shape.is_energy(Kind(facts["kind"])) else "power"
 
 
 def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Presence, Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
@@ -29,7 +30,8 @@ class Line:
         self.gate = asyncio.Event()
         self.gate.set()
         reader: Any = self
-        self.sink = Sink(reader, lambda: self.now_ms, self.counts, presence or Presence())
+        refusals = Refusals("private/power/{meter}")
+        self.sink = Sink(reader, lambda: self.now_ms, self.counts, refusals, presence or Presence())
 
     async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         """Read the outbox once the gate is open; rows in `unseen` are left out once."""

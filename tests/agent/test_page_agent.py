@@ -14,6 +14,7 @@ import meteragent.agent as module
 from meteragent import config
 from meteragent.agent import page, runner, unit
 from meteragent.agent.link.outlets import presence_of
+from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.page import serialise, view
 from meteragent.agent.page.history import NONE
@@ -230,7 +231,8 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     missing: Any = None
     context = context_of(missing, thread, Counts(), START_MS + STEP_MS)
     known = {START_MS + STEP_MS: True}
-    sink = Sink(OutboxReader(thread, "main"), context.clock.now_ms, Counts(delivered=5, report_late=2))
+    counts, refusals = Counts(delivered=5, report_late=2), Refusals("a/{meter}")
+    sink = Sink(OutboxReader(thread, "main"), context.clock.now_ms, counts, refusals)
     sink.delivered_ms = START_MS
     keys = SimpleNamespace(has_slot=lambda time_ms: known.get(time_ms, False))
     crowd: Any = SimpleNamespace(sink=sink, crowd=keys)

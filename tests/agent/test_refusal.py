@@ -158,7 +158,7 @@ async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarel
 
 def test_a_topic_that_ends_connections_is_tried_hourly_whatever_the_reason() -> None:
     """A refusal that may pass, and then the end of the connection: the next trial is an hour later, alone."""
-    refusals = Refusals(1)
+    refusals = Refusals("{meter}")
     refusals.on_connected(0.0)
     refusals.on_refused("a", 10.0, 0x80)
     refusals.on_refused("b", 10.0 - PROMPT_S, 0x80)
@@ -324,7 +324,7 @@ async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line:
 
 def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
     """A loss that is late, after all was confirmed, or with several topics unanswered, accuses none."""
-    refusals = Refusals(3)
+    refusals = Refusals("private/power/{meter}")
     for at in range(100):
         refusals.on_connected(100.0 * at)
         refusals.on_ended({(BAD, False)}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
@@ -341,7 +341,7 @@ def test_a_flag_is_suspected_before_a_topic(is_flag_to_blame: bool) -> None:
 
     If that does not help, the topic is held, and later messages have the flag again.
     """
-    refusals, flags = Refusals(3), []
+    refusals, flags = Refusals("private/power/{meter}"), []
     for at in range(ABRUPT + 2 + STRIKES):
         retains = refusals.on_connected(100.0 * at, retains=True)
         flags.append(retains)
@@ -361,7 +361,7 @@ def test_a_flag_that_the_broker_takes_is_not_suspected(is_stated: bool, is_confi
 
     However many connections end, it gets messages with the flag.
     """
-    refusals = Refusals(3)
+    refusals = Refusals("private/power/{meter}")
     flags = []
     for at in range(ABRUPT + 2):
         flags.append(refusals.on_connected(100.0 * at, version=5 if is_stated else 4))
@@ -373,7 +373,7 @@ def test_a_flag_that_the_broker_takes_is_not_suspected(is_stated: bool, is_confi
 
 def test_a_confirmation_without_the_flag_says_nothing_of_it() -> None:
     """What is confirmed while the flag is off does not show that the broker takes the flag."""
-    refusals, flags = Refusals(3), []
+    refusals, flags = Refusals("private/power/{meter}"), []
     for at in range(ABRUPT + 3):
         flags.append(refusals.on_connected(100.0 * at))
         if not flags[-1]:
@@ -407,7 +407,7 @@ events = st.lists(
 @given(events)
 def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: list[tuple[str, int]]) -> None:
     """Until a topic's trial is answered, none of its other messages leaves, whatever else is answered."""
-    refusals, now_s, row = Refusals(1), 0.0, 0
+    refusals, now_s, row = Refusals("{meter}"), 0.0, 0
     trials: dict[str, int] = {}
     for what, number in plan:
         topic, row, now_s = "abc"[number], row + 1, now_s + TRY_S / 3

@@ -210,6 +210,21 @@ def test_a_stream_that_has_run_keeps_its_lateness(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == ""
 
 
+def test_of_two_latenesses_neither_is_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stream that has run with two states one; the order of rows in the store decides nothing."""
+    path = write(tmp_path, LATE)
+    rules = config.terms(config.load(path).stream[0])
+    with open_store(tmp_path / "store.db") as store:
+        persist(store, opening(1, "m"))
+        for lateness_ms in (0, 30_000):
+            earlier = replace(rules, lateness_ms=lateness_ms)
+            persist(store, Commit("main", 1, terms={earlier.id: earlier}))
+    assert main(["check", str(path)]) == 78
+    told = "window.lateness: not stated, and the stream has run with '0s' and '30s': state one of them"
+    assert told in capsys.readouterr().err
+    assert main(["check", str(write(tmp_path, LATE + "window.lateness = '30s'\n"))]) == 0
+
+
 def test_what_has_run_goes_on_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A store that has marks of the stream, such as one of the last version: no update ends it."""
     path = write(tmp_path, SPARSE)

@@ -88,14 +88,14 @@ def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:
 
 def opens_windows_for_nobody(patch: pytest.MonkeyPatch) -> None:
     """Windows are charged of which no receiver gets a slot."""
-    destinations = Openings._destinations
+    destinations = Openings._pass_and_charge
 
     def generous(self: Openings, *arguments: Any) -> tuple[Destination, ...]:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Stream, "queues", lambda stream, *_: {item.queue for item in stream.receivers})
             return destinations(self, *arguments)
 
-    patch.setattr(Openings, "_destinations", generous)
+    patch.setattr(Openings, "_pass_and_charge", generous)
 
 
 def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
@@ -118,12 +118,12 @@ def takes_every_store_for_its_own(patch: pytest.MonkeyPatch) -> None:
 
 def gives_windows_to_whoever_is_held(patch: pytest.MonkeyPatch) -> None:
     """A window that opens while another store releases to a receiver is this receiver's, too."""
-    destinations = Openings._destinations
+    destinations = Openings._pass_and_charge
 
     def generous(self: Openings, timeline: Timeline, *arguments: Any) -> tuple[Destination, ...]:
         return destinations(self, timeline, *arguments) and self._names[timeline.meter].destinations
 
-    patch.setattr(Openings, "_destinations", generous)
+    patch.setattr(Openings, "_pass_and_charge", generous)
 
 
 def gives_open_windows_to_whoever_is_clear(patch: pytest.MonkeyPatch) -> None:

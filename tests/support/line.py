@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
@@ -95,7 +96,8 @@ class Line:
         self.session = FakeSession()
         clock = SteadyClock(self._wall_ms, self.counts)
         self.source = Source(("in/+",), 100, 100, clock.now_ms, self.counts)
-        self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts)
+        refusals = Refusals(STREAM.receivers[0].topic)
+        self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts, refusals)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
         config = Config.model_construct(stream=(), store=model.Store.model_construct(flush=flush_ms))
         context = replace(context_of(config, self.store, self.counts), clock=clock)

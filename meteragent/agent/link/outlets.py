@@ -1,6 +1,7 @@
 """The connections on which a stream's messages are sent: one for each of its receivers.
 
-The sink of a stream is a receiver without an end. What holds one receiver back holds back no other.
+The sink of a stream is a receiver without an end. What holds one receiver back (its broker is away or refuses
+a topic, or another store has released on its topic) holds back that receiver only.
 """
 
 import asyncio
@@ -39,8 +40,8 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
 
-    `queue` names its queue in the outbox, `topic` is the template of its topics, and `crowd` takes the
-    operators' keys from it.
+    `queue` names the connection's queue in the outbox, and `topic` is the template of its topics. `crowd`
+    takes the operators' keys from this connection; None if the stream has no group.
     """
 
     queue: str
@@ -173,9 +174,8 @@ def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, co
         queue, name, role = grant.queue, f"{stream.name} for {grant.name}", f"receiver {grant.name}"
         client_id = _receiver_client_id(store, queue, endpoint)
     presence = presence_of(stream, store.secret, context.config.page)
-    refusals = Refusals(stream.sink.topic.count("/") + 1)
     reader, counts = OutboxReader(context.thread, queue), context.counts.part()
-    sink = Sink(reader, context.clock.now_ms, counts, presence, refusals)
+    sink = Sink(reader, context.clock.now_ms, counts, Refusals(stream.sink.topic), presence)
     link = replace(_link(endpoint, client_id, sink, role), will=presence.will, inflight=stream.sink.inflight)
     return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd_keys(stream, context))
 
@@ -196,9 +196,9 @@ def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
 def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
     """Return the client id at the broker of a stream's sink, which is the same at every start.
 
-    It differs from stream to stream and does not contain the stream's name, so brokers cannot link streams. A
-    broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
-    its pseudonym to a configured id.
+    It differs from stream to stream and does not contain the stream's name, so the sinks' brokers cannot link
+    streams. A broker ends the connection of an earlier client with the same id, so a stream with a name of
+    its own adds its pseudonym to a configured id.
     """
     if name == "main":
         return endpoint.client_id or f"meteragent-{store.client_id}-sink"
@@ -219,7 +219,7 @@ async def withdraw_descriptors(grant: Grant, context: Context) -> None:
         _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
         return
     thread, clock = context.thread, context.clock
-    sink = Sink(OutboxReader(thread, grant.queue), clock.now_ms, context.counts)
+    sink = Sink(OutboxReader(thread, grant.queue), clock.now_ms, context.counts, Refusals(grant.topic))
     client_id = f"{_receiver_client_id(context.store, grant.queue, endpoint)}-revoked"
     link = replace(_link(endpoint, client_id, sink, f"revoked receiver {grant.name}"), session_expiry_s=0)
     connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))

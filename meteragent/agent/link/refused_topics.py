@@ -42,11 +42,14 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The topics that one sink's broker refuses, and their trials; the flag is set only with `retains`."""
+    """The sink topics that one sink's broker refuses, and their trials.
 
-    def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; sink topics have `sink_topic_segments` segments."""
-        self._segments = sink_topic_segments
+    Unless `retains` is set, no message is sent with the flag.
+    """
+
+    def __init__(self, sink_topic: str) -> None:
+        """Start without refused topics; each meter's has as many segments as `sink_topic`, the pattern."""
+        self._segments = sink_topic.count("/") + 1
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
         self._due_trials: set[str] = set()
@@ -141,7 +144,8 @@ class Refusals:
     def on_connected(self, now_s: float, *, retains: bool = True, version: int = MQTT_3) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
 
-        Return whether to ask the broker to retain messages; `retains` says whether it claims to.
+        `retains` says whether the broker claims to retain messages, and `version` which MQTT it speaks (4 for
+        3.1.1). Returns whether it is asked to retain messages.
         """
         self._connection_s = now_s
         if version == MQTT_5:

@@ -63,9 +63,10 @@ _log = logging.getLogger("meteragent")
 class Presence(NamedTuple):
     """The settings of the status and of the device announcements for Home Assistant.
 
-    `status` is the topic of the status and `discovery` announces devices; None sends neither. When Home
-    Assistant starts, the announcements are sent again after `delay_s`, which differs between agents. If
-    `retain` is set, the broker also retains the newest record of each topic.
+    `status` is the topic of the status, and `discovery` announces devices; each is None if it is not sent.
+    When Home Assistant starts, the announcements are sent again after `delay_s`, which differs between agents
+    so that they do not all answer at once. If `retain` is set, the broker also retains the newest record of
+    each topic.
     """
 
     status: str | None = None
@@ -82,7 +83,8 @@ class Presence(NamedTuple):
 class SendQueue:
     """The beginning of the outbox, kept in memory so that new rows need not be read back from disk.
 
-    It holds all waiting rows up to the position `end` (due time, id), in order.
+    The queue holds all waiting rows up to the position `end` (due time, id), in order; later rows are only in
+    the outbox.
     """
 
     def __init__(self) -> None:
@@ -134,8 +136,8 @@ class Announcer:
     """What a sink sends besides rows of the outbox, each with the time in the event loop at which it is due.
 
     Descriptors, the status and devices for Home Assistant are sent on each connection; the status also every
-    minute, devices when Home Assistant starts, and, if the broker retains nothing, descriptors and devices
-    every `UNRETAINED_S`. `publish` takes a flight, a topic and a payload.
+    minute, the devices when Home Assistant starts, and, if the broker retains no messages, descriptors and
+    devices every `UNRETAINED_S`. `publish` publishes a message, given its flight, topic and payload.
     """
 
     presence: Presence
@@ -225,10 +227,10 @@ class Sink:
         reader: OutboxReader,
         now_ms: Callable[[], int | None],
         counts: Counts,
+        refusals: Refusals,
         presence: Presence = Presence(),  # noqa: B008 -- it is frozen
-        refusals: Refusals | None = None,
     ) -> None:
-        """Prepare to send; if `refusals` is None, sink topics are assumed to have three segments."""
+        """Prepare to send; `refusals` knows how many segments the receiver's topics have."""
         self.presence = presence
         self.delivered_ms: int | None = None
         self._outbox = reader
@@ -240,7 +242,7 @@ class Sink:
         self._room = asyncio.Event()
         self._in_flight: dict[int, Flight] = {}
         self._publish_s = -math.inf
-        self.refusals = refusals or Refusals(3)
+        self.refusals = refusals
         self._announcer = Announcer(presence, reader, now_ms, self.refusals, self._publish)
         self._unmarked_ids: set[int] = set()
         self.late_ids: set[int] = set()
@@ -278,9 +280,10 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of rows that are delivered or too late (`late_ids`), but not yet marked so in the outbox.
+        """The ids of rows that are delivered or too late, but not yet marked as delivered in the outbox.
 
-        They stay here until `note_marked`, because a cancelled commit may not have marked their rows.
+        Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
+        their rows. A row may be marked twice. `late_ids` holds the ids of those that are too late.
         """
         return frozenset(self._unmarked_ids)
 
@@ -334,7 +337,6 @@ class Sink:
             self.refusals.on_ended(flights, self._publish_s, loop_s())
 
     async def _send(self, session: Session) -> None:
-        await self._announcer.send_due(session, loop_s())
         self._queue.forget()
         self._read_again()
         while True:

@@ -130,7 +130,10 @@ class Matrix:
         return self._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: Matrix) -> Self:
-        """Combine independent channels on one input; epsilons add (Pauwels 2016, Proposition 3)."""
+        """Combine two independent channels on the same input: epsilons add (Pauwels 2016, Proposition 3).
+
+        Raises ValueError if an input of this channel is not an input of the other.
+        """
         return self.times(other).after(lambda x: (x, x), self.inputs)
 
 

@@ -36,14 +36,22 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An object, from this library or another, that releases points of a metric `space` with noise."""
+    """An object, from this library or another, that releases points with noise.
+
+    `space` is a metric space (`meteragent.privacy.space`): it has `metric(x, y)`, `diameter`, `x in space`,
+    and `pairs()`, which yields pairs of points that a test should try.
+    """
 
     @property
     def space(self) -> Any:
         """The metric space whose points the mechanism takes."""
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release each point of the array `points` with fresh noise; each is charged, even a copy."""
+        """Release each point of the array `points` with fresh noise.
+
+        `bits` is the source of randomness; None means the mechanism's default. Each point is charged.
+        Releasing the same point twice charges it twice.
+        """
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
         """Return the log of the probability (or density) of each of `outputs` if `point` is released."""
@@ -54,7 +62,10 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the largest ln of the odds that an output changes between points at `distance`; 0 at 0."""
+        """Return a bound on the privacy loss between points at `distance`; it is 0 at distance 0.
+
+        The loss is the natural log of the factor by which an output changes the odds between the points.
+        """
 
 
 @runtime_checkable

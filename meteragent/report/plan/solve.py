@@ -73,7 +73,10 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question: its setting and homes or, if it is impossible, why, and what comes near."""
+    """The answer to a question: its setting and homes or, if impossible, the reason and the nearest settings.
+
+    `considered` are the settings of the shares that were compared, if any.
+    """
 
     question: Question
     setting: Setting | None

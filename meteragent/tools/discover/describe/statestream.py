@@ -1,4 +1,7 @@
-"""The attributes that Home Assistant's MQTT Statestream publishes beside a sensor's state, as JSON."""
+"""Attributes that Home Assistant's mqtt_statestream publishes beside a sensor's state, as JSON.
+
+Source: the documentation of the integration MQTT Statestream (publish_attributes).
+"""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,7 @@
-"""Zigbee2MQTT's devices and the numbers that they expose: `<base>/bridge/devices` (its documentation)."""
+"""Zigbee2MQTT's devices and the numbers that they expose: `<base>/bridge/devices`.
+
+Source: the documentation of Zigbee2MQTT (MQTT topics and messages; exposes).
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -59,8 +59,8 @@ def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
     """Return what latenesses each stream in a store has run with, ascending; none if it cannot be read."""
     try:
         with read_only(path) as connection:
-            known = stored_terms(connection)
-            return {stream: sorted({each.lateness_ms for each in terms}) for stream, terms in known.items()}
+            terms_by_stream = stored_terms(connection)
+        return {name: sorted({row.lateness_ms for row in rows}) for name, rows in terms_by_stream.items()}
     except (StoreError, sqlite3.Error, OSError):
         return {}
 

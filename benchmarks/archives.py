@@ -115,7 +115,7 @@ def ours(folder: Path, path: Path, run: Callable[..., RunResult] = sanitise_arch
     shutil.rmtree(folder / "out.parquet", ignore_errors=True)
     policy = Policy.of(config.parse(CONFIG.format(folder=folder)))
     result = run(policy, path, folder / "out.parquet", _quiet)
-    if result.account.refused_windows or not result.new_parts:
+    if result.admission.refused_windows or not result.new_parts:
         raise AssertionError("the run is incomplete")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.account import ProgressCallback, ProgressReporter
+from meteragent.archive.admission import ProgressCallback, ProgressReporter
 from meteragent.archive.job import Job, read
 from meteragent.archive.number import Counts, count_own, micro
 from meteragent.archive.readings import Readings, merge_equal_times

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive.account import Account
+from meteragent.archive.admission import Admission
 from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
@@ -60,24 +60,24 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
     return hmac.digest(key.run, message, "sha256").hex()[:16]
 
 
-def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
+def run_facts(source: Source, digests: Sequence[str], admission: Admission) -> bytes:
     """Return the facts that the ledger stores beside a run's rows, to be kept as private as the ledger."""
     files = [
         {"name": file.rpartition("/")[2], "bytes": stamp[0], "sha256": digest}
         for (file, stamp), digest in zip(source.stamps.items(), digests, strict=True)
     ]
-    facts = {"v": 1, "run": account.run, "input": files, "policy": source.policy.facts}
-    facts |= {"released": account.released_windows, "refused": account.refused_windows}
-    facts |= {"descriptors": account.descriptors, "keys": sorted(account.keys)}
-    facts |= {"similar_meters": account.similar_meters}
+    facts = {"v": 1, "run": admission.run, "input": files, "policy": source.policy.facts}
+    facts |= {"released": admission.released_windows, "refused": admission.refused_windows}
+    facts |= {"descriptors": admission.descriptors, "keys": sorted(admission.keys)}
+    facts |= {"similar_meters": admission.similar_meters}
     return _json(facts)
 
 
-def account_of(content: bytes, path: Path) -> Account:
-    """Return the account in a ledger's facts, read from `path`. Raises ArchiveError if that fails."""
+def admission_of(content: bytes, path: Path) -> Admission:
+    """Return the admission in a ledger's facts, read from `path`. Raises ArchiveError if that fails."""
     facts = _load(content, path)
     counts = facts["run"], facts["released"], facts["refused"]
-    return Account(*counts, facts["descriptors"], set(facts["keys"]), facts["similar_meters"])
+    return Admission(*counts, facts["descriptors"], set(facts["keys"]), facts["similar_meters"])
 
 
 def part_path(out: Path, run: str, index: int) -> Path:
@@ -85,19 +85,21 @@ def part_path(out: Path, run: str, index: int) -> Path:
     return out / f"part-{run}-{index:05}.parquet"
 
 
-def build(source: Source, account: Account, cut: list[Any], parts: Sequence[Path] | None) -> dict[str, Any]:
+def build(
+    source: Source, admission: Admission, cut: list[Any], parts: Sequence[Path] | None
+) -> dict[str, Any]:
     """Return a manifest's facts, complete with `parts`. Raises ArchiveError if one cannot be read."""
     return {
         "v": 1,
-        "run": account.run,
+        "run": admission.run,
         "complete": parts is not None,
         "cut": cut,
         "parts": [attempt(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
         "form": source.layout,
         "policy": source.policy.facts,
-        "descriptors": [_descriptor(source.policy, start_ms) for start_ms in account.descriptors.values()],
-        "keys": sorted(account.keys),
-        "windows": {"released": account.released_windows, "refused": account.refused_windows},
+        "descriptors": [_descriptor(source.policy, start_ms) for start_ms in admission.descriptors.values()],
+        "keys": sorted(admission.keys),
+        "windows": {"released": admission.released_windows, "refused": admission.refused_windows},
     }
 
 

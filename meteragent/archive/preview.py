@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from meteragent.archive import manifest
 from meteragent.archive.acceptance import Layout
-from meteragent.archive.account import Account, ProgressReporter
+from meteragent.archive.admission import Admission, ProgressReporter
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
@@ -35,7 +35,7 @@ class Preview:
     layout: Layout
     out: Path
     ledger: Path
-    account: Account
+    admission: Admission
     counts: Counts
     is_debited: bool
     is_complete: bool
@@ -57,15 +57,15 @@ def preview(
     with ledger.lock_shared():
         _, run = identify(source, first_key, show)
         manifest_facts = manifest.find(out, run, engine.cut)
-        account, is_debited = Account(run), ledger.has(run)
+        admission, is_debited = Admission(run), ledger.has(run)
         if is_debited:
-            account = manifest.account_of(ledger.facts(run), ledger.path(run))
+            admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:
-            for _table in engine.debits(source, ledger, key, account, show):
+            for _table in engine.debits(source, ledger, key, admission, show):
                 pass
-        counts = engine.numbers(source, account, show)
+        counts = engine.numbers(source, admission, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
-    account.ambiguous_readings = source.ambiguous_readings
+    admission.ambiguous_readings = source.ambiguous_readings
     rows = next(source.read(source.groups, list(policy.columns), 10)) if source.layout == "long" else None
-    return Preview(policy, source.layout, out, ledger.folder, account, counts, is_debited, complete, rows)
+    return Preview(policy, source.layout, out, ledger.folder, admission, counts, is_debited, complete, rows)

@@ -1,8 +1,8 @@
-"""Run a release: account for windows, then release them in parts that exist in full or not at all.
+"""Run a release: admit windows, then release them in parts that exist in full or not at all.
 
 1. The ledger is locked and the input's files are hashed. Policy, content and key determine the run's id.
-2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
-   before any of them is released. From then on all other runs refuse these windows.
+2. Admit (`admission`): the windows that the run may release go into the ledger, all at once, and are on
+   disk before any of them is released. From then on all other runs refuse these windows.
 3. The manifest is written, with `complete` false.
 4. Release: each part of the output is written under another name, synced and renamed. A part holds a stretch
    of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.acceptance import Layout
-from meteragent.archive.account import Account, ProgressCallback, ProgressReporter, check_rows
+from meteragent.archive.admission import Admission, ProgressCallback, ProgressReporter, check_rows
 from meteragent.archive.count import count_numbers, names_of, read_job, require_range
 from meteragent.archive.files import path_in_errors, write
 from meteragent.archive.job import Job, jobs, read
@@ -67,16 +67,22 @@ class Engine(Protocol):
     def cut(self) -> list[Any]:
         """The values that decide where the engine's parts end."""
 
-    def numbers(self, source: Source, account: Account, show: ProgressReporter) -> Counts:
+    def numbers(self, source: Source, admission: Admission, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
 
     def debits(
-        self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
+        self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterable[pa.Table]:
-        """Yield the ledger rows of run `account.run`. `account` is complete after the last table."""
+        """Yield the ledger rows of run `admission.run`. `admission` is complete after the last table."""
 
     def release(
-        self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
+        self,
+        source: Source,
+        ledger: Ledger,
+        key: Key,
+        admission: Admission,
+        out: Path,
+        show: ProgressReporter,
     ) -> "Parts":
         """Write the parts of the output that are missing."""
 
@@ -98,7 +104,7 @@ class RunResult:
     out: Path
     run_ledger: Path
     ledger: Path
-    account: Account
+    admission: Admission
     counts: Counts | None
     new_parts: int
     existing_parts: int
@@ -128,14 +134,14 @@ def sanitise_archive(
     with ledger.lock():
         digests, run = identify(source, first_key, show)
         earlier_facts = manifest.find(out, run, engine.cut)
-        account = Account(run)
+        admission = Admission(run)
         if not ledger.has(run):
             require_range(source, show, clamp=clamp)
-            tables = engine.debits(source, ledger, key, account, show)
-            ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
+            tables = engine.debits(source, ledger, key, admission, show)
+            ledger.add(run, tables, lambda: manifest.run_facts(source, digests, admission))
         with _resumable(out):
-            account = manifest.account_of(ledger.facts(run), ledger.path(run))
-            account.ambiguous_readings = source.ambiguous_readings
+            admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
+            admission.ambiguous_readings = source.ambiguous_readings
             if earlier_facts is None:  # what waits is of an output that was removed
                 shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)
                 _create(out)
@@ -144,14 +150,14 @@ def sanitise_archive(
                 parts, counts = Parts(0, len(earlier_facts["parts"]), None), None
             else:
                 manifest.remove_faults(out, earlier_facts)
-                manifest.save(out, manifest.build(source, account, engine.cut, None))
-                parts = engine.release(source, ledger, key, account, out, show)
+                manifest.save(out, manifest.build(source, admission, engine.cut, None))
+                parts = engine.release(source, ledger, key, admission, out, show)
                 paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
                 write(run_ledger, lambda file: _save_ledger(file, ledger, run))
-                manifest.save(out, manifest.build(source, account, engine.cut, paths))
-                counts = parts.counts or engine.numbers(source, account, show)
+                manifest.save(out, manifest.build(source, admission, engine.cut, paths))
+                counts = parts.counts or engine.numbers(source, admission, show)
     folders = out, run_ledger, ledger.folder
-    return RunResult(policy, source.layout, *folders, account, counts, parts.new, parts.existing)
+    return RunResult(policy, source.layout, *folders, admission, counts, parts.new, parts.existing)
 
 
 @contextmanager
@@ -185,24 +191,30 @@ class Local:
         """The values that decide where this version's parts end."""
         return manifest.CUT
 
-    def numbers(self, source: Source, _account: Account, show: ProgressReporter) -> Counts:
+    def numbers(self, source: Source, _admission: Admission, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
         return count_numbers(source, jobs_of(source), show)
 
     def debits(
-        self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
+        self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the run's rows for the ledger, one table per job."""
-        with show("account", 2 * source.rows, "row") as progress:
+        with show("admit", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
-            yield from account.tables(source, jobs_of(source), ledger, key, progress)
-        self._has_every_row = not account.refused_windows
+            yield from admission.admit(source, jobs_of(source), ledger, key, progress)
+        self._has_every_row = not admission.refused_windows
 
     def release(
-        self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
+        self,
+        source: Source,
+        ledger: Ledger,
+        key: Key,
+        admission: Admission,
+        out: Path,
+        show: ProgressReporter,
     ) -> Parts:
         """Write the missing parts, one by one."""
-        second_pass = _Release(source, key, ledger, account, out)
+        second_pass = _Release(source, key, ledger, admission, out)
         return second_pass.parts(show, has_every_row=self._has_every_row)
 
 
@@ -214,16 +226,16 @@ def jobs_of(source: Source) -> list[Job]:
 class _Release:
     """The second pass of a run, which writes the parts."""
 
-    def __init__(self, source: Source, key: Key, ledger: Ledger, account: Account, out: Path) -> None:
+    def __init__(self, source: Source, key: Key, ledger: Ledger, admission: Admission, out: Path) -> None:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
-        self.account, self.out, self.counts = account, out, Counts()
-        self._folder = _waiting_folder(out, account.run)
+        self.admission, self.out, self.counts = admission, out, Counts()
+        self._folder = _waiting_folder(out, admission.run)
         self._jobs, self._is_resumed = jobs_of(source), False
 
     def parts(self, show: ProgressReporter, *, has_every_row: bool) -> Parts:
         """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
-        paths = [manifest.part_path(self.out, self.account.run, index) for index in range(len(work))]
+        paths = [manifest.part_path(self.out, self.admission.run, index) for index in range(len(work))]
         missing_count = sum(not path.exists() for path in paths)
         is_wide = self.source.layout == "wide"
         if is_wide and missing_count:
@@ -255,7 +267,7 @@ class _Release:
     @cached_property
     def _order(self) -> Order:
         """The order in which windows of the wide layout are written."""
-        rows = self.ledger.rows(self.account.run)
+        rows = self.ledger.rows(self.admission.run)
         return Order.of(rows, self.policy, max(1, VALUES // self.policy.usual.n))
 
     def _read_wide(self, show: ProgressReporter, *, has_every_row: bool) -> None:
@@ -294,7 +306,7 @@ class _Release:
         """Return each part of the wide layout: an approximate row count and a function for the batches."""
         groups = range(self._order.groups)
         count = -(-len(groups) // PART_BATCHES)
-        rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
+        rows = np.diff(np.arange(count + 1) * self.admission.released_windows // count).tolist()
         return [
             (rows[index], partial(self._row_groups, groups[index * PART_BATCHES :][:PART_BATCHES]))
             for index in range(count)
@@ -313,7 +325,7 @@ class _Release:
         for job in self._jobs:
             names: dict[str, int] = {}
             for rows in read(self.source, job, names):
-                released_intervals = self.ledger.intervals_of(self.account.run, names)
+                released_intervals = self.ledger.intervals_of(self.admission.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
                 flags[rows.row] = released_intervals.contains(windows, self.policy.ends(rows.time_ms))
         return flags
@@ -332,7 +344,7 @@ class _Release:
         readings = read_job(self.source, job, names, self.counts, progress)
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
-        released_intervals = self.ledger.intervals_of(self.account.run, names)
+        released_intervals = self.ledger.intervals_of(self.admission.run, names)
         windows = windows.rows(released_intervals.contains(windows, self.policy.ends(windows.start_ms)))
         meters, merged = names_of(names), merge_equal_times(readings)
         self.counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, self.policy)))

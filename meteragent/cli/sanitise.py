@@ -78,24 +78,24 @@ def show_progress(task: str, total: int, unit: str) -> Iterator[Callable[[int], 
 
 def summary(result: Any) -> str:
     """Return a summary of an `archive.run.RunResult`, for the operator only, because its counts are exact."""
-    account = result.account
+    admission = result.admission
     lines = [
-        f"{result.out}: {_windows(result)} released, run {account.run}",
-        _refused(account.refused_windows),
+        f"{result.out}: {_windows(result)} released, run {admission.run}",
+        _refused(admission.refused_windows),
         *_numbers(result),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
-    lines += [] if account.released_windows else [f"nothing was released: {_ALL_REFUSED}"]
+    lines += [] if admission.released_windows else [f"nothing was released: {_ALL_REFUSED}"]
     return "\n".join(lines)
 
 
 def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
-    account = preview.account
+    admission = preview.admission
     lines = [
-        f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
-        _refused(account.refused_windows),
+        f"{preview.out}: {_windows(preview)} would be released, run {admission.run}",
+        _refused(admission.refused_windows),
         *_numbers(preview),
         *_row_lines(preview),
         *_terms(preview),
@@ -129,12 +129,12 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
 
 def _facts(result: Any) -> dict[str, Any]:
     """Return what the facts of a run and of its preview have in common."""
-    account, usual = result.account, result.policy.usual
+    admission, usual = result.admission, result.policy.usual
     return {
         "output": str(result.out),
-        "run": account.run,
-        "released_windows": account.released_windows,
-        "refused_windows": account.refused_windows,
+        "run": admission.run,
+        "released_windows": admission.released_windows,
+        "refused_windows": admission.refused_windows,
         "numbers_per_window": usual.n,
         "numbers": result.counts and _number_facts(result.counts),
         "row": _row(result),
@@ -142,7 +142,7 @@ def _facts(result: Any) -> dict[str, Any]:
         "level": exact(usual.level),
         "sd": usual.sd,
         "unit": usual.value_unit,
-        "keys": sorted(account.keys),
+        "keys": sorted(admission.keys),
         "ledger": str(result.ledger),
         "warnings": [*_check_texts(result), *_own_names_texts(result)],
     }
@@ -167,7 +167,7 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
     if preview.counts.are_mostly_clamped and not clamp:
         return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
-    if preview.account.released_windows:
+    if preview.admission.released_windows:
         return f"the ledger would get {_windows(preview)}"
     return f"nothing would be released: {_ALL_REFUSED}"
 
@@ -175,7 +175,7 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 def _windows(result: Any) -> str:
     """Return the number of released windows and the count of numbers in each, in words."""
     numbers = count_text(result.policy.usual.n, "number")
-    return f"{count_text(result.account.released_windows, 'window')} of {numbers}"
+    return f"{count_text(result.admission.released_windows, 'window')} of {numbers}"
 
 
 def _refused(count: int) -> str:
@@ -192,7 +192,7 @@ def _terms(result: Any) -> list[str]:
         f"  epsilon        {epsilon} in each of the {windows(usual)}: level {full(usual.level)}",
         f"  noise          {amount(usual.sd, usual.value_unit)} in each number (one standard deviation)",
         *[f"  Warning:       {text}" for text in _own_names_texts(result)],
-        *([f"  keys           {', '.join(sorted(result.account.keys))}"] if result.account.keys else []),
+        *([f"  keys           {', '.join(sorted(result.admission.keys))}"] if result.admission.keys else []),
     ]
 
 
@@ -220,7 +220,7 @@ def _numbers(result: Any) -> list[str]:
 
 def _row(result: Any) -> dict[str, float] | None:
     """Return how many numbers each row has, and for how many seconds each; None if the rows are not alike."""
-    rows = result.account.windows
+    rows = result.admission.windows
     if result.counts is None or result.layout != "wide" or not rows or result.counts.numbers % rows:
         return None
     numbers = result.counts.numbers
@@ -242,7 +242,7 @@ def _row_lines(preview: Any) -> list[str]:
 
 def _check_texts(result: Any) -> list[str]:
     """Return what the operator should check, before a run and after it."""
-    count, texts = result.account.ambiguous_readings, _name_texts(result)
+    count, texts = result.admission.ambiguous_readings, _name_texts(result)
     texts += [f"{count:,} readings at local times that occur twice are told apart by order"] * (count > 0)
     if result.counts is None:
         return texts
@@ -267,7 +267,7 @@ def _conflict_texts(result: Any) -> list[str]:
 
 def _coverage_texts(result: Any) -> list[str]:
     """Return a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
-    policy, windows = result.policy, result.account.windows
+    policy, windows = result.policy, result.admission.windows
     usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:
         return []
@@ -283,7 +283,7 @@ def _coverage_texts(result: Any) -> list[str]:
 
 def _name_texts(result: Any) -> list[str]:
     """Return a warning if meters have names that differ only as spellings of one name do."""
-    count = result.account.similar_meters
+    count = result.admission.similar_meters
     if not count:
         return []
     finding = f"{count:,} meters differ from another only by case, spaces or Unicode form"

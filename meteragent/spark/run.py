@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from meteragent.archive import manifest
 from meteragent.archive import preview as archive_preview
 from meteragent.archive import run as archive
-from meteragent.archive.account import Account, ProgressReporter, duplicate_error, misfit_error
+from meteragent.archive.admission import Admission, ProgressReporter, duplicate_error, misfit_error
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
@@ -99,9 +99,9 @@ def _translate_errors() -> Iterator[None]:
     raise failure
 
 
-def _counts(figures: dict[str, Any], account: Account) -> Counts | None:
+def _counts(figures: dict[str, Any], admission: Admission) -> Counts | None:
     """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
-    if figures["windows"] != account.windows:
+    if figures["windows"] != admission.windows:
         return None
     first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
     return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
@@ -119,51 +119,60 @@ class _Spark:
         return ["spark", "by hash, with run", _PART_VALUES]
 
     def debits(
-        self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
+        self, source: Source, ledger: Ledger, _key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterator[pa.Table]:
-        """Yield the run's rows for the ledger, in one table, and fill in `account`."""
+        """Yield the run's rows for the ledger, in one table, and fill in `admission`."""
         policy = source.policy
-        with show("account", source.rows, "row") as progress:
+        with show("admit", source.rows, "row") as progress:
             windows = frame.opened_windows(self._rows(source), source.layout, policy).persist()
             try:
-                count, account.similar_meters = _check_windows(windows, source), frame.count_similar(windows)
+                count, admission.similar_meters = (
+                    _check_windows(windows, source),
+                    frame.count_similar(windows),
+                )
                 new_windows = frame.drop_taken(
-                    windows.drop("fits"), taken_intervals(self._spark, ledger, account.run)
+                    windows.drop("fits"), taken_intervals(self._spark, ledger, admission.run)
                 )
                 table = ledger_rows(add_ids(new_windows, policy), policy)
             finally:
                 windows.unpersist()
             progress(source.rows)
-        account.released_windows = sum(table.column("windows").to_pylist())
-        account.refused_windows = count - account.released_windows
-        account.keys.update(table.column("key").to_pylist())
+        admission.released_windows = sum(table.column("windows").to_pylist())
+        admission.refused_windows = count - admission.released_windows
+        admission.keys.update(table.column("key").to_pylist())
         starts = milliseconds(table.column("start").combine_chunks()).tolist()
         for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
-            account.descriptors[id_] = min(account.descriptors.get(id_, start_ms), start_ms)
+            admission.descriptors[id_] = min(admission.descriptors.get(id_, start_ms), start_ms)
         yield table
 
-    def numbers(self, source: Source, account: Account, show: ProgressReporter) -> Counts:
+    def numbers(self, source: Source, admission: Admission, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
         with show("count", source.rows, "row") as progress:
             observation = Observation()
             windows = frame.count_numbers(self._windows(source), observation)
             windows.write.format("noop").mode("overwrite").save()
             progress(source.rows)
-        return _counts(observation.get, account) or Local().numbers(source, account, show)
+        return _counts(observation.get, admission) or Local().numbers(source, admission, show)
 
     @_translate_errors()
     def release(
-        self, source: Source, ledger: Ledger, _key: Key, account: Account, out: Path, show: ProgressReporter
+        self,
+        source: Source,
+        ledger: Ledger,
+        _key: Key,
+        admission: Admission,
+        out: Path,
+        show: ProgressReporter,
     ) -> Parts:
         """Write all parts."""
-        for part in out.glob(f"part-{account.run}-*.parquet"):
+        for part in out.glob(f"part-{admission.run}-*.parquet"):
             part.unlink()
         with show("release", source.rows, "row") as progress:
             observation = Observation()
             windows = frame.count_numbers(self._windows(source), observation)
-            new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
+            new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, admission.run))
             releases = frame.sort_into_parts(
-                frame.add_noise(new_windows, source.policy), _part_count(account, source.policy)
+                frame.add_noise(new_windows, source.policy), _part_count(admission, source.policy)
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
@@ -172,10 +181,10 @@ class _Spark:
             frame.write(releases, out / _STAGING)
             source.check_unchanged()
             progress(source.rows)
-        if not account.released_windows:  # of no rows, Spark observes nothing
-            return Parts(_rename_parts(out, account.run, 0), 0, None)
-        part_count = _rename_parts(out, account.run, row_count.get["rows"])
-        return Parts(part_count, 0, _counts(observation.get, account))
+        if not admission.released_windows:  # of no rows, Spark observes nothing
+            return Parts(_rename_parts(out, admission.run, 0), 0, None)
+        part_count = _rename_parts(out, admission.run, row_count.get["rows"])
+        return Parts(part_count, 0, _counts(observation.get, admission))
 
     def _windows(self, source: Source) -> DataFrame:
         """Return the windows of an input, as whole quanta."""
@@ -190,9 +199,9 @@ class _Spark:
         return lambda work, schema: numbers.mapInArrow(worker.read_groups(source, tasks, work), schema)
 
 
-def _part_count(account: Account, policy: Policy) -> int:
+def _part_count(admission: Admission, policy: Policy) -> int:
     """Return the number of parts, which depends only on public facts: the policy and the window count."""
-    return max(1, -(-account.released_windows * policy.usual.n // _PART_VALUES))
+    return max(1, -(-admission.released_windows * policy.usual.n // _PART_VALUES))
 
 
 def _check_windows(windows: DataFrame, source: Source) -> int:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import RecordBatch
 
 from meteragent.archive import kernel, layout, number
-from meteragent.archive.account import normal_form
+from meteragent.archive.admission import normal_form
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.source import Group, Source

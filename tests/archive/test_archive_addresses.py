@@ -72,10 +72,10 @@ def test_objects_are_released_as_files_are(place: Place, bucket: fs.S3FileSystem
     assert not place.ledger()
     remote = sanitise_archive(policy, address, place.folder / "remote", silent)
     local = sanitise_archive(policy, folder, place.folder / "local", silent)
-    assert seen.account == remote.account == local.account
+    assert seen.admission == remote.admission == local.admission
     assert pq.read_table(remote.out).equals(pq.read_table(local.out))
     one = sanitise_archive(policy, f"{address}/a [1]{{2}}*?.parquet", place.folder / "one", silent)
-    assert one.account.refused_windows == one.account.windows > 0
+    assert one.admission.refused_windows == one.admission.windows > 0
 
 
 def test_an_object_that_is_missing_or_changed(place: Place, bucket: fs.S3FileSystem) -> None:
@@ -96,7 +96,7 @@ def test_an_object_that_is_missing_or_changed(place: Place, bucket: fs.S3FileSys
 def test_a_file_address_is_a_path(place: Place) -> None:
     """Of a file:// address the percent signs are decoded; other schemes and OUT as an address are refused."""
     path = save(place.folder / "a b.parquet", wide_rows(2, 2))
-    assert sanitise(place, path.as_uri()).account.released_windows == 4
+    assert sanitise(place, path.as_uri()).admission.released_windows == 4
     with pytest.raises(ArchiveError, match="hdfs://a/b: expected a path, file:// or s3://"):
         sanitise(place, "hdfs://a/b")
     with pytest.raises(ArchiveError, match="s3:/b/out: an address: release to a folder on a disk"):
@@ -126,7 +126,7 @@ def test_a_table_is_refused(place: Place, kind: str) -> None:
             sanitise(place, path)
     assert not place.ledger()
     shutil.rmtree(sign.parent) if sign.parent != folder else sign.unlink()
-    assert sanitise(place, folder).account.released_windows == 4
+    assert sanitise(place, folder).admission.released_windows == 4
 
 
 def test_files_of_ducklake_are_refused(place: Place) -> None:
@@ -151,4 +151,4 @@ def test_an_error_after_the_debit_says_how_to_go_on(place: Place, monkeypatch: p
         with pytest.raises(ArchiveError, match=r"out: no such file.*the same command resumes it"):
             sanitise(place, path)
     assert place.ledger()
-    assert sanitise(place, path).account.released_windows == 4
+    assert sanitise(place, path).admission.released_windows == 4

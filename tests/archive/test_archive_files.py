@@ -55,7 +55,7 @@ def test_what_leaves_is_in_the_ledger(place: Place, monkeypatch: pytest.MonkeyPa
     """In order of time too, where a job's first windows are the last of a row group."""
     monkeypatch.setattr(run, "WINDOWS", limit)
     result = place.sanitise(save(place.folder / "in.parquet", in_order_of_time(), group=6))
-    assert result.account.released_windows == sum(row["windows"] for row in place.ledger()) == 48
+    assert result.admission.released_windows == sum(row["windows"] for row in place.ledger()) == 48
     assert place.released().num_rows == 48
 
 
@@ -97,7 +97,7 @@ def test_a_folder_is_read_whole_or_not_at_all(place: Place) -> None:
     (folder / "year=2026").mkdir(parents=True)
     save(folder / "1.PARQUET", rows[:4])
     save(folder / "year=2026" / "2.parquet", rows[4:])
-    assert place.sanitise(folder).account.released_windows == len(rows)
+    assert place.sanitise(folder).admission.released_windows == len(rows)
     (place.folder / "elsewhere").mkdir()
     (folder / "more").symlink_to(place.folder / "elsewhere")
     with pytest.raises(ArchiveError, match="more: a link to a folder is not followed"):

@@ -30,13 +30,13 @@ def test_a_new_key_releases_what_was_wrong(tmp_path: Path) -> None:
     wrong = sanitise(place, save(place.folder / "in.parquet", wrong_rows), "out")
     affected = [row for row in rows if row["meter"] == "m0"]
     corrected = save(place.folder / "corrected.parquet", affected)
-    assert sanitise(place, corrected, "same key").account.refused_windows == 4
+    assert sanitise(place, corrected, "same key").admission.refused_windows == 4
     (place.folder / "new.key").write_text(Key("test", "month", 0, bytes([9]) * 32).text())
     (place.folder / "new.key").chmod(0o600)
     right = sanitise(place, corrected, "new", "new.key")
-    assert right.account.released_windows == 4
-    assert right.account.run != wrong.account.run
-    assert not right.account.keys & wrong.account.keys
+    assert right.admission.released_windows == 4
+    assert right.admission.run != wrong.admission.run
+    assert not right.admission.keys & wrong.admission.keys
     ledger = pq.read_table(wrong.run_ledger)
     assert ledger.filter(pa.array(np.array(ledger["meter"]) == "m0"))["windows"].to_pylist() == [4]
     kept = [row for row in pq.read_table(wrong.out).to_pylist() if row["meter"] != "m0"]

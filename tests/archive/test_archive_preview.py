@@ -78,10 +78,10 @@ def test_it_finds_what_the_run_then_does(
     keys = {"window": QUARTERS if form == "wide" else f"{HALF_HOURS}\nrange = [0, 1500]"}
     actual = looked(place, path, **keys)
     result = place.sanitise(path, **keys)
-    assert actual.account == result.account
+    assert actual.admission == result.admission
     assert actual.counts.numbers == (12 * 96 if form == "wide" else len(rows))
     assert actual.counts == result.counts
-    assert actual.account.released_windows == (12 if form == "wide" else len(place.released()))
+    assert actual.admission.released_windows == (12 if form == "wide" else len(place.released()))
     assert actual.counts.gap > 0 < actual.counts.clamped
     assert not actual.is_debited
     assert not actual.is_complete
@@ -92,8 +92,8 @@ def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
     result = place.sanitise(path)
     second = looked(place, path)
-    assert (second.account, second.counts, second.is_debited, second.is_complete) == (
-        result.account,
+    assert (second.admission, second.counts, second.is_debited, second.is_complete) == (
+        result.admission,
         result.counts,
         True,
         True,
@@ -101,11 +101,15 @@ def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
     other = looked(place, path, "other.parquet")
     assert (other.is_debited, other.is_complete) == (True, False)
     level = looked(place, path, "other.parquet", privacy="level = 0.5")
-    assert (level.account.released_windows, level.account.refused_windows, level.is_debited) == (0, 6, False)
+    assert (level.admission.released_windows, level.admission.refused_windows, level.is_debited) == (
+        0,
+        6,
+        False,
+    )
     more = save(place.folder / "more.parquet", wide_rows(2, 5, seed=1))
     part = looked(place, more, "other.parquet")
-    assert (part.account.released_windows, part.account.refused_windows) == (4, 6)
-    assert part.account == place.sanitise(more, "other.parquet").account
+    assert (part.admission.released_windows, part.admission.refused_windows) == (4, 6)
+    assert part.admission == place.sanitise(more, "other.parquet").admission
 
 
 def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:

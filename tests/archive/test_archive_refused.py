@@ -83,13 +83,15 @@ def test_a_key_has_one_ledger_by_whatever_name(place: Place) -> None:
     (place.folder / "link.key").symlink_to("archive.key")
     linked = policy(place.folder / "link.key", window=QUARTERS, privacy="preset = 'street'")
     result = sanitise_archive(linked, path, place.folder / "other.parquet", silent)
-    assert (result.account.released_windows, result.account.refused_windows) == (0, 6)
+    assert (result.admission.released_windows, result.admission.refused_windows) == (0, 6)
     other = f"ledger = '{place.folder / 'other'}'"
     with pytest.raises(ConfigError, match="the key has its ledger there"):
         place.policy(archive=other)
     (place.folder / "archive.key.ledger").rename(place.folder / "other")
     moved = place.policy(archive=other, privacy="preset = 'street'")
-    assert sanitise_archive(moved, path, place.folder / "third.parquet", silent).account.refused_windows == 6
+    assert (
+        sanitise_archive(moved, path, place.folder / "third.parquet", silent).admission.refused_windows == 6
+    )
 
 
 def test_another_version_does_not_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,11 @@ def test_each_window_leaves_with_noise_and_is_debited(place: Place) -> None:
     rows = wide_rows(3, 40)
     result = place.sanitise(save(place.folder / "in.parquet", rows))
     table = place.released()
-    assert (result.account.released_windows, result.account.refused_windows, table.num_rows) == (120, 0, 120)
+    assert (result.admission.released_windows, result.admission.refused_windows, table.num_rows) == (
+        120,
+        0,
+        120,
+    )
     noise = np.array(table["values"].to_pylist()) - np.array([row["value"] for row in rows])
     assert 0.3 < np.std(noise) / result.policy.usual.sd < 3
     assert (noise != 0).mean() > 0.99
@@ -80,7 +84,7 @@ def test_readings_leave_as_slots(place: Place) -> None:
     path = save(place.folder / "in.parquet", long_rows(3, 2), LONG)
     result = place.sanitise(path, window="length = '1h'\nstep = '30min'", privacy="quantum = '0.25'")
     table = place.released()
-    assert table.num_rows == 2 * result.account.released_windows == 2 * windows(place.ledger()) > 280
+    assert table.num_rows == 2 * result.admission.released_windows == 2 * windows(place.ledger()) > 280
     assert table.schema.field("value").type == pa.decimal128(18, 2)
     steps = {
         end - start for start, end in zip(*(table[c].to_pylist() for c in ("start", "end")), strict=True)
@@ -91,7 +95,7 @@ def test_readings_leave_as_slots(place: Place) -> None:
 def test_energies_and_bands_leave_in_both_forms(place: Place) -> None:
     """Interval energies in lists; a mean day's bands by name in the long form."""
     result = place.sanitise(save(place.folder / "in.parquet", wide_rows(2, 3)), "one.parquet", source=ENERGY)
-    assert result.account.released_windows == 6
+    assert result.admission.released_windows == 6
     bands = "length = '1mo'\ntimezone = 'Europe/Amsterdam'\nbands = ['00-07', '07-24']"
     late = long_rows(2, 3, first_ms=SPRING_MS + 90 * DAY_MS)
     path = save(place.folder / "late.parquet", late, LONG)
@@ -154,7 +158,7 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
     result = place.sanitise(path, **HALF_HOURS)
     starts = {(row["meter"], row["time"] // 1_800_000) for row in rows}
     table = place.released()
-    assert table.num_rows == len(starts) == result.account.released_windows == windows(place.ledger())
+    assert table.num_rows == len(starts) == result.admission.released_windows == windows(place.ledger())
     assert len(set(zip(table["meter"].to_pylist(), table["start"].to_pylist(), strict=True))) == len(starts)
 
 
@@ -180,7 +184,7 @@ def test_an_interval_that_was_released_is_refused(place: Place, what: str) -> No
         rows = [row | {"time": row["time"] + shift} for row in rows]
     keys = {name: text.format(folder=place.folder) for name, text in keys.items()}
     result = place.sanitise(save(place.folder / "other.parquet", rows), "other.out", **keys)
-    assert (result.account.released_windows, result.account.refused_windows) == (0, len(rows))
+    assert (result.admission.released_windows, result.admission.refused_windows) == (0, len(rows))
     assert place.released("other.out").num_rows == 0
     assert place.ledger() == before
 
@@ -195,7 +199,7 @@ def test_only_what_is_new_is_released(place: Place) -> None:
         item.sanitise(save(item.folder / "in.parquet", make(3, 4, first_ms=first_ms), schema), **keys)
         second = make(3, 6, seed=1, first_ms=first_ms)
         result = item.sanitise(save(item.folder / "again.parquet", second, schema), "again.out", **keys)
-        assert (result.account.released_windows, result.account.refused_windows) == (6, 12)
+        assert (result.admission.released_windows, result.admission.refused_windows) == (6, 12)
         starts = {
             start.timestamp() * 1000 // DAY_MS for start in item.released("again.out")["start"].to_pylist()
         }
@@ -209,7 +213,7 @@ def test_again_is_the_same(place: Place) -> None:
     place.sanitise(path)
     before = place.files()
     second = place.sanitise(path)
-    assert (second.new_parts, second.existing_parts, second.account.released_windows) == (0, 1, 8)
+    assert (second.new_parts, second.existing_parts, second.admission.released_windows) == (0, 1, 8)
     assert place.files() == before
     place.sanitise(path, "copy.parquet")
     outputs = [
@@ -242,7 +246,7 @@ def test_nothing_beside_the_noise_tells_of_readings(tmp_path: Path) -> None:
         rows[1]["value"][5] = value
         result = place.sanitise(save(place.folder / "in.parquet", rows))
         facts = manifest_of(place.folder / "out.parquet")
-        assert facts.pop("run") == result.account.run
+        assert facts.pop("run") == result.admission.run
         assert [part["rows"] for part in facts.pop("parts")] == [3]
         assert str(SECRET) not in json.dumps(facts)
         actual.append((facts, place.ledger()))
@@ -254,7 +258,7 @@ def test_the_ledger_is_private_and_so_is_what_it_says(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(1, 3))
     done = place.sanitise(path)
     assert done.ledger.stat().st_mode & 0o077 == 0
-    kept = json.loads((done.ledger / f"run={done.account.run}" / "_run.json").read_text())
+    kept = json.loads((done.ledger / f"run={done.admission.run}" / "_run.json").read_text())
     assert kept["input"][0]["sha256"] not in str(manifest_of(place.folder / "out.parquet"))
 
 
@@ -306,7 +310,7 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     result = place.sanitise(path, **HALF_HOURS)
-    assert place.released().num_rows == result.account.released_windows == windows(place.ledger()) == 4 * 48
+    assert place.released().num_rows == result.admission.released_windows == windows(place.ledger()) == 4 * 48
 
 
 def test_integers_name_meters_too(place: Place) -> None:
@@ -354,7 +358,7 @@ def test_progress_is_shown(place: Place) -> None:
 
     path = save(place.folder / "in.parquet", wide_rows(2, 4))
     run.sanitise_archive(place.policy(), path, place.folder / "out.parquet", bar)
-    assert list(seen) == ["read B", "check row", "account row", "release row", "write row"]
+    assert list(seen) == ["read B", "check row", "admit row", "release row", "write row"]
 
 
 def test_an_input_beside_time(place: Place) -> None:
@@ -364,7 +368,7 @@ def test_an_input_beside_time(place: Place) -> None:
     result = place.sanitise(
         save(place.folder / "in.parquet", rows, schema), archive="meter = 'id'\ntime = 'day'\nvalue = 'kwh'"
     )
-    assert result.account.released_windows == 2
+    assert result.admission.released_windows == 2
 
 
 def test_what_was_not_there_is_not_debited(place: Place) -> None:
@@ -374,7 +378,7 @@ def test_what_was_not_there_is_not_debited(place: Place) -> None:
     place.sanitise(save(place.folder / "in.parquet", holes))
     assert [row["windows"] for row in place.ledger()] == [2, 2, 2, 2]
     result = place.sanitise(save(place.folder / "all.parquet", rows), "all.out")
-    assert (result.account.released_windows, result.account.refused_windows) == (2, 8)
+    assert (result.admission.released_windows, result.admission.refused_windows) == (2, 8)
     assert {int(start.timestamp()) * 1000 for start in place.released("all.out")["start"].to_pylist()} == {
         rows[2]["time"]
     }
@@ -401,4 +405,4 @@ def test_windows_that_differ_make_another_run(place: Place) -> None:
     place.sanitise(path, window=blocks)
     with pytest.raises(ArchiveError, match="another run"):
         place.sanitise(path, window=steps)
-    assert place.sanitise(path, "other.out", window=steps).account.released_windows == 0
+    assert place.sanitise(path, "other.out", window=steps).admission.released_windows == 0

@@ -28,7 +28,7 @@ ENGINES: dict[str, Callable[..., Any]] = {"local": local.sanitise_archive, "spar
 
 
 def outcome(engine: Callable[..., Any], policy: Policy, path: Path, out: Path) -> Any:
-    """The account, the rows and the ledger's rows of a run, or the text of its refusal."""
+    """The admission, the rows and the ledger's rows of a run, or the text of its refusal."""
     try:
         result = engine(policy, path, out, homes.quiet)
     except MeteragentError as error:
@@ -37,7 +37,7 @@ def outcome(engine: Callable[..., Any], policy: Policy, path: Path, out: Path) -
         return type(error), str(error)
     keys = [("meter", "ascending"), ("start", "ascending")]
     tables = [pq.read_table(file).sort_by(keys).combine_chunks() for file in (out, result.run_ledger)]
-    return result.account, [table.to_pydict() for table in tables]
+    return result.admission, [table.to_pydict() for table in tables]
 
 
 @pytest.mark.parametrize("number", range(int(os.environ.get("METERAGENT_ARCHIVES", "2"))))

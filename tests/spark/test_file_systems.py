@@ -74,13 +74,13 @@ def test_a_view_is_the_default(
         monkeypatch.chdir(tmp_path)
         seen = preview(place.policy, Path("data/in"), Path("place/relative out"), homes.quiet)
         result = sanitise_archive(place.policy, Path("data/in"), Path("place/relative out"), homes.quiet)
-        assert seen.account == result.account
+        assert seen.admission == result.admission
         assert set(table(result).column("meter").to_pylist()) == meters
         with pytest.raises(ArchiveError, match="expected a path, file:// or s3://"):
             sanitise_archive(place.policy, f"{root}/mounted/in", tmp_path / "out", homes.quiet)
     other = Place.make(tmp_path / "second")
     expected = local.sanitise_archive(other.policy, path, other.folder / "out", homes.quiet)
-    assert result.account == expected.account
+    assert result.admission == expected.admission
     assert table(result).equals(table(expected))
 
 

@@ -56,18 +56,18 @@ def table(path: Path) -> pa.Table:
 
 @pytest.mark.parametrize("rows", [homes.wide, homes.long])
 def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Policy], pa.Table]) -> None:
-    """Both engines make the same rows, ledger, manifest and account."""
+    """Both engines make the same rows, ledger, manifest and admission."""
     result = {}
     for name, engine in {"local": local.sanitise_archive, "spark": sanitise_archive}.items():
         place = Place.make(tmp_path / name)
         path = given(place, rows(place.policy))
         result[name] = engine(place.policy, path, place.folder / "out.parquet", homes.quiet)
     item, other = result["local"], result["spark"]
-    assert item.account == other.account
+    assert item.admission == other.admission
     assert facts(item.out) == facts(other.out)
     assert table(other.out).equals(table(item.out))
     assert table(other.run_ledger).equals(table(item.run_ledger))
-    assert other.account.released_windows == homes.METERS * homes.DAYS
+    assert other.admission.released_windows == homes.METERS * homes.DAYS
     assert "90 windows of 48 numbers released" in command.summary(other)
 
 
@@ -165,7 +165,7 @@ def test_a_name_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(named, path)
     pq.write_table(other, place.folder / "readings1.parquet")
     result = sanitise_archive(place.policy, path, place.folder / "out.parquet", homes.quiet)
-    assert result.account.released_windows == named.num_rows
+    assert result.admission.released_windows == named.num_rows
     assert set(table(result.run_ledger).column("meter").to_pylist()) == {meters[0]}
 
 
@@ -199,8 +199,8 @@ def test_refused(spark: SparkSession, tmp_path: Path) -> None:
     hours = archives.policy(place.policy.key_file, source="hold = '30min'", window="length = '1h'")
     second = sanitise_archive(hours, path, place.folder / "b.parquet", homes.quiet)
     released = table(first.out).column("start")
-    assert second.account.refused_windows == len(released) // 2
-    assert second.account.released_windows + second.account.refused_windows == homes.METERS * (
+    assert second.admission.refused_windows == len(released) // 2
+    assert second.admission.released_windows + second.admission.refused_windows == homes.METERS * (
         24 * homes.DAYS - 1
     )
     assert not set(zip(*columns(second.out), strict=True)) & set(zip(*columns(first.out), strict=True))
@@ -252,5 +252,5 @@ def test_parts_that_are_elsewhere(
         said = "of the 90 rows that the workers wrote are here.*the same command resumes it"
         with pytest.raises(ArchiveError, match=said):
             sanitise_archive(place.policy, path, out, homes.quiet)
-    assert sanitise_archive(place.policy, path, out, homes.quiet).account.released_windows == 90
+    assert sanitise_archive(place.policy, path, out, homes.quiet).admission.released_windows == 90
     assert table(out).num_rows == 90

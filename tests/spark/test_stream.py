@@ -63,7 +63,7 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
     assert run(spark, place, "another", each=99).equals(released)
     pq.write_table(readings, tmp_path / "archive.parquet")
     result = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
-    assert (result.account.released_windows, result.account.refused_windows) == (0, released.num_rows)
+    assert (result.admission.released_windows, result.admission.refused_windows) == (0, released.num_rows)
     assert set(archive.read(tmp_path / "out")) == set(released.column("meter").to_pylist())
     batches = sorted((tmp_path / "out").glob("query=*/batch=*"))
     assert len({batch.parent for batch in batches}) == 2

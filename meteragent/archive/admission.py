@@ -1,8 +1,8 @@
-"""The first pass of a run: find the windows, decide which may be released, and prepare their debit.
+"""The first pass of a run: find the windows, admit or refuse each, and prepare their debit.
 
-A window that overlaps an interval that another run has released is refused and counted. The run fails before
-anything is released if a row cannot be read or a window has no key and, in the wide layout, if a window
-appears twice, a row is off the grid, or a row has the wrong number of values.
+A window that overlaps an interval that another run has released is refused and counted, all others are
+admitted. The run fails before anything is released if a row cannot be read or a window has no key and, in
+the wide layout, if a window appears twice, or a row is off the grid or has the wrong number of values.
 """
 
 import unicodedata
@@ -35,8 +35,8 @@ _BATCH_NUMBERS = 1 << 20
 
 
 @dataclass(slots=True)
-class Account:
-    """The result of a run's first pass: the numbers of windows to release and of refused windows.
+class Admission:
+    """What a run's first pass decided: the numbers of windows that it admits, to be released, and refuses.
 
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
     holds the ids of the keys of the released windows. Private are `ambiguous_readings` of the source, and
@@ -56,10 +56,10 @@ class Account:
         """The number of all windows, released and refused."""
         return self.released_windows + self.refused_windows
 
-    def tables(
+    def admit(
         self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
     ) -> Iterator[pa.Table]:
-        """Yield the run's rows for the ledger, one table per job, and fill in this account.
+        """Admit windows: yield the run's rows for the ledger, one table per job, and count them here.
 
         Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice or a row
         group's statistics are wrong. Raises KeyForgotten if a window's epoch has no key.
@@ -151,18 +151,20 @@ def duplicate_error(count: int, meter: str, start_ms: int) -> ArchiveError:
     )
 
 
-def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Return a ledger row per stretch of equal terms and key; enter descriptors and keys in `account`."""
+def _rows(
+    windows: Windows, names: dict[str, int], policy: Policy, key: Key, admission: Admission
+) -> pa.Table:
+    """Return a ledger row per stretch of equal terms and key; enter descriptors and keys in `admission`."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)
     terms_index, terms = policy.terms(windows.start_ms)
     descriptors = [policy.descriptor(window_terms) for window_terms in terms]
     ids = {epoch: key.epoch(epoch).id for epoch in np.unique(epochs).tolist()}
-    account.keys.update(ids.values())
+    admission.keys.update(ids.values())
     for index, descriptor in enumerate(descriptors):
         from_ms = int(windows.start_ms[terms_index == index].min())
-        account.descriptors[descriptor.id] = min(account.descriptors.get(descriptor.id, from_ms), from_ms)
+        admission.descriptors[descriptor.id] = min(admission.descriptors.get(descriptor.id, from_ms), from_ms)
     first_rows = np.flatnonzero(np.append(True, _breaks(windows, ends_ms, epochs, terms_index)))
     counts = np.diff(np.append(first_rows, windows.meter.size))
     meters = sorted(names, key=names.__getitem__)

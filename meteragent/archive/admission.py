@@ -59,7 +59,7 @@ class Admission:
     def admit(
         self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
     ) -> Iterator[pa.Table]:
-        """Admit windows: yield the run's rows for the ledger, one table per job, and count them here.
+        """Yield the rows of admitted windows for the ledger, one table per job, and count all here.
 
         Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice or a row
         group's statistics are wrong. Raises KeyForgotten if a window's epoch has no key.

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor
-from meteragent.consume.rules import EVERYTHING, Flags, Rules, may_be_dominated, over_capacity
+from meteragent.consume.rules import EVERYTHING, Composition, Flags, Rules, energy_kwh, may_dominate
 from meteragent.consume.series import Floats, Integers
 from meteragent.consume.slots import Slots
 from meteragent.domain.terms import Rounding
@@ -93,12 +93,13 @@ def by_feeder(
     cell, kinds = np.repeat(np.arange(first_rows.size), homes), len(slots.descriptors)
     counts = np.bincount(cell * kinds + slots.terms[order], minlength=first_rows.size * kinds)
     errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
-    is_shown = homes >= rules.at_least
-    if rules.share is not None and rules.capacity is not None:
+    capacities_u = None
+    if rules.capacity is not None:
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
-        is_shown &= ~over_capacity(capacity_u, first_rows, rules.share)
-    elif rules.share is not None:
-        is_shown &= ~may_be_dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
+        capacities_u = [by.reduceat(capacity_u, first_rows) for by in (np.minimum, np.maximum, np.add)]
+    is_shown = rules.allow(homes, capacities_u)
+    if rules.share is not None and capacities_u is None:
+        is_shown &= ~_may_be_dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
     sums = np.add.reduceat(slots.summable_u[order], first_rows)
     numbers = figures(homes, sums, errors, is_shown)._asdict()
     keys_of_cells = np.array(names)[keys[0][first_rows]], keys[1][first_rows], keys[2][first_rows]
@@ -182,3 +183,35 @@ def _feeders(
     names = tuple(sorted({feeder_of[meter] for meter in meters}))
     indices = {name: index for index, name in enumerate(names)}
     return names, np.array([indices[feeder_of[meter]] for meter in meters], np.int64)
+
+
+def _may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
+    """Return, for each of so many `feeders`, whether a home may have more than `share` of its energy."""
+    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
+    results = np.zeros(feeders, np.bool_)
+    for index in range(feeders):
+        homes = np.flatnonzero(feeder == index)
+        results[index] = may_dominate(
+            energies[homes], [compositions[home] for home in homes], slots.descriptors, rules
+        )
+    return results
+
+
+def _sums_u(slots: Slots) -> Integers:
+    """Sum each meter's values under each descriptor, in millionths of the unit, shape (meters, terms)."""
+    sums = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
+    np.add.at(sums, (slots.meter, slots.terms), slots.summable_u)
+    return sums
+
+
+def _compositions(slots: Slots) -> list[Composition]:
+    """Return the composition of the sum of each meter's slots."""
+    starts, window = np.unique(slots.window_ms, return_inverse=True)
+    meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
+    windows, counts = np.unique(meter_terms * starts.size + window.reshape(-1), return_counts=True)
+    base = int(counts.max()) + 1
+    kinds, windows_of_kind = np.unique(windows // starts.size * base + counts, return_counts=True)
+    compositions: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]
+    for kind, number in zip(kinds.tolist(), windows_of_kind.tolist(), strict=True):
+        compositions[kind // base // terms].append((kind // base % terms, kind % base, number))
+    return [tuple(composition) for composition in compositions]

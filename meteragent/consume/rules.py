@@ -38,16 +38,16 @@ car that charges at night), the slot's noise hides this from the rule and from e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Integers
-from meteragent.consume.slots import Slots
 from meteragent.domain.units import MICRO
 from meteragent.privacy.totals import Weighted, half_width_of_total
 
@@ -88,36 +88,35 @@ class Rules:
             raise ValueError(f"meters without a positive capacity: {int((~(capacity_u > 0)).sum())}")
         return capacity_u.astype(np.int64)
 
+    def allow(self, homes: Any, capacities_u: Sequence[Any] | None) -> Any:
+        """Return which cells public facts allow; arguments and result are arrays, or columns of Spark.
+
+        `homes` is the number of homes. `capacities_u` is the least, the largest and the sum of their
+        capacities; without them `share` is not judged here, but by `may_dominate`.
+        """
+        has_enough_homes = homes >= self.at_least
+        if self.share is None or capacities_u is None:
+            return has_enough_homes
+        least_u, most_u, sum_u = capacities_u
+        return has_enough_homes & (least_u > 0) & (most_u <= self.share * sum_u)
+
 
 EVERYTHING = Rules()
 """The rules under which every cell is shown."""
 
 
-def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> Flags:
-    """Return, for each cell, whether a home has more than `share` of the cell's capacity.
-
-    `capacity_u` has one row per home of each cell. `first_rows` holds the index of each cell's first row.
-    """
-    largest_u, total_u = np.maximum.reduceat(capacity_u, first_rows), np.add.reduceat(capacity_u, first_rows)
-    return np.asarray(largest_u > share * total_u)
-
-
-def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
-    """Return, for each of so many `feeders`, whether a home may have more than `share` of its energy.
-
-    `feeder` holds the index of each meter's feeder. Each meter must have slots.
-    """
-    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
-    results = np.zeros(feeders, np.bool_)
-    for index in range(feeders):
-        homes = np.flatnonzero(feeder == index)
-        results[index] = cannot_rule_out(
-            energies[homes], [compositions[home] for home in homes], slots.descriptors, rules
-        )
-    return results
+def require_total(descriptors: Iterable[Descriptor], *, must_be_energy: bool = False) -> None:
+    """Raise ValueError unless values under these descriptors have a total, and an energy if it is needed."""
+    terms = list(descriptors)
+    if len({(descriptor.kind, descriptor.unit) for descriptor in terms}) != 1:
+        raise ValueError("totals need at least one slot, and one kind and unit for all slots")
+    for descriptor in terms:
+        if descriptor.shape.names:
+            raise ValueError("the bands of mean days have no total: they do not belong to one time")
+        descriptor.require_load(may_be_amount=not must_be_energy)
 
 
-def cannot_rule_out(
+def may_dominate(
     energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
     """Return whether a home may have more than `share` of the energy; there is an entry for each home."""
@@ -162,23 +161,3 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
     for column, terms in zip(sums_u.T, descriptors, strict=True):
         energies += (column / MICRO).astype(np.float64) * float(terms.kwh_per_unit())
     return energies
-
-
-def _sums_u(slots: Slots) -> Integers:
-    """Sum each meter's values under each descriptor, in millionths of the unit, shape (meters, terms)."""
-    sums = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
-    np.add.at(sums, (slots.meter, slots.terms), slots.summable_u)
-    return sums
-
-
-def _compositions(slots: Slots) -> list[Composition]:
-    """Return the composition of the sum of each meter's slots."""
-    starts, window = np.unique(slots.window_ms, return_inverse=True)
-    meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
-    windows, counts = np.unique(meter_terms * starts.size + window.reshape(-1), return_counts=True)
-    base = int(counts.max()) + 1
-    kinds, windows_of_kind = np.unique(windows // starts.size * base + counts, return_counts=True)
-    compositions: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]
-    for kind, number in zip(kinds.tolist(), windows_of_kind.tolist(), strict=True):
-        compositions[kind // base // terms].append((kind // base % terms, kind % base, number))
-    return [tuple(composition) for composition in compositions]

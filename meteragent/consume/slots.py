@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
+from meteragent.consume.rules import require_total
 from meteragent.consume.series import Integers, Series
 from meteragent.domain.units import MICRO
 from meteragent.extras import hint, missing
@@ -43,12 +44,7 @@ class Slots:
     value_u: Integers
 
     def __post_init__(self) -> None:
-        if len({(descriptor.kind, descriptor.unit) for descriptor in self.descriptors}) != 1:
-            raise ValueError("totals need at least one slot, and one kind and unit for all slots")
-        for descriptor in self.descriptors:
-            if descriptor.shape.names:
-                raise ValueError("the bands of mean days have no total: they do not belong to one time")
-            descriptor.require_load(may_be_amount=True)
+        require_total(self.descriptors)
         order = np.lexsort((self.start_ms, self.meter))
         meter, start, end = (column[order] for column in (self.meter, self.start_ms, self.end_ms))
         overlap = (meter[1:] == meter[:-1]) & (start[1:] < end[:-1])

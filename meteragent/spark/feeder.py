@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.consume import Descriptor, Rules
 from meteragent.consume.many import Noise, error_of, figures, noise_of
-from meteragent.consume.rules import EVERYTHING, Composition, cannot_rule_out, energy_kwh
+from meteragent.consume.rules import EVERYTHING, Composition, energy_kwh, may_dominate, require_total
 from meteragent.domain.units import MICRO
 from meteragent.spark.worker import Work, safely
 
@@ -39,16 +39,14 @@ def by_feeder(
     assigns meters to feeders, in the columns meter and feeder. If it also has a column `capacity`,
     `rules.share` refers to these capacities instead of `rules.capacity`, and a cell with a meter that has
     no capacity is withheld under this rule. A meter that is missing from `feeders` is in no cell. If
-    `feeders` is None, all meters belong to one feeder, whose name is empty. Raises ValueError if there is
-    no descriptor; descriptors differ in kind or unit, or have bands; `rules` has capacities, but
-    `feeders` has no column `capacity`; or coverage is not between 0 and 1.
+    `feeders` is None, all meters belong to one feeder, whose name is empty. Raises ValueError as
+    `require_total`; or if `rules` has capacities, but `feeders` has no column `capacity`; or coverage is not
+    between 0 and 1.
     """
     terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
-    if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.shape.names for part in terms):
-        raise ValueError(
-            "no total: there is no descriptor, or descriptors differ in kind or unit or have bands"
-        )
-    if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
+    has_capacity = feeders is not None and "capacity" in feeders.columns
+    require_total(terms, must_be_energy=rules.share is not None and not has_capacity)
+    if rules.capacity is not None and not has_capacity:
         raise ValueError("the rules use capacities, but `feeders` has no column `capacity`")
     error_of(((*noise_of(terms[0]), 1),), coverage)
     windows = _windows(releases, feeders)
@@ -71,7 +69,6 @@ def by_feeder(
         F.max("most_u").alias("most_u"),
         F.sum("capacity_u").alias("capacity_u"),
     )
-    has_capacity = feeders is not None and "capacity" in feeders.columns
     marked_cells = _mark_shown(cells, None if has_capacity else windows, terms, rules)
     return marked_cells.mapInArrow(safely(_figures_maker(terms, coverage)), CELLS)
 
@@ -116,12 +113,10 @@ def _mark_shown(
 
     `windows` are needed for a dominance rule on private energies; None means that capacities are used.
     """
-    has_enough_homes = F.col("homes") >= rules.at_least
-    if rules.share is None:
-        return cells.withColumn("shown", has_enough_homes)
-    if windows is None:
-        is_over_share = F.col("most_u") > rules.share * F.col("capacity_u")
-        return cells.withColumn("shown", has_enough_homes & (F.col("least_u") > 0) & ~is_over_share)
+    capacities_u = [F.col(name) for name in ("least_u", "most_u", "capacity_u")] if windows is None else None
+    is_allowed = rules.allow(F.col("homes"), capacities_u)
+    if rules.share is None or windows is None:
+        return cells.withColumn("shown", is_allowed)
     energies = windows.select(
         "feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u")
     )
@@ -132,7 +127,7 @@ def _mark_shown(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
     verdicts = feeders.mapInArrow(safely(_verdict_maker(terms, rules)), _VERDICT)
-    return cells.join(verdicts, "feeder").withColumn("shown", has_enough_homes & ~F.col("dominated"))
+    return cells.join(verdicts, "feeder").withColumn("shown", is_allowed & ~F.col("dominated"))
 
 
 def _sum(values: str) -> Column:
@@ -178,7 +173,7 @@ def _verdict_maker(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
             sums_u[home, index] += row["sum_u"]
             kinds_of_home[home].append((index, row["n"], row["windows"]))
         kinds: list[Composition] = [tuple(sorted(home)) for home in kinds_of_home]
-        return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
+        return may_dominate(energy_kwh(sums_u, terms), kinds, terms, rules)
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decide for each feeder (a row of the batch)."""

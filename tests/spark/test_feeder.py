@@ -12,6 +12,7 @@ from meteragent.consume import Cells, Descriptor, Rules, Series, Slots
 from meteragent.consume import by_feeder as on_one_machine
 from meteragent.spark.feeder import by_feeder
 from tests.consume.test_consume_many import FINE, noisy, released, series
+from tests.support.conformance_cases import JUNE, NOON, descriptor, terms_of
 from tests.support.messages import HOURLY, KILO
 from tests.support.stores import TERMS
 
@@ -96,9 +97,24 @@ def test_what_has_no_total_is_refused(spark: SparkSession) -> None:
     releases = spark.createDataFrame(table)
     other: Descriptor = released([series(KILO, [1])])[1][0]
     for descriptors in ([], [terms, other]):
-        with pytest.raises(ValueError, match="no total: there is no descriptor, or"):
+        with pytest.raises(ValueError, match="totals need at least one slot, and one kind and unit"):
             by_feeder(releases, descriptors)
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(releases, [terms], coverage=1)
     with pytest.raises(ValueError, match="`feeders` has no column `capacity`"):
         by_feeder(releases, [terms], rules=Rules(share=0.5, capacity={"m1": 1.0}))
+
+
+def test_what_is_no_load_has_no_total(spark: SparkSession) -> None:
+    """Peaks, bands and energies above a threshold are refused, and amounts where energies are compared."""
+    releases = spark.createDataFrame(released([series(TERMS, [1])])[0])
+    terms = {
+        name: Descriptor.parse(descriptor(terms_of(name, start), start))
+        for name, start in {"peak": JUNE, "tariff": JUNE, "above": NOON, "amount": JUNE}.items()
+    }
+    for name, rules in (("peak", Rules()), ("above", Rules()), ("amount", Rules(share=0.5))):
+        with pytest.raises(ValueError, match="neither energies nor means of the load"):
+            by_feeder(releases, [terms[name]], rules=rules)
+    with pytest.raises(ValueError, match="the bands of mean days have no total"):
+        by_feeder(releases, [terms["tariff"]])
+    by_feeder(releases, [terms["amount"]])

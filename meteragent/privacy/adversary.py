@@ -90,10 +90,7 @@ class Witness(NamedTuple):
 
 
 def largest_odds_ratio(first: Law, second: Law) -> Number | None:
-    """Return e^d_P, the largest ratio, in either direction, of a point's two probabilities; None if infinite.
-
-    On a finite set it suffices to compare single points (Chatzikokolakis 2013, section 2).
-    """
+    """Return e^d_P, the largest ratio of a single point's two probabilities; None if infinite."""
     ratios = []
     for x in first.keys() | second.keys():
         p, q = (law.get(x, _ZERO) for law in (first, second))
@@ -138,8 +135,8 @@ class Comparison(ABC):
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the exact supremum of `largest_odds_ratio` over all priors and events; None if infinite.
 
-        If finite, it is attained only if it is 1. Raises ValueError if a hiding function maps an input to
-        another point, or is compared on more than 20 outputs, which have too many events.
+        If finite, only 1 is attained. Raises ValueError if a hiding function leaves the inputs, or is
+        compared on more than 20 outputs, which have too many events.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -280,10 +277,10 @@ _ZERO = exp(0) - 1
 
 
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
-    """Return the metric of the shortest chain of links between two points; infinity if there is no chain.
+    """Return the metric of the shortest chains of links; infinity if there is no chain.
 
-    A channel that satisfies all bounds of the family is private for this metric. For neighbourhoods, the
-    converse holds too. If `metric` satisfies the triangle inequality, the chain metric is at least `metric`.
+    A channel within all bounds of the family is private for it, for neighbourhoods also conversely. It is at
+    least `metric`, if that satisfies the triangle inequality.
     """
     lengths: dict[tuple[Point, Point], Distance] = {}
     for comparison in family:

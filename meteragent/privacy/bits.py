@@ -55,8 +55,7 @@ PAGE_BYTES = 1 << 26
 class RowBits(Protocol):
     """Independent fair bits for each of `count` rows: a row consists of pages, and a page of words.
 
-    A word's address is its row, its page and its place in the page; all words of a page have the same width.
-    A sampler that gives each draw a separate address uses no bit twice.
+    All words of a page have the same width. A sampler with an address for each draw uses no bit twice.
     """
 
     @property
@@ -155,8 +154,8 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits from the operating system's cryptographic source (`os.urandom`), fetched at least 4 KiB at a time.
 
-    There is no generator in the process: a copy of its memory reveals no later bits except those in the
-    buffer, which `discard` drops. A forked process and a pickled copy start with an empty buffer.
+    A copy of the process reveals no later bits except those in the buffer, which `discard` drops, as a fork
+    and a pickled copy do.
     """
 
     def __init__(self) -> None:
@@ -189,11 +188,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SeededBits(BufferedBits):
-    """Reproducible bits (SHAKE-128 of the seed and the block's number), for tests and simulations.
-
-    They are not secret: anyone who knows the seed knows the noise. Raises TypeError if the seed is not an
-    int.
-    """
+    """Reproducible bits (SHAKE-128 of the seed and the block's number), for tests: not secret."""
 
     block_bytes = 1 << 16
 

@@ -11,10 +11,7 @@ from meteragent.privacy.bits import Bits, SystemBits
 
 
 class BulkBits(SystemBits):
-    """`SystemBits`, except that requests for more than 4 KiB are served by OpenSSL's generator.
-
-    It is CTR_DRBG with AES-256 (NIST SP 800-90A), seeded by the operating system and reseeded after a fork.
-    """
+    """`SystemBits`, but OpenSSL's CTR_DRBG with AES-256 (NIST SP 800-90A) for requests above 4 KiB."""
 
     def _bulk(self, size: int) -> bytes:
         return ssl.RAND_bytes(size)

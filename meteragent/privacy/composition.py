@@ -68,8 +68,7 @@ class Odometer:
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
         """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
 
-        Without a budget the result is False, even for a period that has been forgotten. Raises ValueError if
-        epsilon <= 0, or there is a budget and the period has been forgotten.
+        Raises ValueError if epsilon <= 0, or there is a budget and the period has been forgotten.
         """
         charge = positive("epsilon", epsilon)
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget

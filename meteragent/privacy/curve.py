@@ -78,23 +78,13 @@ class Projection:
 def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kind = "steps") -> Floats:
     """Reconstruct curves at `times` from k block means, by non-negative functions that sum to 1 (THEORY 4.3).
 
-    "steps" is constant within a block. "hats" is linear from the middle of a block to the middle of the next,
-    and constant before the first middle and after the last. "bernstein" is the polynomial with the values as
-    its Bernstein coefficients; the blocks should have equal lengths. If every value is within h of the truth,
-    the curve is within h of the curve that the true values would give.
+    "steps" is constant within a block, "hats" linear between the middles of blocks, and "bernstein" the
+    polynomial with these Bernstein coefficients (for blocks of equal length). If every value is within h of
+    the truth, so is the curve of the curve of the true values.
 
-    Args:
-        values: the block means in the curve's unit, of shape (.., k), one curve per row.
-        edges: the k + 1 increasing edges of the blocks, in any unit of time.
-        times: an array of any shape S, in the same unit, within the first and the last edge. The last edge
-            belongs to the last block.
-        kind: the kind of functions.
-
-    Returns:
-        The values of the curves at the times, of shape (.., *S).
-
-    Raises ValueError if the kind is unknown, shapes do not fit, edges do not increase, or a time is outside
-    them.
+    `values` has shape (.., k), `edges` k + 1 increasing entries, and `times`, within them and in the same
+    unit, any shape S; the result has shape (.., *S). The last edge belongs to the last block. Raises
+    ValueError for another kind, shape, order or time.
     """
     v, e, t = np.asarray(values, np.float64), np.asarray(edges), np.asarray(times)
     if v.ndim < 1 or e.shape != (v.shape[-1] + 1,) or not np.all(e[1:] > e[:-1]):

@@ -1,7 +1,6 @@
 """Lazy imports: a package's names are loaded on first use (PEP 562).
 
-A gateway needs only one of many mechanisms. The stub beside the package's `__init__.py` lists the module from
-which each name is imported. Both type checkers and this module read the stub, so there is a single list.
+The stub beside the package's `__init__.py` is the single list of the names' modules, for type checkers, too.
 """
 
 import ast

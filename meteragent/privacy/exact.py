@@ -53,8 +53,8 @@ def _has_missing(values: Any) -> bool:
 def rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
-    Raises TypeError if `value` is not of a type in `Exact`, or is a bool; the message shows a correct form.
-    Raises ValueError if `value` is a string or a Decimal that is not a finite number.
+    Raises TypeError for a type that is not `Exact`, and ValueError for text or a Decimal without a finite
+    number.
     """
     if isinstance(value, Fraction):
         return value
@@ -76,17 +76,9 @@ def round_half_up(
 def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
     """Return floor(numerator / denominator + 1/2): the nearest whole number; of two nearest, the larger.
 
-    The result is exact for ints, Fractions and arrays of Python ints (dtype object). Arrays of a fixed width
-    overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their type.
-
-    Args:
-        numerator: An int or a Fraction, or an array of integers.
-        denominator: A positive int; if `numerator` is an array, an int or an array that broadcasts with it.
-
-    Returns:
-        An int, or an array of the broadcast shape and type.
-
-    Raises ZeroDivisionError if a denominator is 0 (arrays of a fixed width return 0 there, with a warning).
+    It is exact for ints, Fractions and arrays of Python ints, which broadcast. Arrays of a fixed width
+    overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their type, and
+    return 0 for a denominator of 0, which raises ZeroDivisionError otherwise.
     """
     return (2 * numerator + denominator) // (2 * denominator)
 

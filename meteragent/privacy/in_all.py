@@ -22,10 +22,7 @@ _BITS = 64
 
 
 def kappa(a: Exact) -> Fraction:
-    """Return (e^a - 1)/a, rounded up with a relative error below 2^-60: 1.0023 for a = 1/220.
-
-    Raises ValueError if a is not positive, or above `A_LIMIT`.
-    """
+    """Return (e^a - 1)/a, rounded up by less than 2^-60 of it. Raises ValueError for a > `A_LIMIT`."""
     loss = positive("a", a)
     if loss > A_LIMIT:
         raise ValueError(f"a must be at most {A_LIMIT}, not {float(loss):g}")
@@ -37,21 +34,18 @@ def kappa(a: Exact) -> Fraction:
 
 
 def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
-    """Return the privacy loss kappa epsilon d_1 of a `change` in slot values, measured in all.
+    """Return the loss kappa epsilon d_1 of a change of d_1 in all, in the quantum's unit, with dither.
 
-    `change` is the sum of the absolute differences of all slots of all windows, in the unit of the quantum,
-    before rounding. The rounding must be dithered. Raises ValueError if `change` is negative, or a is above
-    `A_LIMIT`.
+    Raises ValueError if `change` is negative, or a is above `A_LIMIT`.
     """
     return kappa(mechanism.a) * mechanism.epsilon * not_negative("change", change)
 
 
 def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
-    """Return an upper bound on any attacker's success probability for a `change` in all, rounded up.
+    """Return 1 - e^(-X/2)/2, X = `loss_in_all`, rounded up: a bound on any attacker's success.
 
-    Two series of slot values are equally likely, and all releases are seen. The bound is 1 - e^(-X/2)/2 with
-    X = `loss_in_all`; if a is above `A_LIMIT`, 1 for every change but 0. Raises ValueError if `change` is
-    negative.
+    Two series of slot values are equally likely, and all releases are seen. It is 1 if a is above `A_LIMIT`
+    and `change` is not 0. Raises ValueError if `change` is negative.
     """
     if not not_negative("change", change):
         return 0.5

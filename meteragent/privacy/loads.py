@@ -22,14 +22,10 @@ from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled_change_bound(change: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return a bound on the effect of a change on the energy computed from sampled power: X + p T.
+    """Return X + p T, a bound on the effect of a change X on an energy computed from sampled power.
 
-    Args:
-        change: X, the energy that the change adds.
-        power: p, the largest change of the power: the width of its range.
-        period: T, the longest time that a reading holds: the time between readings, or the hold if shorter.
-
-    Raises ValueError if an argument is negative.
+    `power` is p, the width of the range, and `period` T, the longest time that a reading holds: that between
+    readings, or the hold if shorter. Raises ValueError if an argument is negative.
     """
     return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
@@ -40,16 +36,10 @@ def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
 
 
 def counted_change_bound(change: Exact, step: Exact, counts: int = 1) -> Fraction:
-    """Return a bound on the effect of a change on counted energy: s (ceil(X / s) + m - 1).
+    """Return s (ceil(X / s) + m - 1), or X if X or s is 0: a bound on a change X of counted energy.
 
-    The bound is X if X or s is 0.
-
-    Args:
-        change: X, the energy that the change adds.
-        step: s, the step of the count; 0 for a count without steps.
-        counts: m, the number of truncations in the value.
-
-    Raises ValueError if an argument is negative, or counts < 1.
+    `step` is s, 0 for a count without steps, and `counts` m, the number of truncations in the value. Raises
+    ValueError if an argument is negative, or counts < 1.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     if counts < 1:
@@ -60,24 +50,16 @@ def counted_change_bound(change: Exact, step: Exact, counts: int = 1) -> Fractio
 
 
 def sampled_change_bound_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return a bound on the effect in all of a change on the energy computed from sampled power: X + k p T.
-
-    `change` is X over all slots, and `rises` is k, the number of times that it rises and falls; see also
-    `sampled_change_bound`. Raises ValueError if an argument is negative, or the change never rises.
-    """
+    """Return X + k p T, the bound in all for a change X that rises and falls k = `rises` times."""
     return sampled_change_bound(change, power, _times(rises) * not_negative("period", period))
 
 
 def counted_change_bound_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the effect in all of a change on counted energy: X + (m + k - 1) s, or 0 if X is 0.
+    """Return X + (m + k - 1) s, or 0 if X is 0: a bound in all on a change X of counted energy.
 
-    Args:
-        change: X, the energy that the change adds and removes, over any number of slots.
-        step: s, the step of a slot's count; for several counts in a slot, the sum of their steps.
-        slots: m, the number of slots from the first that the change touches to the last observed slot.
-        rises: k, the number of times that the change rises and falls; 1 if it only adds or only removes.
-
-    Raises ValueError if an argument is negative, or the change never rises.
+    `step` is s, the sum of the steps of a slot's counts; `slots` m, from the first that the change touches to
+    the last observed; `rises` k, how often it rises and falls, 1 if it only adds or removes. Raises
+    ValueError if an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

@@ -64,10 +64,7 @@ def _number(x: Any) -> Fraction | int:
 
 @dataclass(frozen=True)
 class Rowwise:
-    """A metric of databases (or vectors): the sum ("l1") or the maximum ("linf") of a metric over the rows.
-
-    A call raises ValueError if the points have different numbers of rows.
-    """
+    """A metric of databases with equally many rows: the sum ("l1") or the maximum ("linf") over the rows."""
 
     row: Metric
     norm: Literal["l1", "linf"] = "l1"
@@ -116,10 +113,7 @@ def _pair_rows(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 @dataclass(frozen=True, init=False)
 class Scaled:
-    """A metric times a factor: epsilon d is a metric, too, and epsilon d-privacy is privacy for this metric.
-
-    Raises ValueError if the factor is not positive.
-    """
+    """A metric times a positive factor: epsilon d-privacy is privacy for the metric epsilon d."""
 
     metric: Metric
     factor: Fraction
@@ -152,10 +146,7 @@ class Nullable:
 
 
 class GraphMetric:
-    """The metric of a graph: the number of edges of a shortest path; infinity if there is no path.
-
-    `edges` contains undirected pairs of vertices. A vertex without an edge is connected to no other vertex.
-    """
+    """The number of edges of a shortest path between vertices of an undirected graph, or infinity."""
 
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
         self._paths = shortest_paths(dict.fromkeys(map(tuple, edges), Fraction(1)))

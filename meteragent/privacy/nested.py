@@ -29,10 +29,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 
 class Kind(NamedTuple):
-    """The kind of a node: its mechanism and rounding, and the kinds of its children with the number of each.
-
-    `weight` converts the mechanism's unit to the unit of the tree, such as hours / 1000 for W to kWh.
-    """
+    """A node's mechanism and rounding, the `weight` from its unit to the tree's, and its children's kinds."""
 
     mechanism: LInfLaplace
     rounding: Rounding = "half-up"
@@ -50,10 +47,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, the values below it, and the best estimate `z` from all of these, in the tree's unit.
-
-    `place` is the caller's reference to the value.
-    """
+    """A released value, those below it, the best estimate `z` in the tree's unit, and its `place`."""
 
     value: float
     kind: Kind
@@ -65,10 +59,7 @@ class Tree:
     def of(
         cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
-        """Return the tree of a value and its children, whose kinds replace the children of `kind`.
-
-        Raises ValueError if the kind has a window of several slots, whose noises are not independent.
-        """
+        """Return a value's tree, whose children replace those of `kind`. Raises ValueError if n > 1."""
         if kind.mechanism.n != 1:
             raise ValueError(
                 "nested numbers need windows of one slot: the slots of one window share a noise bound"
@@ -93,10 +84,10 @@ def _descend(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, fl
 
 
 def regular_path(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
-    """Return the path to a leaf of a tree with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
+    """Return the path to a leaf, with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
-    The kinds are given without children, in order from the leaves to the root. Raises ValueError if the
-    number of kinds is not one more than the number of counts.
+    The kinds are without children, from the leaves to the root. Raises ValueError unless there is one more
+    than counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):
@@ -110,10 +101,7 @@ def sd(path: Path) -> float:
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
-    """Return an h such that the measured value lies within h of the estimate with probability `coverage`.
-
-    Raises ValueError if the coverage is not between 0 and 1.
-    """
+    """Return an h such that the measured value is within h of the estimate with probability `coverage`."""
     return half_width_of_total(parts(path), coverage)
 
 

@@ -82,11 +82,7 @@ class User(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The solution of a linear program: `value`, attained by `channel`, and `bound`, a proven lower bound.
-
-    `bound` follows from the program and from `multipliers`, which have the indices (x, x', z). It holds even
-    if the solver is wrong. `value` - `bound` is the solver's gap.
-    """
+    """A linear program's solution: `value`, attained by `channel`, and `bound`, proved by `multipliers`."""
 
     value: float
     bound: float
@@ -168,10 +164,7 @@ def least_cost(cost: Floats, level: Floats) -> Optimum:
 
 
 def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
-    """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0.
-
-    Their indices are (x, x', z). Raises ValueError if one is negative, which proves nothing.
-    """
+    """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0."""
     if np.any(multipliers < 0):
         raise ValueError("a multiplier is negative: only multipliers >= 0 prove a bound")
     weighted = np.einsum("xy,xyz->xz", np.exp(-level), multipliers)

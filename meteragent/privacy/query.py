@@ -119,11 +119,7 @@ class Query:
 
     @property
     def is_uniformly_sensitive(self) -> bool:
-        """Whether any two answers are joined by a tight and expansive chain (Definition 5).
-
-        Then a mechanism that is private after the query is as private on the answers (Theorem 6). Raises
-        ValueError if the space is too large to search.
-        """
+        """Whether any two answers are joined by a tight and expansive chain (Definition 5, Theorem 6)."""
         paths, answers = shortest_paths(self._expansive()), self.answers
         lengths = (
             (paths.get(y, {}).get(z, math.inf), self.metric(y, z)) for y, z in combinations(answers, 2)
@@ -156,10 +152,10 @@ class Query:
 
 
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
-    """Return the number of rows that satisfy `predicate`, as a query.
+    """Return the number of rows that satisfy `predicate`, as a query: uniformly 1-sensitive under d_h.
 
-    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy it. Raises ValueError if the
-    rows' space is too large to search, or the sensitivity is infinite or irrational.
+    It is 0-sensitive if all values or none satisfy it. Raises ValueError if the space is too large to search,
+    or the sensitivity is infinite or irrational.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)

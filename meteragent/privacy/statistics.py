@@ -1,7 +1,4 @@
-"""Statistics of an audit: bounds on probabilities and on their ratios, p-values, and power (THEORY 6).
-
-Bounds on probabilities are exact (Clopper and Pearson); the p-value of chi-square is asymptotic.
-"""
+"""Statistics of an audit: bounds on probabilities and their ratios, p-values, and power (THEORY 6)."""
 
 import math
 from typing import Any
@@ -59,10 +56,7 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 
 
 def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
-    """Return the exact chance that `trials` windows on each side prove that a loss of factor * x exceeds x.
-
-    The event is {midrange >= shift} of a continuous l_inf distribution: P1 = 1/2, P0 = e^(-factor x)/2.
-    """
+    """Return the exact chance that `trials` windows on each side prove a loss of factor * x above x."""
     low, high = clopper_pearson(np.arange(trials + 1), trials, alarm)
     threshold = np.searchsorted(low, math.exp(x) * high, side="right")
     against = stats.binom.pmf(np.arange(trials + 1), trials, math.exp(-factor * x) / 2)

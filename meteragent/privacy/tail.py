@@ -144,10 +144,7 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
 
 
 def _circle(kind: _Kind, cell: float, size: int) -> Floats:
-    """Return the masses of a term at the points of the grid, negative points at the end of the circle.
-
-    The mass of a point is the mean of the hat function around it, a second difference of the mean excess.
-    """
+    """Return a term's masses at the grid's points, by hats: second differences of the mean excess."""
     points = np.arange(size // 2 + 1, dtype=np.float64) * (cell / kind.size)
     excess = _slot_excess(kind.a, points + 0.5)
     masses = np.maximum(np.diff(excess, 2), 0) * (kind.size / cell)

@@ -51,10 +51,7 @@ _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) <= 2 e^(-7.5^2/2) < 1.3e-1
 
 
 class Part(NamedTuple):
-    """A part of a total: the sum of `slots` values, times `weight`, from each of `windows` windows.
-
-    `weight` converts the mechanism's unit to the unit of the total, such as hours / 1000 for W to kWh.
-    """
+    """A part of a total: the sum of `slots` values, times `weight`, from each of `windows` windows."""
 
     mechanism: LInfLaplace
     slots: int = 1
@@ -108,10 +105,10 @@ class Law(NamedTuple):
 
 
 def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
-    """Return the standard deviation of a total's error, from `accuracy.sd`.
+    """Return the standard deviation of a total's error: slots are uncorrelated (THEORY 1.2).
 
-    Slots are uncorrelated (THEORY 1.2), so variances add. Raises ValueError if there is no part, slots are
-    not in 1..n, windows < 1, or a weight is not positive and finite.
+    Raises ValueError if there is no part, slots are not in 1..n, windows < 1, or a weight is not positive and
+    finite.
     """
     windows = _windows(parts).items()
     return math.hypot(
@@ -172,11 +169,7 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
-    """Return the distribution of a total's error. Raises ValueError as for `sd_of_total`.
-
-    Its quantiles are those of `half_width_of_total`, which adds half a quantum for dithering and takes a
-    single slot's from `accuracy.half_width`.
-    """
+    """Return the distribution of a total's error, without what `half_width_of_total` adds for dithering."""
     return _law(tuple(_windows(parts).items()))
 
 

@@ -39,11 +39,7 @@ from meteragent.privacy.metric import Distance, Metric
 
 
 def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
-    """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
-
-    It is found to the last bits of a float; `PlanarLaplace.beyond` is an example. Raises ValueError if delta
-    is not between 0 and 1.
-    """
+    """Return the least alpha >= 0 with P(d > alpha) = beyond(alpha) <= delta, to a float's last bits."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, not {delta}")
     if beyond(0.0) <= delta:
@@ -77,10 +73,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
 
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
-    """Return alpha of a finite mechanism, exactly: the least alpha with P(d > alpha) <= delta at every input.
-
-    Raises ValueError if delta is not in [0, 1).
-    """
+    """Return a channel's exact alpha, the least with P(d > alpha) <= delta < 1 at every input."""
     limit = _probability(delta)
     alpha: Distance = Fraction(0)
     for x, row in zip(channel.inputs, channel.rows, strict=True):

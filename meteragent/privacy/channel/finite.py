@@ -64,17 +64,13 @@ class Channel(Matrix):
         return smallest
 
     def largest_odds(self, x: Point, other: Point) -> Number | None:
-        """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None if it is infinite.
-
-        Raises ValueError if a point is not an input.
-        """
+        """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None if it is infinite."""
         return _largest_odds(self.row(x), self.row(other))
 
     def _nearest(self, metric: Metric) -> Iterable[tuple[Row, Row, Fraction]]:
-        """Return all ordered pairs of different row objects, with the least distance between their inputs.
+        """Return ordered pairs of different row objects, with the least finite distance between their inputs.
 
-        Pairs at an infinite distance are omitted. After a query, many inputs share a row. Among all inputs
-        with two given rows, the constraint of the nearest pair implies those of the other pairs.
+        After a query, many inputs share a row; the nearest pair's constraint implies those of the others.
         """
         nearest: dict[tuple[int, int], tuple[Row, Row, Fraction]] = {}
         for (x, row_x), (y, row_y) in permutations(zip(self.inputs, self.rows, strict=True), 2):
@@ -115,8 +111,8 @@ class Channel(Matrix):
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all pairs,
-        in both orders. Raises ValueError if odds is below 1, or a point is not an input.
+        By default, these are all pairs; both orders protect both points. Raises ValueError if odds is below
+        1.
         """
         neighbours = permutations(self.inputs, 2) if pairs is None else pairs
         return _largest(self.hockey_stick(x, y, odds) for x, y in neighbours)

@@ -31,10 +31,7 @@ Exponents = list[list[Fraction]]
 
 
 class NoLaplaceMechanism(ValueError):
-    """The error raised if a finite metric space has no Laplace mechanism on its points.
-
-    `densities` is the only solution of the equations; at least one density is negative.
-    """
+    """The error if a space has no Laplace mechanism: the only `densities` are negative somewhere."""
 
     def __init__(self, densities: dict[Any, Number]) -> None:
         negative = [point for point, density in densities.items() if density.sign < 0]
@@ -61,10 +58,9 @@ def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact
 
 
 def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> Channel:
-    """Return the Laplace mechanism of a finite metric space as an exact channel, which is epsilon d-private.
+    """Return the Laplace mechanism of a finite metric space as an exact channel, epsilon d-private.
 
-    Raises NoLaplaceMechanism if the points have no such mechanism. Raises TypeError or ValueError as for
-    `laplace_densities`.
+    Raises NoLaplaceMechanism if there is none, and as `laplace_densities`.
     """
     densities = laplace_densities(points, metric, epsilon)
     if any(density.sign < 0 for density in densities.values()):

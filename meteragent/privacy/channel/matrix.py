@@ -130,10 +130,7 @@ class Matrix:
         return self._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: Matrix) -> Self:
-        """Combine two independent channels on the same input: epsilons add (Pauwels 2016, Proposition 3).
-
-        Raises ValueError if an input of this channel is not an input of the other.
-        """
+        """Combine independent channels on one input; epsilons add (Pauwels 2016, Proposition 3)."""
         return self.times(other).after(lambda x: (x, x), self.inputs)
 
 

@@ -49,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _load(name: str, keywords: Sequence[str]) -> Any:
     """Return the named mechanism (keywords are then ignored), or a partial that creates it.
 
-    Raises UnsupportedMechanism if the name is not package.module:Name, does not exist or is not callable, a
-    keyword is not key=value or repeats a key, or the keywords are refused.
+    Raises UnsupportedMechanism if the name or a keyword cannot be used.
     """
     module, _, path = name.partition(":")
     matches = [match for keyword in keywords if (match := re.fullmatch(r"(\w+)=(.*)", keyword))]

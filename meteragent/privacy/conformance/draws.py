@@ -153,8 +153,8 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
 def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
     """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1.
 
-    Nothing is checked if outputs are floats. A point is skipped if the outputs that can be tested have less
-    than 5% of the mass, unless the masses sum to more than 1.
+    Floats are not checked, nor is a point whose testable outputs have less than 5% of the mass, unless masses
+    sum to more than 1.
     """
     points = trial.most_telling(CELL_POINTS)
     for pair in points:

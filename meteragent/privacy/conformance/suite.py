@@ -74,17 +74,11 @@ def conform(
 ) -> Report:
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
 
-    A mechanism that has a loss but no `log_mass`, such as one from another library, is tested as a black box.
-    For a release that does not state its loss, use `audit_release`.
-
-    Args:
-        mechanism: the mechanism under test.
-        pairs: pairs of points to distinguish, instead of those of the mechanism's space.
-        make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
-        tight: whether the log ratio must reach the loss at one of the pairs (for a `MetricMechanism` only).
-        samples: the number of draws for each test.
-        alarm: the largest probability that a mechanism that keeps its promise fails any test on draws.
-        bits: the source of randomness; None means `BulkBits`.
+    A mechanism that has a loss but no `log_mass` is tested as a black box; for a release without a loss, use
+    `audit_release`. `pairs` replace those of the mechanism's space, each numeric keyword of the partial
+    `make` is tested with a float, `tight` asks that the log ratio reaches the loss at a pair
+    (`MetricMechanism`), `samples` are drawn for each test, and a mechanism that keeps its promise fails with
+    a probability of at most `alarm`.
 
     Raises UnsupportedMechanism if the mechanism lacks a method, no pair of points can be tested, or a method
     returns an array of the wrong shape or a log mass of NaN.
@@ -113,16 +107,10 @@ def audit_release(
 ) -> Report:
     """Test whether the outputs of a release distinguish points better than is claimed.
 
-    Args:
-        release: a function, from any library, that returns an output for each point of an array, with fresh
-            noise. Its output distribution need not be known.
-        claims: triples (x, x', loss), each of which claims that between the points x and x' no event's
-            probability changes by a factor of more than e^loss.
-        samples: the number of draws at each point.
-        alarm: the largest probability of failing a release that keeps all claims.
-        name: the name of the release in the report.
-
-    Raises UnsupportedMechanism if there is no claim, or the release does not return one output per point.
+    `release` returns an output for each point of an array, with fresh noise of any distribution. Each of
+    `claims`, (x, x', loss), says that no event's probability changes by more than e^loss between x and x'.
+    `samples` are drawn at each point; a release that keeps all claims fails with a probability of at most
+    `alarm`. Raises UnsupportedMechanism if there is no claim, or not one output per point.
     """
     pairs = [PointPair(x, x_prime, float(claim)) for x, x_prime, claim in claims]
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))

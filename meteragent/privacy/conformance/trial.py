@@ -123,10 +123,10 @@ class Trial:
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def most_telling(self, count: int) -> list[PointPair]:
-        """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
+        """Return up to `count` pairs with a loss nearest to 2, the most informative (THEORY 6).
 
-        At a loss of 2 a draw is most informative (THEORY 6). Under a metric promise, two numbers or windows
-        with a loss below 1 are moved apart if their space allows it.
+        No two have the same first point. Under a metric promise, numbers or windows with a loss below 1 are
+        moved apart if their space allows it.
         """
         nearest: dict[str, PointPair] = {}
         for pair in sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2)):

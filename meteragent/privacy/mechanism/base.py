@@ -36,22 +36,14 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An object, from this library or another, that releases points with noise.
-
-    `space` is a metric space (`meteragent.privacy.space`): it has `metric(x, y)`, `diameter`, `x in space`,
-    and `pairs()`, which yields pairs of points that a test should try.
-    """
+    """An object, from this library or another, that releases points of a metric `space` with noise."""
 
     @property
     def space(self) -> Any:
         """The metric space whose points the mechanism takes."""
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release each point of the array `points` with fresh noise.
-
-        `bits` is the source of randomness; None means the mechanism's default. Each point is charged.
-        Releasing the same point twice charges it twice.
-        """
+        """Release each point of the array `points` with fresh noise; each is charged, even a copy."""
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
         """Return the log of the probability (or density) of each of `outputs` if `point` is released."""
@@ -62,10 +54,7 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return a bound on the privacy loss between points at `distance`; it is 0 at distance 0.
-
-        The loss is the natural log of the factor by which an output changes the odds between the points.
-        """
+        """Return the largest ln of the odds that an output changes between points at `distance`; 0 at 0."""
 
 
 @runtime_checkable

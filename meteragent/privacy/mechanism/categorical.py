@@ -90,11 +90,9 @@ class Categorical:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release `points`, an array of labels of any shape; each label is kept or replaced independently.
 
-        The result has the shape of `points`. Its dtype is that of the set's values if they are all ints, all
-        strings or all bools, and otherwise object. Strings are as wide as the widest value of the set,
-        because the width of the caller's array would reveal their lengths. Each label is charged. `bits` is
-        by default `BulkBits`. Raises ValueError if a label is not in the set; the message omits the label,
-        which may be private.
+        The dtype is that of the set's values if all are ints, strings or bools, else object; strings are as
+        wide as the widest value, because the caller's width would reveal their lengths. Raises ValueError,
+        without the label, for one that is not in the set.
         """
         source = sampling.source_of(bits)
         labels = label_array(points)

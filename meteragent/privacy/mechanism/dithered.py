@@ -103,11 +103,7 @@ class DitheredLaplace:
         return at_zero + log_share(moved, fraction, float(self.noise.a))
 
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `windows`, integers in steps of shape (..., n), with fresh noise; return int64 in quanta.
-
-        Each row is a window and is charged epsilon. `bits` is by default `SystemBits`. Noise and dither are
-        drawn independently of the values. Raises as `require_int64_vectors` does.
-        """
+        """Release windows of shape (..., n), integers in steps, as int64 in quanta; each is charged."""
         values = require_int64_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits
         noise = sampling.windows(self.n, self.noise.a, values.size // self.n, source).reshape(values.shape)

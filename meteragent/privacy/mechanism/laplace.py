@@ -82,13 +82,10 @@ class LInfLaplace:
         return Windows(self.n, self.quantum)
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return the privacy loss between windows whose d_inf before rounding is d = `distance`, in the unit.
+        """Return epsilon q ceil(d/q), the loss between windows whose d_inf before rounding is d.
 
-            loss(d) = epsilon q ceil(d/q)
-
-        Rounding by floor(x/q + 1/2) turns a distance d into at most q ceil(d/q), so the loss at a multiple of
-        the quantum is epsilon d (THEORY 2.1). The odds between the two windows change by a factor of at most
-        e^loss. Raises ValueError if it is negative.
+        Rounding by floor(x/q + 1/2) turns a distance d into at most q ceil(d/q) (THEORY 2.1). Raises
+        ValueError if d is negative.
         """
         return self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
@@ -106,10 +103,9 @@ class LInfLaplace:
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 
     def noise_bound(self, bits: sampling.Bits) -> int:
-        """Draw the noise bound R of one window (THEORY 3.1).
+        """Draw the noise bound R of one window (THEORY 3.1): secret, to be erased after its last slot.
 
-        R is secret: erase it as soon as all slots are drawn (THEORY-2 A.3). Call `draw` with R at most n
-        times, because an (n+1)st slot costs many times epsilon.
+        Call `draw` with R at most n times: an (n+1)st slot costs many times epsilon (THEORY-2 A.3).
         """
         return sampling.noise_bound(self.n, self.a, bits)
 
@@ -128,11 +124,7 @@ class LInfLaplace:
         return noise
 
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `windows`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
-
-        Each row is a window and is charged epsilon. Releasing the same window twice charges it twice. `bits`
-        is by default `BulkBits`. The noise does not depend on the values. Raises as `require_int64_vectors`.
-        """
+        """Release windows of shape (..., n), integers in quanta, as int64; each is charged, even a copy."""
         values = require_int64_vectors(windows, self.n)
         source = sampling.source_of(bits)
         noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)

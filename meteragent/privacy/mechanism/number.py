@@ -65,11 +65,7 @@ class Laplace:
         return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points` (integers in quanta, in an array of any shape), each with its own noise.
-
-        The result is int64 in quanta. Each number is charged. `bits` is by default `BulkBits`. Raises
-        TypeError if the values are not integers; ValueError if a value is beyond 2^62 quanta.
-        """
+        """Release integers in quanta, in an array of any shape, each with its own noise, as int64."""
         source = sampling.source_of(bits)
         numbers = require_quanta(points, self.space)
         noisy = numbers.ravel() + sampling.discrete_laplace(numbers.size, self.a, source)
@@ -137,11 +133,7 @@ class TruncatedGeometric:
         return Channel(values, values, rows)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points` (integers 0 .. k, in an array of any shape), each with its own noise.
-
-        The result is int64 in 0 .. k. Each number is charged. `bits` is by default `BulkBits`. Raises
-        TypeError if the values are not integers. Raises ValueError if a value is not in 0 .. k.
-        """
+        """Release integers 0 .. k, in an array of any shape, each with its own noise, as int64."""
         noisy = self.noise.release(require_quanta(points, self.space), bits=bits)
         return np.clip(noisy, 0, self.k, out=noisy)
 

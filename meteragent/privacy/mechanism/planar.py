@@ -107,31 +107,18 @@ class PlanarLaplace:
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Return a bound on the loss between points of R^2 whose d_2 before rounding is d = `distance`.
-
-            epsilon (d + 99/70 q),  and 0 for d = 0
-
-        Raises ValueError if it is negative.
-        """
+        """Return epsilon (d + 99/70 q), 0 for d = 0: a bound for points of R^2 at d_2 = d before rounding."""
         exact = not_negative("distance", distance)
         return self.loss(exact + _ROOT_2_ABOVE * self.quantum) if exact else Fraction(0)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points`, integers in quanta of shape (..., 2), with fresh noise; return int64 in quanta.
-
-        Each point is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
-        """
+        """Release points of shape (..., 2), integers in quanta, as int64; each is charged."""
         source = sampling.source_of(bits)
         vectors = require_int64_vectors(points, 2)
         return vectors + sampling.planar_laplace(vectors.size // 2, self.a, source).reshape(vectors.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` (..., 2) and x = `point`, in quanta.
-
-            -a |y-x|_2 - ln C(a)
-
-        Raises as `require_int64_vectors` does.
-        """
+        """Return ln P(y | x) = -a |y-x|_2 - ln C(a) for each y of `outputs` (..., 2) and x = `point`."""
         x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
 
@@ -161,11 +148,7 @@ class PlanarLaplace:
 
 @dataclass(frozen=True, init=False)
 class PlanarManhattan(VectorLaplace):
-    """Two independent Laplace numbers for points of the plane: epsilon d_1-private on q Z^2.
-
-    This is the Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
-    Raises ValueError if a parameter is not positive, or 1/a >= 2^45 for a = epsilon * quantum.
-    """
+    """The Laplace mechanism of the plane with d_1 (Chatzikokolakis 2013, Definition 6), for two numbers."""
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:
         super().__init__(epsilon, quantum, 2)

@@ -37,11 +37,9 @@ class _Rows:
     space: Databases
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release `points`, databases in an array of shape (..., n), each row with its own noise.
+        """Release databases in an array of shape (..., n), each row with its own noise.
 
-        The result has the shape of `points`. Each database is charged. `bits` is the source of randomness;
-        None means the default of the mechanism on rows. Raises ValueError if the length of the last axis is
-        not n.  Also the errors of the mechanism on rows.
+        Each database is charged. Raises ValueError if the last axis is not n, and as the mechanism on rows.
         """
         return self.row.release(self._databases(points), bits=bits)
 
@@ -99,12 +97,7 @@ class MetricProduct(_Rows):
         set_fields(self, row=_require_row(row), space=Databases(row.space, n, metric))
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss between databases at `distance` in the metric of the space.
-
-        Let d be `distance`, and loss(d) the loss of a row. Under d_1 the distances of the rows add up to d,
-        so the loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
-        Raises ValueError if it is negative.
-        """
+        """Return the loss of a row at `distance`, times n under d_inf; under d_1 distances add up."""
         return self.row.loss(distance) * (self.space.n if self.space.kind == "linf" else 1)
 
 

@@ -41,10 +41,9 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class RandomisedResponse:
-    """Yes or no: the truth with probability t = `truth`, otherwise the result of a fair coin (Pauwels 2016).
+    """Yes or no: the truth with probability t = `truth`, otherwise a fair coin (Pauwels 2016).
 
-    The odds are (1+t)/(1-t). Raises TypeError if `truth` is not exact; the message shows a correct form.
-    Raises ValueError if `truth` is not above 0 and below 1.
+    The odds are (1+t)/(1-t). Raises ValueError if `truth` is not above 0 and below 1.
     """
 
     truth: Fraction
@@ -71,11 +70,7 @@ class RandomisedResponse:
         return Guarantee(Fraction(ln_bounds(self.odds, _EPSILON_BITS)[1], 1 << _EPSILON_BITS), Fraction(0))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.bool_]:
-        """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape.
-
-        The result is an array of booleans of the same shape. Each point is charged. `bits` is by default
-        `BulkBits`. Raises ValueError if a point is neither yes nor no.
-        """
+        """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape."""
         source = sampling.source_of(bits)
         values = require_present(points)
         if not np.isin(values, [0, 1]).all():
@@ -95,10 +90,7 @@ class RandomisedResponse:
         return np.where(np.asarray(outputs) == point, math.log1p(t), math.log1p(-t)) - math.log(2)
 
     def estimate(self, answers: ArrayLike) -> Estimate:
-        """Estimate the share of true yeses behind `answers`, with the standard deviation of its error.
-
-        The estimate is unbiased, so it may lie outside [0, 1]. Raises ValueError if there are no answers.
-        """
+        """Return an unbiased estimate of the share of true yeses behind `answers`, and its deviation."""
         array, t = np.asarray(answers), float(self.truth)
         if not array.size:
             raise ValueError("a share needs at least one answer")

@@ -38,10 +38,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, init=False)
 class Sanitised:
-    """A noisy release of a point, such as a database, that answers any query.
+    """A noisy release of a point, such as a database, that answers any query; the point is not stored.
 
-    All answers together are as private as the release, by the promise of `mechanism`. The point itself is not
-    stored. `released` is the mechanism's output, as a tuple (of rows, for a database) or a single value.
+    All answers together are as private as `released`, a tuple (of rows, for a database) or a single value.
     """
 
     mechanism: Mechanism
@@ -111,8 +110,7 @@ class _Answered:
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each answer is charged, even if it is repeated. `bits` is the source of randomness; None means the
-        mechanism's default. Raises ValueError if a point is not in the query's space.  Also the errors of the
+        Each is charged, even if repeated. Raises ValueError if one is not in the query's space, and as the
         mechanism.
         """
         answers = [self.query(to_tuples(point)) for point in points]

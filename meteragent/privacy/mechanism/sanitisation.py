@@ -85,11 +85,7 @@ class LaplaceSanitisation:
         return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points` (an integer array in quanta), each with its own noise, as int64 of the same shape.
-
-        Each number is charged. `bits` is by default `BulkBits`. Raises TypeError if the values are not
-        integers; ValueError if a value is not in the set.
-        """
+        """Release integers of the set, in quanta, each with its own noise, as int64 of the same shape."""
         return self.noise.release(require_quanta(points, self.space), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:

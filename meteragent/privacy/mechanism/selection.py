@@ -70,21 +70,11 @@ class _Selection:
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
-        """Return a bound on how far the value at the reported index is below the largest, in the unit.
-
-            (2 Delta/epsilon) (ln n + t)
-
-        This difference exceeds the bound with a probability of at most e^-t (Pauwels 2016, Example 6).
-        """
+        """Return (2 Delta/epsilon) (ln n + t): regret exceeds it with chance <= e^-t (Pauwels, Example 6)."""
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:
-        """Bound the probability that the value at the reported index is at most c = `level`, in quanta.
-
-            (number of values that are at most c) e^(-a (max u - c)),  or 1 if that is less
-
-        See Pauwels 2016, Example 6.
-        """
+        """Return min(1, #(values <= c) e^(-a (max u - c))), a bound on P(value <= c) (Pauwels, Example 6)."""
         u = require_int64_vectors(utilities, self.n)
         few = float(np.count_nonzero(u <= level))
         return min(1.0, few * math.exp(-float(self.a) * (int(u.max()) - level)))
@@ -104,10 +94,7 @@ class NoisyMax(_Selection):
         return self.loss(not_negative("distance", distance)) / 2
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Report an index (0 .. n-1) for each row of `points`, integers in quanta of shape (..., n).
-
-        Each row is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
-        """
+        """Report an index (0 .. n-1) for each row of integers in quanta (..., n); each row is charged."""
         source = sampling.source_of(bits)
         rows = require_int64_vectors(points, self.n)
         noisy = rows + sampling.geometric(rows.size, self.a, source).reshape(rows.shape)
@@ -153,11 +140,7 @@ class Exponential(_Selection):
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Choose an index (0 .. n-1) for each row of `points`, utilities in quanta of shape (..., n).
-
-        Each row is charged. `bits` is by default `BulkBits`. The distribution is computed once for equal
-        rows. Raises as `require_int64_vectors` does.
-        """
+        """Choose an index (0 .. n-1) for each row of utilities in quanta (..., n); each row is charged."""
         source = sampling.source_of(bits)
         rows = require_int64_vectors(points, self.n)
         distinct, group, counts = np.unique(

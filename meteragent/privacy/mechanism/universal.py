@@ -1,12 +1,9 @@
-"""The universally optimal mechanism after a query, if there is one.
-
-See Chatzikokolakis 2013, Definition 7 and Theorem 10.
+"""The universally optimal mechanism after a query, if there is one (Chatzikokolakis 2013, Theorem 10).
 
 If the answers of a query f are q [0..k] and f is uniformly Delta-sensitive, the truncated geometric mechanism
-with epsilon/Delta on the answers is f-epsilon d_X-optimal: no epsilon d_X-private mechanism of the form H
-after f, with any H, is better for a user who remaps outputs optimally. This holds for any prior and for any
-loss of the user that grows with the distance between answers. (The paper's theorem has Delta d_X; its
-corollaries show that the epsilon is missing.)
+with epsilon/Delta on the answers is f-epsilon d_X-optimal (Definition 7): no epsilon d_X-private mechanism H
+after f is better for a user who remaps outputs optimally, for any prior and any loss that grows with the
+distance. (The paper's theorem has Delta d_X; its corollaries show that the epsilon is missing.)
 """
 
 from fractions import Fraction
@@ -25,10 +22,9 @@ class NotUniform(ValueError):
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after `query` (Theorem 10).
 
-    For every user, this mechanism is optimal among the epsilon d_X-private mechanisms that are applied to the
-    query's answer. NotUniform: the answers are not q [0..k] for a k >= 1, or two answers have no tight chain
-    of expansive links. Raises ValueError if epsilon is not positive, the query's sensitivity is not an exact
-    number, or the space is too large to search.
+    Raises NotUniform if the answers are not q [0..k] for a k >= 1, or two have no tight chain of expansive
+    links; ValueError if epsilon is not positive, the sensitivity is not exact, or the space is too large to
+    search.
     """
     level, answers = positive("epsilon", epsilon), query.answers
     k = len(answers) - 1

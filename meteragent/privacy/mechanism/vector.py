@@ -68,31 +68,18 @@ class VectorLaplace:
         return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Return a bound on the loss between points of R^n whose d_1 before rounding is d = `distance`.
-
-            a (ceil(d/q) + n - 1),  and 0 for d = 0
-
-        Raises ValueError if it is negative.
-        """
+        """Return a (ceil(d/q) + n - 1), 0 for d = 0: a bound for points of R^n at d_1 = d before rounding."""
         exact = not_negative("distance", distance)
         return self.a * (math.ceil(exact / self.quantum) + self.n - 1) if exact else Fraction(0)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
-
-        Each row is charged. `bits` is by default `BulkBits`. Raises as `require_int64_vectors` does.
-        """
+        """Release points of shape (..., n), integers in quanta, as int64; each is charged."""
         source = sampling.source_of(bits)
         rows = require_int64_vectors(points, self.n)
         return rows + sampling.discrete_laplace(rows.size, self.a, source).reshape(rows.shape)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` (..., n) and x = `point`, in quanta.
-
-            n ln tanh(a/2) - a |y-x|_1
-
-        Raises as `require_int64_vectors` does.
-        """
+        """Return ln P(y | x) = n ln tanh(a/2) - a |y-x|_1 for each y of `outputs` (..., n), x = `point`."""
         a = float(self.a)
         distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
         return np.asarray(self.n * math.log(math.tanh(a / 2)) - a * distance)
@@ -103,12 +90,7 @@ class VectorLaplace:
         return self.n * float(self.quantum) / math.sinh(self.a) if self.a < 700 else 0.0
 
     def largest_error(self, beta: float) -> float:
-        """Return the least multiple of the quantum that max|q z_i| exceeds with a chance of at most `beta`.
-
-            P(max|z_i| <= m) = (1 - 2 alpha^(m+1)/(1+alpha))^n,        alpha = e^-a
-
-        Raises ValueError if beta is not between 0 and 1.
-        """
+        """Return the least m q with P(max|z_i| <= m) = (1 - 2 e^(-a(m+1))/(1+e^-a))^n >= 1 - `beta`."""
         a, number_chance = float(self.a), -math.expm1(math.log1p(-_probability(beta)) / self.n)
         beyond = 2 / (1 + math.exp(-a))  # beyond * e^(-a(m+1)) is P(|z| > m)
         m = max(0, math.ceil(math.log(beyond / number_chance) / a) - 2)
@@ -117,14 +99,11 @@ class VectorLaplace:
         return float(self.quantum) * m
 
     def largest_error_bound(self, beta: float) -> float:
-        """Return a bound, in the unit, that max|q z_i| exceeds with a chance of at most `beta`.
+        """Return (Delta/epsilon) ln(n/beta), rounded up to q (Pauwels 2016, Proposition 6).
 
-            (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
-
-        For example, the noisy counts of 10,000 first names at epsilon = 1 and Delta = 1 are all within 12.2
-        (rounded up, 13) with a probability of 95%. Between two quanta the formula may be too small, because
-        P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am); P(|z| > m) is less. Raises ValueError if beta
-        is not between 0 and 1.
+        Between two quanta the formula may be too small, because P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than
+        e^(-am); P(|z| > m) is less. For example, the noisy counts of 10,000 first names at epsilon = Delta =
+        1 are all within 13 with a probability of 95%. Raises ValueError if beta is not between 0 and 1.
         """
         quanta = math.log(self.n / _probability(beta)) / float(self.a)
         return float(self.quantum) * math.ceil(quanta)

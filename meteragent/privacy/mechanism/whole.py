@@ -14,11 +14,7 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
-    """Return `values`, whole quanta, as int64; an int64 array is not copied.
-
-    Raises TypeError if they are not integers of at most 64 bits (an empty list counts as floats), or as
-    `require_present` does; ValueError if one is beyond 2^62 quanta.
-    """
+    """Return whole quanta as int64, an int64 array as it is. Raises TypeError or, beyond 2^62, ValueError."""
     array: NDArray[Any] = require_present(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(

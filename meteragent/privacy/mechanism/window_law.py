@@ -24,8 +24,7 @@ _TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 class WindowMechanism(MetricMechanism, Protocol):
     """A metric mechanism on windows of `n` slots that adds noise on the lattice of `quantum`.
 
-    Its points are integers: numbers of quanta or, if it has an attribute `step` and rounds points itself,
-    numbers of steps.
+    Its points are whole quanta or, with an attribute `step`, whole steps that it rounds itself.
     """
 
     @property

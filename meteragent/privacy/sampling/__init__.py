@@ -11,17 +11,6 @@ examines first. Three rules keep the samplers exact.
    probability 1, nearly always at once.
 3. No random bit is used twice.
 
-Modules:
-
-    parameters    the limits on n and a
-    uniform       equally likely integers
-    bernoulli     coins and choices, with any probabilities that can be enclosed
-    noise_bound   the noise bound of a window
-    windows       the noise of many windows
-    rows          the noise of many windows, each from its own bits
-    geometric     geometric and discrete Laplace numbers
-    planar        planar Laplace points
-
 The time that a draw takes depends on the draw and on its parameters. It depends on data only if the
 parameters do, as the probabilities of the exponential mechanism do. So draw when a window opens, not while a
 value is released (THEORY 2.4 on timing).

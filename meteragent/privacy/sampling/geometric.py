@@ -116,19 +116,15 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
 def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
-    A draw uses 2 bytes for every 8 of its log2(45/a) binary digits (at least 2 bytes), and rarely a few more.
-    Raises ValueError if a <= 0 or 1/a >= 2^45.
+    A draw uses 2 bytes for every 8 of its log2(45/a) binary digits. Raises ValueError if a <= 0 or 1/a >=
+    2^45.
     """
     digits = _digits(a)
     return _join(_draw_groups(digits, len(digits.groups) - 1, count, bits), digits.groups[-2].x, bits)
 
 
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
-
-    The distribution is the same as that of `noise_bound` and `uniform` for n = 1. Raises ValueError if a <= 0
-    or 1/a >= 2^45.
-    """
+    """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4)."""
     digits = _digits(a)
     r = _draw_groups(digits, len(digits.groups), count, bits)
     values = _join(r[:-1], digits.groups[-2].x, bits)

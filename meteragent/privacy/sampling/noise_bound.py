@@ -92,10 +92,7 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256, typed=True)  # typed, so that a float equal to a cached Fraction is still refused
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M).
-
-    `noise_bound` uses fall = 1. Raises as `check_parameters` does.
-    """
+    """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M), fall = 1 for R."""
     exact = check_parameters(n, a)
     slope = exact / n
     num, den = exact.numerator, exact.denominator

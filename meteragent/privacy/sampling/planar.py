@@ -43,8 +43,7 @@ def check_planar(a: Exact) -> Fraction:
 def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
-    For points beyond 2^30/s quanta (10^8 if a < 0.009), integer roots are computed one by one, more slowly.
-    Raises ValueError if a <= 0 or 10/a >= 2^45.
+    Points beyond 2^30/s quanta are slower. Raises ValueError if a <= 0 or 10/a >= 2^45.
     """
     exact = check_planar(a)
     draws = np.empty((count, 2), np.int64)

@@ -126,10 +126,7 @@ class Curves:
         return isinstance(x, Curve) and x.duration_s == self.duration_s
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield pairs of a curve (flat or jagged) and a shifted copy of it, each pair in both orders.
-
-        The shift is a constant, a hat, a plateau on the first half, or a fast wave, of size 1 or 5.
-        """
+        """Yield pairs of a curve and a copy shifted by a constant, hat, plateau or wave, of size 1 or 5."""
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]
         flat = polyline(times, [0] * (parts + 1))

@@ -25,10 +25,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The points of `values`, and None for an absent row (Chatzikokolakis 2013, section 5).
-
-    The distance between None and any value is the diameter of `values`, so None does not change the diameter.
-    """
+    """The points of `values`, and None, absent, at their diameter (Chatzikokolakis 2013, section 5)."""
 
     values: Space
 
@@ -121,10 +118,7 @@ class Databases:
         return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs that differ in one row, half of the rows, or all.
-
-        A pair that differs in one row differs in the first, the middle or the last row.
-        """
+        """Yield all pairs of a small space; otherwise pairs that differ in one row, half of them, or all."""
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
         last_row, half = self.n - 1, self.n // 2

@@ -1,7 +1,4 @@
-"""Numbers and windows on a lattice: points are whole quanta, distances are in the quantum's unit.
-
-Bounds are in quanta and belong to the space. A space that lacks a bound has an infinite diameter.
-"""
+"""Numbers and windows on a lattice: points and bounds are whole quanta, distances in the quantum's unit."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +21,7 @@ _STEPS = (1, 2, 5, 100)  # the sizes of the shifts that a test tries, in quanta
 
 @dataclass(frozen=True, init=False)
 class Numbers:
-    """The numbers low q .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
-
-    Bounds are in quanta; None means no bound. Raises ValueError if quantum <= 0, or low > high.
-    """
+    """The numbers low q .. high q at distance q |x - y|, for a count, a mean or a reading; None: no bound."""
 
     low: int | None
     high: int | None
@@ -137,11 +131,10 @@ class Windows:
 
 
 def directions(n: int) -> list[tuple[int, ...]]:
-    """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
+    """List sign vectors along which noise should be tested, each once and none with its negative.
 
-    The vectors are (1, .., 1), sign vectors of increasing period (rows of Walsh's matrix), an irregular sign
-    vector, two vectors that are zero on the second half, and e_i and e_i - e_j for the first, second, middle
-    and last indices.
+    They are (1, .., 1), rows of Walsh's matrix, an irregular one, two that are zero on the second half, and
+    e_i and e_i - e_j for the first, second, middle and last indices.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     irregular = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))

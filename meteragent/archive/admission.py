@@ -114,11 +114,7 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
 
 
 def check_rows(source: Source, progress: ProgressCallback) -> None:
-    """Check that all times and values can be read and, in the wide layout, that every row is a window.
-
-    A row that failed only after this pass would be debited but never released. Raises ArchiveError if rows of
-    the wide layout are not windows or have no valid time, or if a file cannot be read.
-    """
+    """Check that every row can be released: one that failed only later would be debited and never leave."""
     columns, policy, misfit_count = source.policy.columns, source.policy, 0
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
     for batch in source.read(source.groups, [columns.time, columns.value], batch_rows):

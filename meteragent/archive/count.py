@@ -39,10 +39,7 @@ def count_numbers(source: Source, jobs: Iterable[Job], show: ProgressReporter) -
 def read_job(
     source: Source, job: Job, names: dict[str, int], counts: Counts, progress: ProgressCallback
 ) -> Readings:
-    """Read the readings of a job, number meters in the order in which they leave, and count in `counts`.
-
-    A reading that another job reads, too, is counted by the job in which it opens a window.
-    """
+    """Return the readings of a job, with its meters numbered in the order in which they leave; count them."""
     policy, empty = source.policy, np.empty(0, np.int64)
     parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
     for rows in read(source, job, names, needs_values=True):

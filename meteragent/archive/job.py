@@ -143,11 +143,7 @@ class Rows(NamedTuple):
 
 
 def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
-    """Yield the rows that may count in a job's windows, and number meters in `names` as they appear.
-
-    The rows have values only if `needs_values`. Raises ArchiveError if a row's meter or time is missing or
-    invalid, or if a file cannot be read.
-    """
+    """Yield the rows that may count in a job's windows, and number their meters. Raises ArchiveError."""
     columns = source.policy.columns
     column_names = list(columns) if needs_values else [columns.meter, columns.time]
     offsets = np.cumsum([0, *(group.rows for group in source.groups)])

@@ -115,11 +115,7 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Keep runs from changing the ledger while it is read. Write nothing; the ledger may be missing.
-
-        Raises ArchiveInUse if a run on this machine holds the lock; ArchiveError if the lock's file cannot be
-        read.
-        """
+        """Keep runs from changing the ledger while it is read; it may be missing. Raises ArchiveInUse."""
         with ExitStack() as stack:
             with path_in_errors(self.folder), suppress(FileNotFoundError):
                 self._lock(stack.enter_context((self.folder / ".lock").open("rb")), fcntl.LOCK_SH)

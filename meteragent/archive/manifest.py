@@ -111,10 +111,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 
 
 def save(out: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest of an output, twice: a copy of another run into the folder replaces only the first.
-
-    Its columns are those of the parts, if there are any. Raises ArchiveError if it cannot be written.
-    """
+    """Write the manifest of an output, twice: a copy of another run into the folder replaces only one."""
     part = next(iter(sorted(out.glob(f"part-{facts['run']}-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
     for path in (out / MANIFEST, out / f"_manifest-{facts['run']}.parquet"):

@@ -26,10 +26,7 @@ _PER_MS = {"us": 1000, "ns": 1_000_000}
 
 
 class Micro(NamedTuple):
-    """Clamped values in millionths of the unit; where `valid` is false, the value is missing and set to 0.
-
-    `is_clamped` tells which values were outside the range.
-    """
+    """Clamped values in millionths of the unit; where `valid` is false, the value is missing and 0."""
 
     values_u: Integers
     valid: Flags

@@ -45,10 +45,7 @@ class Preview:
 def preview(
     policy: Policy, path: Path | str, out: Path, show: ProgressReporter, engine: Engine | None = None
 ) -> Preview:
-    """Return a preview of `run.sanitise_archive` with the same arguments, without writing anything.
-
-    Raises as it does before the debit.
-    """
+    """Return what `run.sanitise_archive` would do with these arguments. Raises as it does before a debit."""
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     tree = Tree.at(path)
     check_paths(tree, out, ledger.folder)

@@ -46,15 +46,10 @@ class Ragged(NamedTuple):
 def integrate(
     starts_ms: Integers, lengths: Integers, times_ms: Integers, values_u: Integers, policy: Policy
 ) -> Ragged:
-    """Integrate readings into the slots of windows, in whole quanta.
+    """Integrate readings into the slots of windows, in whole quanta, under the policy's terms of each.
 
-    Args:
-        starts_ms: the starts of the windows.
-        lengths: the number of readings of each window; `times_ms` and `values_u` hold the readings of one
-            window after another.
-        times_ms: the readings' times, in ascending order within a window.
-        values_u: the readings' values in millionths of the unit, clamped.
-        policy: the policy, which gives the terms of each window.
+    `starts_ms` and `lengths` have each window's start and number of readings. `times_ms`, ascending within a
+    window, and `values_u`, clamped millionths of the unit, hold the readings of one window after another.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
     offset_ms = times_ms - starts_ms[window]

@@ -33,11 +33,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group of a file.
-
-    `times_ms` holds the earliest and the latest time, and `meters` the first and the last of the meters'
-    names in order; each is None if unknown.
-    """
+    """A row group of a file: its earliest and latest time, and its first and last meter, where known."""
 
     file: str
     row_group: int
@@ -143,10 +139,7 @@ class Source:
                     yield _add_zone(batch, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the rows from `first` on in chunks of `size` rows; the last chunk may be smaller.
-
-        A chunk is a list of batches. The ends of files and row groups affect the batches, never the chunks.
-        """
+        """Yield the rows from `first` on in chunks of `size` rows, whatever the ends of files and groups."""
         chunk: list[pa.RecordBatch] = []
         row, count = 0, 0
         for group in self.groups:

@@ -1,8 +1,4 @@
-"""The table `[source]` of the configuration: the broker from which `collect` receives records.
-
-The scheme of the URL selects the kind of broker. The keys in `config.model.Broker` are the same as in the
-agent's configuration, and wrong values of these keys are refused with the same messages.
-"""
+"""The table `[source]` of the configuration: the broker from which `collect` receives records."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -136,11 +132,7 @@ def _kafka_errors(source: Source) -> Iterator[ConfigError]:
 
 
 def _parse(url: str) -> tuple[_Scheme, list[tuple[str, int]]]:
-    """Return the scheme, and the host and port of each server in an address.
-
-    Raises ValueError, which states the fault. No message repeats the address, because it may contain a
-    password.
-    """
+    """Return the scheme, and each server's host and port. Raises ValueError, never with the address."""
     name, _, hosts_text = url.partition("://")
     scheme = _SCHEMES[name]
     if "@" in hosts_text:

@@ -1,14 +1,13 @@
 """The effect of a received message: a row, a descriptor, a waiting record, or a refusal.
 
-The core needs neither I/O nor a clock. `Core.take` checks messages in the order of their arrival. The core
-remembers the terms that each meter has announced, and how many records wait. The caller commits the effects
-of messages before it passes further messages to the core. After a failed commit, the caller builds a new core
-from the tables and passes the same messages to it.
+`Core.take` checks messages in the order of their arrival; it remembers the terms that each meter has
+announced, and how many records wait. The caller commits the effects before it passes further messages. After
+a failed commit, it builds a new core from the tables and passes the same messages again.
 
-The rules about the content of records and descriptors are in `consume`: `Record.parse`, `Descriptor.parse`
-and `Check.require`. The core adds bounds on what one sender can make it keep: a meter's terms, their bytes,
-its waiting records, and its values a day. Slots of a meter do not overlap, so its terms bound the number of
-its values. What invented meters could take together is bounded by `Limits.max_meters`.
+The rules about the content of records and descriptors are in `consume`. The core adds bounds on what one
+sender can make it keep: a meter's terms, their bytes, its waiting records, and its values a day. Slots of a
+meter do not overlap, so its terms bound the number of its values. What invented meters could take together is
+bounded by `Limits.max_meters`.
 """
 
 import json
@@ -77,11 +76,10 @@ class Message(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table `record`: the private value of one slot, in quanta of the descriptor `d`.
+    """A row of the table `record`: the private value of one slot, in quanta of the descriptor `d` (a digest).
 
-    The slot lasts from `time_ms` to `until_ms`. For a band or a peak, these are the start and the end of the
-    window. `band` is empty if slots are not bands. `d` is the descriptor's digest. `draws` is the number of
-    times that the agent drew noise for a peak, and 1 for other values.
+    A band or a peak lasts from `time_ms` to `until_ms` as its window does; `band` is empty otherwise. `draws`
+    is how often the agent drew noise for a peak, and 1 for other values.
     """
 
     stream: str

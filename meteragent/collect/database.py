@@ -1,14 +1,10 @@
 """The sink that stores records in PostgreSQL: tables, partitions, and one transaction for each batch.
 
-Theory of operation
--------------------
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
-are counted as refused. In a stream in which slots of a meter could overlap, overlapping rows are removed and
-counted before the insertion: first those that overlap a slot of their meter in the table, then those that
-overlap an earlier remaining row of the batch. On a single grid, slots overlap only if they have the same
-start. Descriptors, waiting records, refusals and the collector's own row are written in the same transaction.
-Once it has committed, the messages may be acknowledged.
+are counted as refused. In a stream in which slots of a meter could overlap (on a single grid, only slots with
+the same start do), overlapping rows are removed and counted before: first those that overlap a slot in the
+table, then those that overlap an earlier remaining row of the batch.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. The tables
 (`tables.sql`) are created in one transaction, under a lock that is also held while partitions are created.
@@ -17,10 +13,9 @@ Without a time limit, a server that stops answering would block `collect` silent
 therefore shut down if a step takes longer than ANSWER_S seconds, and keepalives detect a broken network. The
 batch is then tried again on a new connection; its messages are still unacknowledged.
 
-`LinkError` means that the database is unavailable or busy and the batch may be tried again.
-`UnstorableError` means that the database refuses the data of the batch, and `DatabaseError` that it refuses
-every batch. An error contains only the error code and the first line of
-the server's message, so that it does not repeat values.
+`LinkError` means that the batch may be tried again, `UnstorableError` that the database refuses its data, and
+`DatabaseError` that it refuses every batch. An error contains only the error code and the first line of the
+server's message, so that it does not repeat values.
 """
 
 import asyncio

@@ -340,11 +340,7 @@ class Staging:
         return overlaps
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
-        """Return the slots in files that may overlap the given rows of a part.
-
-        Each file is read only for the meters that may have such slots there, so that the cost of one meter's
-        long slots is its own.
-        """
+        """Return the slots in files that may overlap rows of a part; other meters' slots are not read."""
         meters_by_span = _meters_by_span(rows, dict(self._rows(_LONGEST, part.stream)), self._length)
         start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
         tables = [record_file.SCHEMA.empty_table()]

@@ -1,13 +1,12 @@
 """The source for Kafka: a member of a consumer group, whose offsets follow the commits of the sink.
 
-librdkafka (confluent-kafka) keeps stored offsets, and commits them to Kafka once a second, when partitions
-are revoked, and when the consumer is closed. The offset after a message is stored only after the message's
-effect has been committed in the sink. After a crash, or when partitions move to another member, messages
-whose offsets were not committed arrive again. They change no row that is already in the sink.
-The library blocks, so all calls to it are made in a separate thread.
+librdkafka (confluent-kafka) commits stored offsets to Kafka once a second, when partitions are revoked, and
+when the consumer is closed. The offset after a message is stored only after its effect has been committed in
+the sink, so messages arrive again after a crash, or when partitions move, and change no row. The library
+blocks, so all calls to it are made in a separate thread.
 
-The MQTT topic is the header `mqtt_topic` of a Kafka record or, without such a header, the record's key. A
-record with neither is refused. The value of the record is the payload.
+The MQTT topic is the header `mqtt_topic` or, without it, the key of a Kafka record, which is refused without
+either.
 """
 
 import asyncio

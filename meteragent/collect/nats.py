@@ -1,10 +1,9 @@
 """The source for NATS JetStream.
 
 Each subject has its own durable consumer in each stream that holds the subject, because servers before 2.10
-allow only one subject per consumer. `collect` creates the consumers and pulls messages from them; it never
-creates a stream. A message that is not acknowledged within ACK_WAIT_S seconds is delivered again. An
-acknowledgement refers to the message, not to the connection, so messages that wait here remain valid after a
-connection ends. When the queue is full, pulling pauses.
+allow only one subject per consumer. `collect` creates consumers, never a stream. A message that is not
+acknowledged within ACK_WAIT_S is delivered again. An acknowledgement refers to the message, not to the
+connection, so messages that wait here remain valid after it ends. When the queue is full, pulling pauses.
 """
 
 import asyncio

@@ -95,11 +95,7 @@ def announced_terms(digests: Iterable[str]) -> list[Announced]:
 
 
 def without_overlaps(rows: Iterable[tuple[int, Row]], mixed: Collection[Meter]) -> Iterator[tuple[int, Row]]:
-    """Yield numbered rows in order, except rows that overlap an earlier row of the same meter.
-
-    Only the streams and meters in `mixed` are examined. Rows of the same slot do not overlap, nor do rows of
-    different bands of the same window.
-    """
+    """Yield numbered rows in order, except those that overlap an earlier row of the same meter in `mixed`."""
     slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
     for number, row in rows:
         if (row.stream, row.meter) in mixed:

@@ -66,11 +66,7 @@ class ParquetSink:
         return await self._step(lambda: self._staging.expire(wait_ms))
 
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
-
-        If a periodic flush has failed, raise its error instead. After a LinkError, the service opens the
-        dataset again.
-        """
+        """Commit a batch; return its outcome and that of the flushes since, or raise the error of a flush."""
         if self._fault is not None:
             raise self._fault
         outcome = await self._step(lambda: self._staging.write(batch, messages, now_ms))

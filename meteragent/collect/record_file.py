@@ -2,9 +2,8 @@
 
     FOLDER/record/stream=main/day=2026-11-20/records.parquet
 
-The rows of a file are sorted by meter, time and band. `merge` adds rows to the content of a file. The first
-value of a key is never changed, so a merge that is repeated after a crash has no effect. `replace` renames a
-complete new file into place, so a reader sees either the former content or the new content.
+Rows are sorted by meter, time and band. `merge` never changes the first value of a key, so it may be repeated
+after a crash. `replace` renames a complete new file into place.
 """
 
 import os
@@ -160,11 +159,7 @@ def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
 
 
 def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
-    """Return, for each row, whether it overlaps a slot of its meter in the content of files.
-
-    Rows of the same slot do not overlap, nor do bands of the same window. Slots within the content must not
-    overlap each other.
-    """
+    """Return, for each row, whether it overlaps another slot of its meter in the content of files."""
     if not content.num_rows or not rows.num_rows:
         return np.zeros(rows.num_rows, np.bool_)
     names = pa.concat_tables([content.select(["meter"]), rows.select(["meter"])])["meter"]
@@ -212,11 +207,7 @@ def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
 
 
 def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
-    """Replace a file below `root` with the content that `fill` writes.
-
-    On return, the file and any new folders are on disk. The unfinished file is in `root`, outside the folder
-    that readers open.
-    """
+    """Replace a file below `root` durably; readers never see an unfinished file."""
     part = root / ".part"
     with part.open("wb") as file:
         fill(file)

@@ -52,10 +52,7 @@ class Service:
         self._report, self._has_sink = _Report(), False
 
     async def run(self) -> None:
-        """Collect until cancelled.
-
-        Raises an exception group with a DatabaseError if the sink refuses an operation.
-        """
+        """Collect until cancelled. Raises a DatabaseError in a group if the sink refuses an operation."""
         socket = None if self._settings.health is None else self._settings.health.socket
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())

@@ -20,10 +20,7 @@ def holds(topic: str) -> bool:
 
 
 def subjects(topic_filter: str) -> tuple[str, ...]:
-    """Return the subject filters that together match what an MQTT topic filter matches.
-
-    For ``a/#`` there are two: ``a`` and ``a.>``, because ``a.>`` does not match ``a``, but ``a/#`` does.
-    """
+    """Return the subject filters that match what an MQTT filter matches: ``a`` and ``a.>`` for ``a/#``."""
     subject = ".".join(map(_token, topic_filter.split("/")))
     return (subject.removesuffix(".>"), subject) if subject.endswith(".>") else (subject,)
 

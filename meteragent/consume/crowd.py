@@ -3,8 +3,8 @@
     for total in crowd_totals(payloads)["elm-street"]:      # in any order, repeated or not
         total.energy(), total.mean(), total.homes
 
-`homes` counts the gateways that reported in the slot. It does not count people, and nobody has verified that
-each gateway has a real meter. A mean is taken over these gateways.
+`homes` counts the gateways that reported in the slot, over which a mean is taken: not people, and not
+verified meters.
 """
 
 from collections.abc import Iterable, Mapping

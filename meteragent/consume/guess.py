@@ -64,18 +64,10 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss, the guess is a value of the prior, clamped to `within`. Of two equally good values,
-    it is the smaller.
-
-    Args:
-        series: the records of one meter.
-        time_ms: the start of the slot.
-        prior: slot values in the series' unit, with weights that need not add up to 1, such as a histogram of
-            a year that the receiver knows from elsewhere.
-        loss: the loss of a wrong guess.
-        band: the name of the band, if slots are bands.
-        within: the agent's range (low, high) in the series' unit, if the receiver knows it. The prior's
-            values are clamped to it.
+    `prior` has slot values with weights that need not add up to 1, such as a histogram of a year that the
+    receiver knows from elsewhere, and `within` the agent's range, if it is known, both in the series' unit;
+    the prior's values are clamped to it. `band` names the band, if slots are bands. Under absolute loss, the
+    guess is a value of the prior, the smaller of two equally good ones.
 
     Raises ValueError if there is no such slot; the prior has no value with a positive weight, a weight that
     is negative or not finite, or a value that is not finite; the range is empty or not finite; or the loss is

@@ -1,17 +1,13 @@
 """Totals and means over thousands of meters, with intervals, for each feeder and slot.
 
-Theory of operation
--------------------
-A cell consists of the records of a feeder's meters for one slot, from `start_ms` to `end_ms`. Noise has mean
-zero and is independent between meters, so the sum over a cell is unbiased. The distribution of its error is
-computed by `privacy.totals`, with one slot of noise per meter. Cells with the same numbers of meters under
-each mechanism and rounding have the same distribution, which is computed once. Sums are exact, because values
-are whole millionths of the unit.
+A cell consists of the records of a feeder's meters for one slot. Noise has mean zero and is independent
+between meters, so the sum over a cell is unbiased. The distribution of its error is that of `privacy.totals`,
+with one slot of noise per meter, computed once for equal numbers of meters under each mechanism and rounding.
+Sums are exact, because values are whole millionths of the unit.
 
-The mean is taken over the `homes` meters that have a record of that slot. The existence of a record is public
-(law 4 of the agent). No total contains the energy of homes without a record.
-
-`consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
+The mean is taken over the `homes` meters that have a record of that slot, which is public (law 4 of the
+agent). `consume.rules` decides which cells are shown. Spark computes the same results
+(`meteragent.spark.feeder`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Descriptors and records with exact numbers, parsed from messages that must be complete and consistent.
-
-Unknown fields are accepted, because later versions may add fields.
-"""
+"""Descriptors and records with exact numbers, parsed from messages; later versions may add fields."""
 
 from __future__ import annotations
 
@@ -69,10 +66,7 @@ class Descriptor:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """Parse a descriptor, which must be complete and consistent and have the id of its facts.
-
-        Raises RecordError, which names a field that is missing, wrong or inconsistent.
-        """
+        """Parse a descriptor. Raises RecordError, which names a missing, wrong or inconsistent field."""
         fields = Fields(DESCRIPTOR, message, float)
         if fields["id"] != id_of(fields.facts):
             raise fields.error("id", "does not match its facts")
@@ -120,10 +114,7 @@ class Descriptor:
 
     @classmethod
     def stored(cls, text: str) -> Self:
-        """Return the descriptor, of no meter, with the hash of `text` as its id.
-
-        Raises RecordError if it cannot be read. Its consistency was checked before it was stored.
-        """
+        """Return a descriptor of no meter that was checked before it was stored. Raises RecordError."""
         facts = json.loads(text)
         own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
         return cls._of(Fields(DESCRIPTOR, facts | own_facts, float))
@@ -162,11 +153,7 @@ class Descriptor:
 
     @property
     def variance(self) -> Fraction:
-        """The variance of a value's noise, in unit², rounded to at most 17 significant digits.
-
-        The noises of different slots are uncorrelated, so the variance of a sum of values is the sum of the
-        values' variances.
-        """
+        """The variance of a value's noise, in unit², to 17 significant digits; variances of slots add up."""
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def require(self, noun: str, *spaces: Space) -> None:

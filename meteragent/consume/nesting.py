@@ -1,18 +1,15 @@
 """Combine fine and coarse streams of one meter into unbiased values with smaller errors (THEORY 3.8).
 
 Before noise, the half-hourly energies that one stream releases for a day add up to the daily energy that
-another stream releases with independent noise. Least squares weights both streams, and makes the half-hourly
-energies add up to the daily energy again. `privacy.nested` has the formulas and the errors.
+another stream releases with independent noise. Least squares weights both, and makes them add up again
+(`privacy.nested`).
 
 A coarse number is combined only with a *complete* set of finer numbers, whose slots fill its window exactly.
-If a record is missing, or a slot straddles an end of the window, the coarse number is not combined with the
-finer numbers in its window. If a record of a middle stream is missing (such as a day of a month), the finer
-records (the half hours of that day) take its place.
+If a record of a middle stream is missing (such as a day of a month), the finer records take its place.
 
 The result is unbiased only if, before noise, the fine slots of a window add up to the coarse slot. They do if
 one source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
-Descriptors do not state all of these settings. The facts that they do state are compared here, and streams
-that differ in these facts are refused.
+Descriptors do not state all of these settings; streams that differ in what they do state are refused.
 """
 
 from __future__ import annotations

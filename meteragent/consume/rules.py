@@ -1,35 +1,30 @@
 """Rules for showing totals: a threshold, and a limit on each home's share of a cell.
 
-Purpose
--------
-A record is private before it arrives here, and everything that is computed from records, or withheld because
-of them, is as private as the records. So these rules are not part of the promise to a home. They serve
-receivers who must also follow a rule for aggregates. The rules do not bound what several aggregates reveal
-together: the totals of two groups that differ in one home differ by that home's private value, whose noise is
-then the home's only protection.
+Everything that is computed from records, or withheld because of them, is as private as the records. So these
+rules are not part of the promise to a home. They serve receivers who must also follow a rule for aggregates.
+They do not bound what several aggregates reveal together: the totals of two groups that differ in one home
+differ by that home's private value, whose noise is then the home's only protection.
 
-Statistics offices withhold a cell with too few contributors (threshold), a cell in which the n largest
-contributors have more than k % of the total (dominance), or a cell in which the total less the two largest
-contributions is below p % of the largest contribution (p % rule). The "15/15" rule of energy regulators
-requires 15 customers, none of whom has more than 15% (Hundepool et al., Handbook on Statistical Disclosure
-Control; CPUC decision 14-05-016). All these rules except the threshold concern true contributions, which a
-receiver of private records does not have.
+Statistics offices withhold a cell with too few contributors (threshold), or one in which the n largest
+contributors have more than k % of the total (dominance), or the total less the two largest contributions is
+below p % of the largest (p % rule). The "15/15" rule of energy regulators requires 15 customers, none of whom
+has more than 15% (Hundepool et al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All
+but the threshold concern true contributions, which a receiver of private records does not have.
 
 Threshold. The set of meters that have records is public, so `at_least` is applied directly.
 
-Dominance by public facts. With `capacity` (such as the power of each home's connection, or its class of
-yearly consumption), a cell is withheld if a home has more than `share` of the sum of the capacities in the
-cell. This test is exact, but it concerns capacity instead of energy.
+Dominance by public facts. With `capacity` (such as the power of each home's connection), a cell is withheld
+if a home has more than `share` of the sum of the capacities in the cell. This test is exact, but it concerns
+capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is positive exactly if home i has more than the share s. D_i is a weighted sum of
 records, so its error has a known distribution (`privacy.totals`). Let h_i be the bound that this error
-exceeds with probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does
-dominate, the feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability
-of that is at most `error`, regardless of the number of homes (each home has to pass, so the probabilities do
-not add up). In case of doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders
-of few homes or over short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a
-test, because some home has more than the share s of any positive total.
+exceeds with probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. So if a home does
+dominate, the feeder is shown with a probability of at most `error`, regardless of the number of homes (each
+home has to pass, so the probabilities do not add up). Feeders of few homes or over short times are hardly
+ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some home has more than the
+share s of any positive total.
 
 The rule concerns the energy over the whole requested time. If a home dominates a single slot (such as with a
 car that charges at night), the slot's noise hides this from the rule and from every receiver, as promised.

@@ -1,10 +1,9 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
 The estimates refer to the slot values as the meter's agent computes them, with gaps filled and values
-clamped, but without noise. An interval contains the estimated quantity with the stated probability, which
-follows from the noise distribution that the descriptor names (`privacy.totals`). Noise is independent between
-windows and between meters. Within a window, the noise of the slots is dependent, unless the window's metric
-is l1.
+clamped, but without noise. An interval contains the quantity with the stated probability, by the noise that
+the descriptor names (`privacy.totals`): independent between windows and meters, dependent within a window
+unless its metric is l1.
 """
 
 from __future__ import annotations
@@ -196,11 +195,7 @@ class Series(Columns):
         return replace(self, records=self.records[start:stop])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
-        """Select the record of the slot that starts at `time_ms`.
-
-        If slots are bands, `time_ms` is the start of the window, and `band` is required. Raises ValueError if
-        there is no such record.
-        """
+        """Return the record of the slot, or of a window's band, at `time_ms`. Raises ValueError if none."""
         start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
         records = tuple(record for record in self.records[start:stop] if record.band == band)
         if not records:

@@ -66,11 +66,7 @@ class MeanDay:
 
 
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
-    """Return the curve of the window that starts at `time_ms`.
-
-    Raises ValueError if there is no such window, or one of its blocks is missing; its slots are not means of
-    equal parts; or coverage is not between 0 and 1.
-    """
+    """Return the curve of the window that starts at `time_ms`. Raises ValueError if it has none."""
     window, terms = _window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     half = _half_width(terms, coverage)
@@ -78,11 +74,7 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
-    """Return the mean day of the window that starts at `time_ms`.
-
-    Raises ValueError if there is no such window, or one of its bands is missing; its slots are not means of
-    bands; or coverage is not between 0 and 1.
-    """
+    """Return the mean day of the window that starts at `time_ms`. Raises ValueError if it has none."""
     window, terms = _window(series, time_ms, "a mean day", Space.PROFILE)
     bands = tuple(record.band or "" for record in window.records)
     duration_ms = freeze(np.array([terms.slot_ms(band) for band in bands], np.int64))
@@ -106,21 +98,13 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in its currency.
-
-    The estimate is unbiased. Raises ValueError if there is no such window; its value is not an amount; or
-    coverage is not between 0 and 1.
-    """
+    """Estimate the amount of the window at `time_ms` in its currency. Raises ValueError if it has none."""
     window, terms = _window(series, time_ms, "an amount", Space.WEIGHTED)
     return _estimate(float(window.values[0]), terms, 1, window.unit, coverage)
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the energy above `threshold_w` in the window that starts at `time_ms`, in kWh.
-
-    The descriptor states the threshold. The estimate is unbiased. Raises ValueError if there is no such
-    window; its value is not an energy above a threshold; or coverage is not between 0 and 1.
-    """
+    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError if it states none."""
     window, terms = _window(series, time_ms, "an energy above a threshold", Space.ABOVE)
     return _estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 

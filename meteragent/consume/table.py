@@ -160,10 +160,7 @@ def _rows(
     meters: Collection[str] | None,
     descriptors: dict[Any, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
-    """Return the meter, start, end, band, exact value, descriptor and number of draws of each record.
-
-    The rows are sorted by meter, start and band.
-    """
+    """Return meter, start, end, band, exact value, descriptor and draws of each record, sorted."""
     if isinstance(source, Path):
         return _dataset_rows(source, stream, span_ms, meters)
     names = None if meters is None else list(meters)

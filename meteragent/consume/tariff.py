@@ -42,10 +42,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """The cost under each tariff, by the tariff's name, and the name of the cheapest tariff.
-
-    `p_values` has the p-value of each other tariff, by the tariff's name.
-    """
+    """The cost under each tariff by name, the cheapest tariff, and the p-value of each other tariff."""
 
     costs: Mapping[str, Estimate]
     cheapest: str

@@ -72,10 +72,7 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
 
 
 def distinct(entries: Iterable[Entry], left_out: Counter[str]) -> list[Entry]:
-    """Return entries without copies, which are counted in `left_out`, in the order given.
-
-    Raises FormatError if other intervals of a meter overlap, because the energy in them would count twice.
-    """
+    """Return entries without copies, which `left_out` counts. Raises FormatError if intervals overlap."""
     counts = Counter(entries)
     rows = list(counts)
     if counts.total() > len(rows):

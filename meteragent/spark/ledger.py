@@ -1,8 +1,4 @@
-"""The key's ledger on Spark: the same folder and the same rows as with the local engine.
-
-The driver collects the rows of a run. There is one row for each stretch of consecutive windows of a meter,
-not one for each window.
-"""
+"""The key's ledger on Spark: the same folder and rows as with the local engine, one for each stretch."""
 
 import json
 

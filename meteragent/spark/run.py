@@ -1,11 +1,11 @@
 """`sanitise --engine spark`: the same run as with the local engine, except that Spark does the two passes.
 
-The lock, the run's id, the ledger's rows and the form of the manifest are the same as with the local engine.
-The division into parts differs: a hash of a window's start and its meter's public name determines the part,
-and each part is sorted by start and name. So neither the part of a window nor its position depends on the
-order of the input or on the meters' own names. Only releases are shuffled for this division. If a run is
-killed before its output is complete, the next run deletes the output's parts and writes them again, with the
-same values. The driver lists and hashes the files, and workers read them as the local engine does.
+Lock, run's id, ledger's rows and form of the manifest are the same. The parts differ: a hash of a window's
+start and its meter's public name determines the part, and each part is sorted by start and name. So neither
+the part of a window nor its position depends on the order of the input or on the meters' own names. Only
+releases are shuffled. If a run is killed before its output is complete, the next run deletes the output's
+parts and writes them again, with the same values. The driver lists and hashes the files, and workers read
+them as the local engine does.
 """
 
 import os

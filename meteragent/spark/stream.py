@@ -77,13 +77,10 @@ def stream(
 ) -> Iterator[StreamingQuery]:
     """Run a query that passes releases to a sink; stop it, and unlock the ledger, when the context ends.
 
-    Args:
-        readings: a streaming frame with the columns that the policy names, in either layout. Its source must
-            be able to deliver the same data again, as Kafka and files can but MQTT cannot.
-        policy: the terms of the release.
-        sink: the function that gets the releases, such as `folder(out, policy)`.
-        checkpoint: the folder of the query's state, which must not be deleted or copied.
-        trigger: the argument of `DataStreamWriter.trigger`, such as processingTime="1 minute".
+    `readings` is a streaming frame with the policy's columns, whose source can deliver the same data again,
+    as Kafka and files can but MQTT cannot. `sink` gets the releases, such as `folder(out, policy)`.
+    `checkpoint`, the folder of the query's state, must not be deleted or copied. `trigger` is as in
+    `DataStreamWriter.trigger`.
 
     Raises ArchiveError if a column is missing or has the wrong type, or the ledger cannot be used;
     ArchiveInUse if another run has locked the ledger; KeyMissing if the key cannot be read.

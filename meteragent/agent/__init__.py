@@ -1,9 +1,9 @@
 """The composition root: entropy, connections, tasks, and the order of shutdown.
 
-Each stream has a task for the source's connection, a task for each sink's connection, and a runner between
-them. Any exception except `ClockJumped` ends the process, because the core's memory may then be ahead of the
-store, and only a restart is safe. Cancellation is the only stop signal. The runners end first, so no further
-slot closes; then the sinks send the messages that are due, for at most `DRAIN_S`.
+Each stream has a task for each connection (source and sinks) and a runner between them. Any exception except
+`ClockJumped` ends the process, because the core's memory may then be ahead of the store, and only a restart
+is safe. Cancellation is the only stop signal. The runners end first, so no further slot closes; then the
+sinks send what is due, for at most `DRAIN_S`.
 """
 
 import asyncio
@@ -139,11 +139,11 @@ class Agent:
             await thread.close()
 
     def _open(self, now_ms: int) -> Store:
-        """Open the store, or replace a store that is damaged or missing, and return it.
+        """Open the store, or replace a damaged or missing one, and return it.
 
-        In the new store, no window opens before the current window of every stream and the current period of
-        every budget have ended, because the former store may have held windows and charges from that time. If
-        a stream uses the event clock, no such time is known, and a damaged or missing store is an error.
+        In a new store, no window opens before the current window of every stream and the current period of
+        every budget have ended, because the former store may have held them. With an event clock, no such
+        time is known, so a damaged or missing store is an error.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):

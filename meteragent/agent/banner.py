@@ -1,9 +1,7 @@
-"""The log lines at a start, which describe the agent and each stream.
+"""The log lines at a start: version and store and, for each stream, source, hidden energy, group and sinks.
 
-They state the agent's version and store. For each stream, they state the source, the hidden energy, the
-group, the sinks, and when the next number leaves. All of this follows from the configuration, the clock, the
-schedule and the stored windows; the lines contain no data from meters. URLs that contain a password were
-refused earlier.
+They follow from the configuration, the clock, the schedule and the stored windows, and contain no data from
+meters. URLs that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator

@@ -1,15 +1,8 @@
 """The clocks of the agent.
 
-Theory of operation
--------------------
-Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copied machine. Two
-classes turn the wall clock into times that the rest of the agent can rely on:
-
-    SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
-                 shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
-                 the SteadyClock shows no time, and processing pauses (law 4).
-    CatchUp      the time up to which slots may close. After a start, or a pause because of the store,
-                 readings for overdue slots wait in the broker; these slots stay open for `catch_up` (law 4).
+Windows follow the wall clock, which may be wrong, set back, or part of a copied machine. Two classes turn it
+into times that the rest of the agent can rely on: `SteadyClock`, the time, and `CatchUp`, the time up to
+which slots may close.
 
 The time since the machine's start (`BootClock`) reveals copies (law 1). Memory and disk that are resumed from
 a snapshot contain open windows whose intervals may have been released since, with the same noise: the wall
@@ -54,8 +47,8 @@ class ClockJumped(Exception):
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    After a jump (`jumped_ms` is not 0), the clock no longer shows any time. `newest_ms` is the newest time
-    that this process or an earlier one has shown, but at least `EARLIEST_MS`.
+    While the wall clock is behind that, or before `EARLIEST_MS`, no time is shown and processing pauses; nor
+    is one after a jump (`jumped_ms` is not 0). `newest_ms` is the newest time shown by any process.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -98,16 +91,13 @@ class SteadyClock:
 class CatchUp:
     """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    Slots that fell due while the agent was stopped, or paused because of its store, stay open for `catch_up`
-    after the subscription is confirmed or, if it already is, after processing resumes. Readings that arrive
-    by then count. Slots have closed up to `closed_ms`; if `is_over`, they close as soon as they are due.
+    Slots that fell due meanwhile stay open for `catch_up` after the subscription is confirmed or processing
+    resumes, whichever is later, for readings that wait in the broker. Slots have closed up to `closed_ms`; if
+    `is_over`, they close as soon as they are due.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Start after a stop at `closed_ms`, the stream's time.
-
-        `wait_ms` is the length of the catch-up. `waits` says whether at least one slot may be overdue.
-        """
+        """Start after a stop at `closed_ms`; catch up for `wait_ms` if a slot may be overdue (`waits`)."""
         self.ends_ms: int | None = None
         self.is_over = not waits
         self.closed_ms = closed_ms
@@ -131,8 +121,8 @@ class CatchUp:
 async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has finished.
 
-    If `end_ms` is None, only a stop cancels it. A stop waits until the coroutine has finished; a second stop
-    cancels the coroutine again. Raises the coroutine's error, and CancelledError after a stop.
+    If `end_ms` is None, only a stop cancels it. A stop waits until the coroutine has finished. Raises the
+    coroutine's error, and CancelledError after a stop.
     """
     if end_ms is None:
         await work

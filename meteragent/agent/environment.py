@@ -1,7 +1,6 @@
 """The world around an agent, and what all of its streams share while its store is open.
 
-`system_environment` returns the real world. A simulation passes other parts to the agent, and runs it in an
-event loop with simulated sockets and timers.
+A simulation passes other parts than `system_environment`, and simulates sockets and timers in the event loop.
 """
 
 import os

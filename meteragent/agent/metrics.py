@@ -1,7 +1,6 @@
-"""The agent's vitals.
+"""The agent's vitals: counts, durations, charges, problems and names, never readings or released values.
 
-Vitals hold counts, durations, charges, problems and names, never readings or released values. The times at
-which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
+The times at which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -68,13 +68,11 @@ def core(
 
 
 def intake_limits(stream: settings.Stream) -> Limits:
-    """Return how long a stream, its meters and their phases may be silent.
+    """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
 
     Before the first message: two usual times between readings, at least a minute; an hour if that time is
-    unknown. A meter: three such times, at least an hour; for a device that reports on change, until it is
-    forgotten. A phase, while others go on: two such times; if it reports on change, for the hold of a power,
-    and for ever if it is a register. Under the event clock, all may be silent for ever, because readings may
-    be replayed.
+    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
+    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
     """
     if stream.window.clock is Clock.EVENT:
         return Limits(None, None, None)
@@ -126,9 +124,8 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
 def load_odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """Return an odometer, set to the charges in the store, for each stream with a budget.
 
-    Charges are read from the earliest time at which a meter may still be charged. If a stream uses the event
-    clock, all charges are read, because the readings of a new stream may start at any time in the past. Even
-    after a change to the wall clock, the first window of a meter may lie in the past.
+    Charges are read from the earliest time at which a meter may still be charged: with an event clock all,
+    because a new stream's readings may start at any time; the first window may lie in the past anyway.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {

@@ -47,8 +47,7 @@ _log = logging.getLogger("meteragent")
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    heartbeat  a function that is called in every round, for the watchdog, the intake's clock and the log
-    on_commit  a function that is called with the new rows of each commit
+    `heartbeat` is called in every round, `on_commit` with the new rows of each commit.
 
     In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
     flash memory, so readings are collected for up to `store.flush`. They are not acknowledged meanwhile, and
@@ -87,11 +86,10 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether messages may wait for others.
+        """Return whether messages may wait for others, for less than `store.flush` and while nothing is due.
 
-        They may wait for less than `store.flush`, and only while nothing is due. The messages may include a
-        new meter, whose first window opens at the next boundary, so that boundary is a deadline, too. While a
-        page is open, or more than `backlog_max` messages wait, none may wait.
+        They may include a new meter, whose first window opens at the next boundary, so that is a deadline,
+        too. With a page open, or more than `backlog_max` messages waiting, none may wait.
         """
         if (
             self.context.viewers

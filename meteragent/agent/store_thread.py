@@ -66,11 +66,7 @@ class StoreThread:
         self._is_unerased = not self.store.erased
 
     async def wait_until_erased(self) -> None:
-        """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
-
-        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
-        time. Raises StoreError if the erasure fails.
-        """
+        """Wait until old accumulators are erased from the log; `unerased_s` counts how long that fails."""
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._begin(self._erase_log)
         erasure = self._erasure

@@ -1,8 +1,4 @@
-"""The open pages, and the events that wait for them.
-
-A viewer is one open page on one meter. If too many events wait for a viewer, the oldest are dropped and
-counted. When a viewer leaves, its queues and means are dropped.
-"""
+"""The open pages, each on one meter, and the events that wait for them; the oldest give way."""
 
 import asyncio
 from collections import deque

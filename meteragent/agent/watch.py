@@ -96,10 +96,7 @@ class StreamWatch:
             await serve(session)
 
     async def vitals(self, now_ms: int | None, *, has_arrivals: bool) -> StreamVitals:
-        """Return the stream's vitals at `now_ms`, which is None while the clock shows no time.
-
-        What has arrived of each meter is among them only if `has_arrivals` is set (law 4).
-        """
+        """Return the stream's vitals, and only with `has_arrivals` what has arrived of each meter (law 4)."""
         stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
         public_ids = self._pipeline.public_ids()
         queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids

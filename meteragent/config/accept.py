@@ -31,10 +31,7 @@ def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]
 
 
 def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
-    """Return the largest share of a slot that is lost at its end, and its energy in Wh.
-
-    The reading that completes a slot comes up to a period after its end; if it is late, it counts nothing.
-    """
+    """Return the largest share of a slot that is lost when its last reading is late, and its energy in Wh."""
     source, window, step_ms = stream.source, stream.window, terms(stream).step_ms
     late_ms = every_ms(source) - lateness_ms(source, window) if completes_slots(source, window) else 0
     lost_ms = min(max(late_ms, 0), step_ms)

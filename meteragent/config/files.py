@@ -16,10 +16,7 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret; return the secret without trailing line endings.
-
-    Raises ConfigError with the key, but not the secret, if the file cannot be read or is empty.
-    """
+    """Return the secret in a file, without line endings. Raises ConfigError, which names the key only."""
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:

@@ -1,12 +1,8 @@
 """The form of a configuration: all unknown keys, missing keys and wrong values are found at once.
 
-Theory of operation
--------------------
-pydantic reports every error that it finds. However, it ignores the contents of a table whose name is
-misspelt, and no other check can run on an invalid document. So the document is repaired and read again until
-it is valid: a misspelt key is renamed, an unknown key is dropped, and a wrong value is replaced by its
-default, or by a stand-in if it has no default. A renamed key has a known name, and defaults and stand-ins are
-valid, so the process ends.
+pydantic ignores the contents of a table whose name is misspelt, and no other check can run on an invalid
+document. So the document is repaired and read again until it is valid: a misspelt key is renamed, an unknown
+key is dropped, and a wrong value is replaced by its default, or by a stand-in if it has none.
 
 The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
 the paths on which these checks must not rely.

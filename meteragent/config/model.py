@@ -1,7 +1,4 @@
-"""The configuration's models: the keys with their types and defaults (DESIGN 5).
-
-The docstring under a key is its description in the JSON Schema.
-"""
+"""The models of the configuration (DESIGN 5). A key's docstring is its description in the JSON Schema."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -104,10 +101,7 @@ class Crowd(Section):
 
 
 class Part(Section):
-    """A further topic, whose readings are added to the source's, or subtracted from them.
-
-    Keys that are not set are the source's or, if `profile` is set, that profile's.
-    """
+    """A further topic, whose readings are added to or subtracted from the source's, with the same keys."""
 
     topic: PlainTopic
     """The topic of the part's readings."""

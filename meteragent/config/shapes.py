@@ -1,8 +1,4 @@
-"""What a configuration says of each kind of window: one row a kind.
-
-Rows must not fail on settings that are refused later, so a key that is missing has a value that no release
-ever sees.
-"""
+"""What a configuration says of each kind of window: one row a kind, which accepts a missing key."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction

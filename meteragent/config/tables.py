@@ -1,17 +1,13 @@
 """The streams that the tables of a file become: in a group's total, one for each share, one for each preset.
 
-Crowds. The file of a group sets the windows, the noise and the topic of a stream that counts in its total.
+Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each hides
+the same energy at its share of the level, so for any change in the load the levels of all streams add up to
+at most the configured level (THEORY 3.8). They share their source, so fine and coarse slots come from the
+same readings, and a receiver can combine them (`meteragent.consume.nested`).
 
-Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each stream
-hides the same energy at its share of the level, so for any change in the load the levels of all streams add
-up to at most the configured level (THEORY 3.8). The streams differ in name, windows, level, quantum and
-topics, but not in their source, so fine and coarse slots come from the same readings, and a receiver can
-combine them (`meteragent.consume.nested`).
-
-Receivers. The records of receivers of the same preset differ only in topic and broker, so these receivers
-share one stream. Its noise is drawn and charged once, so a second copy of a record reveals nothing more.
-Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
-receivers, because the name is a key of the ledger.
+Receivers. Receivers of the same preset share one stream. Its noise is drawn and charged once, so a second
+copy of a record reveals nothing more. Streams of other presets add to the charges of the meter. A stream is
+named after its preset and not after its receivers, because the name is a key of the ledger.
 """
 
 from collections.abc import Sequence

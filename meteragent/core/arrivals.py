@@ -193,11 +193,7 @@ class Arrival:
     _is_clamped: bool = False  # the last reading, which is noted after it was accepted
 
     def note(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
-        """Note the outcome of a message or reading, by the name of its counter.
-
-        `off_ms` is how far the reading's time was from its arrival; if the reading counts, 0 unless it is
-        further than it may be.
-        """
+        """Note an outcome by its counter's name; `off_ms` is how far the time was from the arrival."""
         if off_ms:
             self.off_ms = off_ms
         if outcome in _COUNTS:
@@ -342,10 +338,7 @@ class Arrivals:
         self.arrival_of(meter).counted_ms = self.now_ms
 
     def count(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
-        """Count the outcome of a message or reading of an origin; None if it belongs to no meter.
-
-        `off_ms` is how far the reading's time was from its arrival.
-        """
+        """Count an outcome of an origin, if any; `off_ms` is how far the time was from the arrival."""
         if outcome in _COUNTS and abs(off_ms) <= self._off_max_ms:
             off_ms = 0
         self.counts.add(outcome)

@@ -12,10 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers of a stream's charges: that of its own budget, if any, and those of all budgets.
-
-    A budget covers all streams of a meter, so all `odometers` count every stream's charges.
-    """
+    """The odometers of a stream's charges: its own budget's, and those of all budgets of its meters."""
 
     own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()

@@ -74,10 +74,7 @@ class Intake:
         self._wrong_units: set[tuple[str, str | None]] = set()
 
     def take(self, messages: Iterable[Message], free_tokens: list[Token]) -> list[MeterReading]:
-        """Return the readings of messages that arrived in the same millisecond.
-
-        Refused messages and replaced readings are counted, and their tokens are appended to `free_tokens`.
-        """
+        """Return the readings of messages of one millisecond; free the tokens of refused messages."""
         items: list[MeterReading] = []
         # Messages that waited in a broker arrive together. Of the readings of a meter or phase that are
         # stamped with the same time, the last one counts: a power reading holds from then on; a register
@@ -156,10 +153,7 @@ class Intake:
         return sorted(readings, key=lambda reading: reading.time_ms) if len(readings) > 1 else readings
 
     def _origin(self, topic: str) -> Origin:
-        """Return the origin that a topic names, and cache it. Raises PayloadError if it is not this agent's.
-
-        A name that is not allowed in a topic is refused, too, if the meter would leave under it.
-        """
+        """Return the origin that a topic names. Raises PayloadError if it is not this agent's to release."""
         source = self._stream.source
         place = source.place(topic)
         if place is None:
@@ -178,11 +172,7 @@ class Intake:
     def accept(
         self, phase: str | None, timeline: Timeline, reading: Pending
     ) -> tuple[Outcome, list[Token], list[Pending]]:
-        """Add a reading to its meter; return the outcome, the freed tokens and the meter's new readings.
-
-        These are the reading, or the new sums of phases that are accepted. What a phase's register did is
-        counted.
-        """
+        """Add a reading to its meter; return the outcome, the freed tokens and the meter's new readings."""
         if phase is None:
             return *timeline.accept(reading), [reading]
         if timeline.phases is None:
@@ -252,10 +242,7 @@ class ZoneWatch(dict[object, tuple[int, int]]):
     """
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
-        """Note the time of a reading; return whether the meter's times have been off by whole hours.
-
-        The difference must have been steady for `SETTLED_MS` or longer.
-        """
+        """Note a reading's time; return whether the meter's times are, and stay, off by whole hours."""
         off_ms = time_ms - received_ms
         since_ms, first_off_ms = self.get(meter, (received_ms, off_ms))
         if abs(off_ms - first_off_ms) > _STEADY_MS or received_ms < since_ms:

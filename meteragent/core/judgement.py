@@ -124,10 +124,7 @@ def next_change(items: Sequence[Read], good: int, readings: Readings) -> Change 
 
 
 def droppable_doubts(count: int, good: int, change: Change | None) -> range:
-    """Return the indices of doubted readings that can no longer matter, while a change is not settled.
-
-    `change` is what `next_change` returns for the good reading and the `count` readings that have arrived.
-    """
+    """Return the indices, among `count` readings, of doubts that no longer matter to an open change."""
     return range(good + 1, change.end if change is not None else max(count - HELD_MAX, good + 1))
 
 
@@ -138,10 +135,7 @@ def _is_contradicted(readings: Readings, good: Read, reading: Read, following: R
 
 
 def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings) -> Change | None:
-    """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do.
-
-    Both are impossible after the good reading.
-    """
+    """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do."""
     start, first, second = items[good], items[index - 1], items[index]
     has_moved = second.value_u > first.value_u or (readings.low_u < 0 and second.value_u != first.value_u)
     is_jump, level_u = first.value_u > start.value_u, first.value_u - start.value_u

@@ -224,10 +224,7 @@ class RegisterPhases(Phases):
         return self._with_sums(result, min(self._settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
-        """Return the sums up to `until_ms` in which phases that report on change stand.
-
-        They are at times of readings, and at the end of a slot at this end, too.
-        """
+        """Return the sums, at readings and at a slot's end, in which phases that report on change stand."""
         result = PhaseResult(Outcome.ACCEPTED, [], [], [])
         if self._rules.every_ms != 0 or until_ms <= self._newest_ms:
             return result

@@ -81,19 +81,13 @@ class RegisterTimeline(Timeline):
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
 
     def _gives_way(self, pending: Pending) -> bool:
-        """Return whether the time up to `pending` is still to be integrated.
-
-        Otherwise the newer reading is refused, and the use since `pending` counts with the next reading.
-        """
+        """Return whether the time up to `pending` is still to be integrated, so that it may give way."""
         return pending.time_ms > self.integrated_until_ms
 
     # --- judging -------------------------------------------------------------------------------
 
     def _changes(self, count: int | None = None) -> Iterator[tuple[int, Change]]:
-        """Yield the changes between good readings among the first `count` pending ones (all if None).
-
-        Each comes with the index of the reading at its start. The last may not be settled.
-        """
+        """Yield the changes among the first `count` pending readings, each with the index of its start."""
         items = self.pending if count is None else self.pending[:count]
         readings, start = self._reading_terms.readings, 0
         while (end := start + 1) < len(items):
@@ -111,10 +105,7 @@ class RegisterTimeline(Timeline):
         return self.pending[max(ends, default=0)].time_ms if count else None
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
-        """Yield the spans between good readings as (start, end, use), in order.
-
-        Spans that start at `until_ms` or later are left out. The use is None if the register was reset.
-        """
+        """Yield the spans between good readings that start before `until_ms`; use is None after a reset."""
         interval_ms = self._reading_terms.readings.interval_ms
         for index, change in self._changes():
             start, end = self.pending[index], self.pending[change.end]

@@ -74,10 +74,7 @@ class Timeline:
         self.next_ms = self.integrated_until_ms
 
     def resume(self, state: TimelineState, windows: list[Window]) -> None:
-        """Resume from a state in the store with its open windows, which keep their own terms.
-
-        If the meaning of the readings has changed (kind, unit or interval), the windows are sealed.
-        """
+        """Resume from a state in the store; its windows are sealed if the meaning of readings has changed."""
         self.integrated_until_ms, self.standing_ms, self.newest_ms, _, self.idle_windows, _ = state
         self.windows = windows
         if any(window.terms.readings.meaning != self.terms.readings.meaning for window in windows):
@@ -138,10 +135,7 @@ class Timeline:
         return True
 
     def add_sums(self, result: PhaseResult) -> tuple[list[Pending], Outcome, list[Token]]:
-        """Add the sums of the meter's phases, each of which replaces an earlier sum with the same time.
-
-        Return those that are accepted, the outcome of the last or else of the result, and the freed tokens.
-        """
+        """Add sums of phases; return those that are accepted, the outcome, and the freed tokens."""
         outcome, tokens, accepted = result.outcome or Outcome.LATE, [*result.free], list[Pending]()
         for item in result.sums:
             index = self._count_up_to(item.time_ms) - 1

@@ -131,10 +131,7 @@ class Window:
         return self.lost_slot is not None
 
     def begin(self, noise: Noise, integrated_until_ms: int) -> None:
-        """Open the first slot with noise from a new noise bound, and keep the bound if more slots follow.
-
-        In l1, all slots open at once, each with noise from a bound of its own, and no bound is kept.
-        """
+        """Open the first slot, and keep its noise bound for others; in l1, open all, each with its own."""
         while self.draws < (self.terms.n if self.terms.metric.is_sum else 1):
             noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
             self.noise_bound = None if self.terms.metric.is_sum else noise_bound

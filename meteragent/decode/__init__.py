@@ -21,10 +21,7 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, or a sum of such numbers, in the device's unit.
-
-    `time_ms` and `seen_ms` have the same meaning as in `Reading`. `id` is the meter that the payload names.
-    """
+    """A number in a payload, or a sum, in the device's unit, with its times, and the meter it names."""
 
     time_ms: int | None
     number: Decimal
@@ -42,10 +39,7 @@ def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
 
 
 def stamped_at_start(decode: Decoder, interval_ms: int) -> Decoder:
-    """Make a decoder whose readings have the end of their interval, from one whose readings have its start.
-
-    A reading without a time ends when it arrives. An interval that ends after its arrival is refused.
-    """
+    """Make a decoder of readings stamped at the end of their interval, from one of readings at the start."""
 
     def end_ms(start_ms: int | None) -> int | None:
         """Return the end of the interval that begins at `start_ms`."""

@@ -116,10 +116,7 @@ def number_or_text(value: Any) -> Decimal:
 
 
 def time_of(value: Any) -> int:
-    """Convert a time in Unix seconds, Unix milliseconds or RFC 3339 with a zone, from 1970 on, to Unix ms.
-
-    Raises PayloadError for any other value.
-    """
+    """Convert Unix seconds, Unix ms or RFC 3339 with a zone to Unix ms. Raises PayloadError for all else."""
     if value is None:
         raise PayloadError("refused_missing")
     if isinstance(value, Decimal) and 0 <= value < _TIME_MAX:

@@ -77,10 +77,7 @@ class Telegram(NamedTuple):
     is_readout: bool = False
 
     def number(self, code: str, unit: str, *, is_signed: bool = False) -> Decimal | None:
-        """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
-
-        Raises PayloadError if the code occurs twice, or its number, sign, unit or decimals are wrong.
-        """
+        """Return a code's number in kW or kWh, None if there is none. Raises PayloadError for a wrong one."""
         values = self.values.get(code)
         if values is None:
             return None

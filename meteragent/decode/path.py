@@ -35,10 +35,7 @@ def words_in(path: str) -> tuple[str, ...]:
 
 
 def finder(path: str) -> Find:
-    """Make a function that returns the value at a path, or `ABSENT`; it raises PayloadError if ambiguous.
-
-    Raises ValueError for an invalid path.
-    """
+    """Make a function that returns the value at a path, or `ABSENT`. Raises ValueError for a wrong path."""
     names = names_of(path)
     if names is None:
         search = expression_finder(path)

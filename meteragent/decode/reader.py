@@ -83,10 +83,7 @@ class Value:
 
 
 def document_reader(message: Message, value: Value, limit: Decimal | None) -> Read:
-    """Make a reader of a quantity in a JSON document. Raises ValueError if a path is invalid.
-
-    Numbers with an absolute value of at least `limit` are refused.
-    """
+    """Make a reader of a quantity in a JSON document, below `limit`. Raises ValueError for a wrong path."""
     message_matches, quantity_matches = matcher(message.match), matcher(value.match)
     is_partial = None if message.partial is None else matcher(message.partial)
     find_number, find_time = _sum_finder(value), _time_finder(message.time)

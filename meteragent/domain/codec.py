@@ -1,8 +1,8 @@
-"""The text of a value: JSON that states all fields of dataclasses by name.
+"""The text of a value: JSON that states all fields of dataclasses by name, and a kind of window by its name.
 
-Equal values have equal texts, and different values of one type have different texts, so a digest of the text
-identifies a value. Fractions are strings such as "1/3", bytes are hex digits and tuples are lists. A kind of
-window is stated with its name. What a text means follows from the types of the fields alone.
+Equal values have equal texts, and different values of one type different ones, so a digest of the text
+identifies a value. Fractions are strings such as "1/3", bytes hex digits, tuples lists. The types of the
+fields alone give a text its meaning.
 """
 
 import hashlib

@@ -181,11 +181,7 @@ class SourceTopic:
         return None if names is None else names[0]
 
     def place(self, topic: str) -> tuple[str, str | None] | None:
-        """Return the meter and the phase that `topic` names; the phase is None if the template has none.
-
-        The result is None if the topic does not match, its meter's name is empty or too long, or its phase is
-        not one of `phases`.
-        """
+        """Return the meter and the phase, if any, that a topic names; None if it is none of the source's."""
         if self.parts:
             return (self.name or "", self.parts[topic]) if topic in self.parts else None
         segments = topic.split("/")
@@ -205,10 +201,7 @@ class SourceTopic:
 
 
 def overlaps(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
-    """Return whether a topic of the sink template, or one of its subtopics, could match the source template.
-
-    The subtopics are those of descriptors and totals. A placeholder matches any segment.
-    """
+    """Return whether a topic of the sink template, or one below it, could match the source template."""
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
     return any(len(source) == len(topic) and all(map(_can_match, source, topic)) for topic in topics)
 
@@ -233,10 +226,7 @@ def pseudonym(key: bytes, meter: str) -> str:
 
 
 def claim(key: bytes, sink_topic: str) -> str:
-    """Return a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
-
-    It distinguishes two stores on one topic, and tells nothing else, because it differs from topic to topic.
-    """
+    """Return a store's mark on a sink topic, which tells two stores apart and reveals nothing else."""
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
 

@@ -1,17 +1,15 @@
 """The line numbers of the keys in a TOML file, which `tomllib` does not report.
 
-Theory of operation
--------------------
-`tomllib` has read the text, so nothing is checked here: the scanner only finds the
-ends of statements, keys and values. Four constructs need care:
+`tomllib` has read the text, so the scanner only finds the ends of statements, keys and values. Four
+constructs need care:
 
 * a string may contain anything; there are four kinds of quotes, and two of them may span several lines;
 * an array may span several lines, with comments between its elements;
 * `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
-A path consists of the names of tables and keys, and of the indices of elements, from 0. Its line is that of
-its first mention, counted from 1. Quoted keys are decoded by `tomllib` itself.
+A path consists of names of tables and keys, and of indices of elements, from 0. Its line, from 1, is that of
+its first mention.
 """
 
 import re

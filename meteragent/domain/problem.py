@@ -1,7 +1,4 @@
-"""The problems that an agent can have: each has a stable code, a cause and a cure.
-
-A problem never contains a reading and never names a meter (law 4); it may state a number of meters.
-"""
+"""The problems that an agent can have: code, cause and cure, without a reading or a meter's name (law 4)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

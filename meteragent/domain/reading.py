@@ -1,7 +1,4 @@
-"""The private side: the types of values that hold a meter's readings.
-
-The store, the sink and the wire formats must not import this module (law 3; an import contract enforces it).
-"""
+"""The private side: the types that hold readings. Store, sink and wire never import it (law 3)."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol

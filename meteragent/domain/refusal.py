@@ -138,10 +138,7 @@ def _not_toml(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise one ConfigError with all problems, if any, sorted by file and line.
-
-    Those without a file are of the file that was named first; in a file, those without a line come last.
-    """
+    """Raise one ConfigError with all problems, if any, sorted by file and line; those without come last."""
     errors = sorted(problems, key=lambda error: (error.file or "", error.line is None, error.line or 0))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

@@ -105,10 +105,7 @@ class Shape:
         return self.step_ms
 
     def extent(self, _slot_index: int) -> tuple[int, int]:
-        """Return the time to which a record refers, as (from, to) in ms after the window's start.
-
-        It is the slot itself or, if slots are bands, the whole window.
-        """
+        """Return the time to which a record refers, in ms after the window's start: its slot or all."""
         return 0, self.length_ms
 
     @property

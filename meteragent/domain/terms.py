@@ -212,10 +212,7 @@ class Terms:
 
     @cached_property
     def epsilon_per_w(self) -> Fraction:
-        """The charge of one window in 1/W, the unit in which the charges of all streams add up.
-
-        In l1 the charge is the sum over the slots, because a change in the power by 1 W changes all of them.
-        """
+        """The charge of one window in 1/W, which adds up over streams and, in l1, over its slots."""
         return self.level / self.radius_w
 
     @property

@@ -1,8 +1,4 @@
-"""Kinds of readings and their units.
-
-Readings and times are whole numbers: readings in millionths of a unit (names end in `_u`), and times in
-milliseconds (`_ms`).
-"""
+"""Kinds of readings and their units. Readings are whole millionths (`_u`), times are in ms (`_ms`)."""
 
 from enum import StrEnum
 from fractions import Fraction

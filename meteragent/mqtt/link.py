@@ -24,10 +24,10 @@ _PORT_FAULT: Final = "a port that is not a number from 1 to 65535"
 class Endpoint:
     """A broker's address and MQTT version, and the client id, login, certificates and authorities for it.
 
-    If `ca_file` is None, the system's authorities are trusted; if `key_file` is None, the key is in
-    `cert_file`. If `client_id` is None, each caller has its own. If `keeps_order`, messages are acknowledged
-    in the order of their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not
-    answer it. Raises ValueError if the settings do not go together.
+    Without `ca_file` the system's authorities are trusted, without `key_file` the key is in `cert_file`,
+    without `client_id` each caller has its own. If `keeps_order`, messages are acknowledged in the order of
+    their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not answer it. Raises
+    ValueError if the settings do not go together.
     """
 
     host: str
@@ -56,8 +56,7 @@ class Endpoint:
     def parse(cls, url: str) -> Self:
         """Return the endpoint at `mqtt://host[:1883]` or `mqtts://host[:8883]`, without a login.
 
-        Raises ValueError with a text that names the fault. It does not repeat the URL, which may contain a
-        password.
+        Raises ValueError with a text that names the fault, without the URL, which may contain a password.
         """
         try:
             parts = urlsplit(url)

@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn:
     """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
-    A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
-    the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
-    connection ends with a DISCONNECT (except over 3.1.1 with a `will`).
+    A lost connection cancels `serve`. A LinkError from `serve` replaces the connection; any other exception,
+    also from a callback, is raised here. A cancelled connection ends with a DISCONNECT (except over 3.1.1
+    with a `will`).
     """
     backoff, versions = Backoff(entropy), _Versions(link.endpoint.version)
     with closing(ConnectionLog(link.name, link.advice)) as log:
@@ -67,10 +67,9 @@ async def _serve_once(log: "ConnectionLog", session: Session, serve: Serve) -> t
 
 
 class _Versions:
-    """The MQTT version of the next connection: the configured version, if there is one.
+    """The MQTT version of the next connection: as configured, or 5 until the broker refuses it.
 
-    Otherwise it is 5 until the broker refuses 5, then 3.1.1 until the broker refuses 3.1.1, and so on. A
-    CONNECT without an answer counts as a refusal only if the version has never worked.
+    A CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:
@@ -90,9 +89,8 @@ class _Versions:
 class Backoff:
     """The delay before the next connection: exponential, with full jitter.
 
-    After the k-th failure in a row, counted from 0, the delay is uniform on [0, min(CEILING_S, FLOOR_S ·
-    2^k)). Only a connection that lasted for STABLE_S resets k, so that a broker that accepts connections and
-    ends them at once is not flooded.
+    After the k-th failure in a row, from 0, it is uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a
+    connection that lasted for STABLE_S resets k, so a broker that ends connections at once is not flooded.
     """
 
     def __init__(self, entropy: Entropy) -> None:
@@ -112,10 +110,8 @@ class ConnectionLog:
     """A log of the attempts to keep a connection open.
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
-    REASONS_MAX. Other failures are counted. A failure that comes SUMMARY_S or more after the last warning is
-    logged, with the number of failures in this outage. While counted failures have not been logged, a new
-    connection is logged only when it has lasted for STABLE_S, because a broker may accept connections and end
-    them at once.
+    REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of those that
+    were only counted. Meanwhile a new connection is logged only when it has lasted for STABLE_S.
     """
 
     def __init__(self, name: str, advice: Callable[[str], str]) -> None:

@@ -141,10 +141,10 @@ class Session:
         self._transport.write(self._protocol.unsubscribe(topic_filter))
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
-        """Acknowledge messages.
+        """Acknowledge messages; tokens of other sessions and tokens returned before are ignored.
 
-        Tokens of other sessions and tokens returned before are ignored. The acknowledgements of one iteration
-        of the event loop are written together; some wait for those of earlier messages (`Unacknowledged`).
+        What one iteration of the event loop acknowledges is written together, some only after earlier
+        messages.
         """
         if packet_ids := self._unacknowledged.release(tokens):
             self._transport.write(b"".join(map(packets.encode_puback, packet_ids)))
@@ -161,8 +161,8 @@ class Session:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
 
-        Raises LinkError if the session has ended, too many publications are unanswered, or this one is too
-        large. The caller must leave at most `inflight` publications unanswered, to bound the waiting bytes.
+        The caller leaves at most `inflight` publications unanswered, to bound the waiting bytes. Raises
+        LinkError if the session has ended, too many are unanswered, or this one is too large.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")

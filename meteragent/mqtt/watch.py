@@ -1,7 +1,6 @@
 """A listener that leaves no trace, for commands that read a broker's messages for a short time.
 
-The connection has a random client id, so it does not affect the session of another client, and it leaves no
-session with the broker, in either version of MQTT.
+A random client id affects no other client's session, and no session is left with the broker.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,9 +31,8 @@ async def watch_topics(
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
     The client id begins with the endpoint's, for brokers that accept only certain ids. `on_listening` is
-    called on each connection, when the broker has granted all filters. Raises the LinkError of the last
-    attempt if ATTEMPTS connections fail or end before the broker has ever granted all filters; its text ends
-    with the advice for its code.
+    called on each connection when all filters are granted. If ATTEMPTS connections fail before that ever
+    happened, the last LinkError is raised, with the advice for its code.
     """
     watcher = _Watcher(filters, on_message, on_listening, advice)
     link = Link(

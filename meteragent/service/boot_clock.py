@@ -1,10 +1,9 @@
 """The time since the machine's start, which separates a jump of the wall clock from the passage of time.
 
 The kernel reports whether the wall clock has been synchronised (adjtimex(2): TIME_ERROR until timesyncd, ntpd
-or chrony with `rtcsync` has done so), and systemd-timesyncd writes a file. However, the service's sandbox
-forbids the call (`ProtectClock=`), and the host of a virtual machine sets the clock without informing the
-kernel. A report of "not synchronised" is therefore believed only on a machine without a hardware clock, whose
-clock is stepped at each start.
+or chrony with `rtcsync` has done so), and systemd-timesyncd writes a file. But the service's sandbox forbids
+the call (`ProtectClock=`), and the host of a virtual machine sets the clock without informing the kernel. So
+"not synchronised" is believed only of a machine without a hardware clock, which is stepped at each start.
 """
 
 import ctypes
@@ -46,11 +45,7 @@ class BootClock:
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
-        """Return how far the wall clock has jumped forward, in ms; 0 if it has not.
-
-        The jump is measured from the largest lead over the boot clock at any earlier call. `wall_ms` must be
-        read before this call, so that a pause between the readings of the two clocks looks like a step back.
-        """
+        """Return how far the wall clock has jumped forward, in ms; read `wall_ms` before this call."""
         boot_ms = self._boot_ms()
         ahead_ms = wall_ms - boot_ms
         newest_ms, was_synchronised = self._ahead_ms, self._synchronised

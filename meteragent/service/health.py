@@ -1,9 +1,8 @@
 """The state of a running service, for whoever asks on its machine, and for systemd.
 
-A socket (for a service with a store, `<store>.health` beside it) answers each question, even an empty one.
-Its mode is 0600, so only the service's user and root can connect. systemd's watchdog receives messages only
-while the service makes progress: one whose work hangs does not count as alive, even if its event loop
-responds.
+A socket (`<store>.health` for a service with a store) answers each question, even an empty one. Its mode is
+0600. systemd's watchdog hears from the service only while it makes progress: one whose work hangs does not
+count as alive, even if its event loop responds.
 """
 
 import asyncio
@@ -53,10 +52,9 @@ async def serve_socket(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> 
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """Return a socket bound to a path, which may have any length, for this user alone.
+    """Return a socket bound to a path of any length, for this user alone; replace one of a crashed run.
 
-    It replaces one that a crashed run has left: whoever calls this holds the lock of the service. Raises
-    StoreError if /proc is not mounted, and OSError if the socket cannot be bound.
+    The caller holds the service's lock. Raises StoreError without /proc, and OSError if it cannot be bound.
     """
     if not _DESCRIPTORS.exists():
         raise StoreError(f"{path}: nothing can listen there, because /proc is not mounted; mount it")
@@ -101,10 +99,7 @@ def _address(path: Path) -> Iterator[str]:
 async def notify_systemd(
     notify: Notify, problems: Callable[[], Awaitable[Sequence[Problem]]], idle_s: Callable[[], float]
 ) -> None:
-    """Tell systemd of readiness, the state and, while the service makes progress, that it is alive.
-
-    `idle_s` returns how long ago the service last made progress. Returns at once if systemd does not listen.
-    """
+    """Tell systemd of readiness, the state and, unless work has been idle for too long, of being alive."""
     notify.send("READY=1")
     pause_s = STATUS_S if notify.watchdog_s is None else min(STATUS_S, notify.watchdog_s / 4)
     while notify.address is not None:

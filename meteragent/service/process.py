@@ -32,9 +32,9 @@ async def until_signalled(work: Awaitable[object]) -> None:
 def forbid_dumps() -> None:
     """Forbid dumps of this process, both to core files and to a program that the kernel pipes them to.
 
-    The resource limit alone is not enough, because the kernel ignores it if `core_pattern` is a pipe. A
-    process that may not be dumped cannot be traced or read by the user's other processes, either. On a system
-    without such a flag, only the limit applies.
+    The resource limit is not enough: the kernel ignores it if `core_pattern` is a pipe. A process that may
+    not be dumped cannot be traced or read by the user's other processes, either. Without such a flag, only
+    the limit applies.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, AttributeError):

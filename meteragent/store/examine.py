@@ -21,10 +21,7 @@ from meteragent.store.schema import decode_prices, decode_state, decode_terms, d
 
 
 class _Rows(NamedTuple):
-    """Rows whose values are checked: what they hold, where they are, and the types of their columns.
-
-    A type with a question mark may be null. `wrong` is a further condition on a damaged row.
-    """
+    """Rows to check: what they hold, where they are, the types of their columns, and what else is wrong."""
 
     content: str
     table: str

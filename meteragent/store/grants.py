@@ -82,10 +82,7 @@ class Sent(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The receipt of a revoked grant: what was sent to its receiver.
-
-    `discarded` is the number of unconfirmed messages that were deleted at the revocation.
-    """
+    """The receipt of a revoked grant: what was sent to its receiver, and how many messages were discarded."""
 
     grant: Grant
     revoked_ms: int

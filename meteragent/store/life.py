@@ -95,10 +95,7 @@ class OpenStore:
                 raise
 
     def erase(self) -> None:
-        """Move the WAL into the file and erase the WAL, if it may hold what must not stay there (rule 2).
-
-        If another program reads the file, `erased` stays False. After a StoreError, all writes are refused.
-        """
+        """Move the WAL into the file and erase it, if it may hold what must not stay there (rule 2)."""
         self._erase_due = False
         if self.erased or self._failed:
             return

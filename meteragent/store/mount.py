@@ -21,10 +21,7 @@ class Mount(NamedTuple):
 
 
 def block_keeping_file_system(path: Path) -> str | None:
-    """Return the type of a store's file system, with the option that matters, if it keeps overwritten blocks.
-
-    Returns None if the file system keeps none, if the kernel does not list it, or if there is no store.
-    """
+    """Return a store's file system, with the option that matters, if it keeps overwritten blocks."""
     mount = mount_of(path) if path.exists() else None
     if mount is None or mount.kind in WRITES_ELSEWHERE:
         return mount and mount.kind

@@ -206,10 +206,7 @@ def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, priva
 
 
 def latest_records(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
-    """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
-
-    Only the newest rows are searched: with many meters, older ones of one topic would be a long read.
-    """
+    """Return the payloads of a topic's newest records in order, at most `limit`, among the newest rows."""
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
         " AND queue = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",

@@ -41,10 +41,7 @@ _ZEROS = memoryview(bytes(2**16))
 
 
 def erase_log(connection: sqlite3.Connection, path: Path) -> bool:
-    """Erase the log; return False if another connection reads it or has just written.
-
-    Raises StoreError if the log is large and cannot be truncated.
-    """
+    """Erase the log; return False if another connection uses it. Raises StoreError if a large log stays."""
     version = _data_version(connection)
     if not _is_moved(connection, "RESTART"):
         return False

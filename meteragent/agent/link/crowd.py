@@ -1,11 +1,8 @@
 """A stream's part in a crowd: the operators' keys, the pads and the reports (docs/crowd.md).
 
-Theory of operation
--------------------
 The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
 committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
-the list seals anything. After a restart, the lists are read from the store, so a slot can open before the
-broker is connected.
+the list seals anything. After a restart, the lists are read from the store.
 
 The core opens a slot only if both keys for its day are known and differ (`may_open`). A slot that cannot open
 is counted, and is neither charged nor reported.
@@ -97,8 +94,7 @@ class Keys:
     async def serve(self, session: Session) -> None:
         """Subscribe to both operators' lists, then check and commit each list that arrives, until cancelled.
 
-        If a subscription fails, a warning is logged, and no further subscription is tried. Raises StoreError
-        if a list cannot be committed.
+        A subscription that fails is logged and not retried. Raises StoreError if a list cannot be committed.
         """
         try:
             for topic in self._topics:
@@ -113,10 +109,9 @@ class Keys:
                 await self._take(role, payload)
 
     async def _take(self, role: str, payload: bytes) -> None:
-        """Check a list and commit it, then use it.
+        """Check a list and commit it, then use it; a refused one is logged.
 
-        A refused list is logged, and changes nothing. A list with the same serial as the newest list changes
-        nothing, either, because an operator signs only one list for each serial.
+        One with the newest serial changes nothing: an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

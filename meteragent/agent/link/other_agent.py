@@ -1,9 +1,9 @@
 """Detection of another agent that releases the same meter to a receiver, before this agent does.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
-topic>/privacy`. If an agent's store has never announced a sink topic, the agent therefore listens for
-descriptors there before the receiver gets a window, because two stores that add noise to the same intervals
-would reveal more than either promises. Streams on the event clock and streams in a crowd do not listen.
+topic>/privacy`. An agent whose store has never announced a topic therefore listens there before the receiver
+gets a window, because two stores that add noise to the same intervals would reveal more than either promises.
+Streams on the event clock and streams in a crowd do not listen.
 
 A retained descriptor of another store is also what remains of a store that was deleted. So the agent keeps
 listening on such a topic: only a message that is sent while it listens comes from another agent.
@@ -70,10 +70,9 @@ class Listener:
     def take_free_topics(self) -> list[str]:
         """Return the topics found free since the last call; the receiver may get windows there.
 
-        A topic is free if its descriptor comes from this store or a predecessor, or if no descriptor arrives
-        within `listen_s` after the broker granted the subscription. It is also free, with a warning, if the
-        broker retains nothing, refuses the subscription or does not grant it within `listen_s` after the
-        question.
+        A topic is free if its descriptor comes from this store or a predecessor, or none arrives within
+        `listen_s` after the subscription. It is also free, with a warning, if the broker retains nothing, or
+        refuses the subscription or does not grant it within `listen_s`.
         """
         now_s, listen_s = loop_s(), self._context.environment.listen_s
         for name, question in list(self._questions.items()):
@@ -169,8 +168,8 @@ class Listener:
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
-        A descriptor that is valid from a time before `taken_over_ms` comes from a predecessor. Any other
-        descriptor without this store's mark counts as another store's.
+        Without this store's mark, only one that is valid from before `taken_over_ms` comes from a
+        predecessor.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

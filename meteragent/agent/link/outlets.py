@@ -1,7 +1,6 @@
 """The connections on which a stream's messages are sent: one for each of its receivers.
 
-The sink of a stream is a receiver without an end. What holds one receiver back (its broker is away or refuses
-a topic, or another store has released on its topic) holds back that receiver only.
+The sink of a stream is a receiver without an end. What holds one receiver back holds back no other.
 """
 
 import asyncio
@@ -40,8 +39,8 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
 
-    `queue` names the connection's queue in the outbox, and `topic` is the template of its topics. `crowd`
-    takes the operators' keys from this connection; None if the stream has no group.
+    `queue` names its queue in the outbox, `topic` is the template of its topics, and `crowd` takes the
+    operators' keys from it.
     """
 
     queue: str
@@ -196,9 +195,9 @@ def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
 def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
     """Return the client id at the broker of a stream's sink, which is the same at every start.
 
-    It differs from stream to stream and does not contain the stream's name, so the sinks' brokers cannot link
-    streams. A broker ends the connection of an earlier client with the same id, so a stream with a name of
-    its own adds its pseudonym to a configured id.
+    It differs from stream to stream and does not contain the stream's name, so brokers cannot link streams. A
+    broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
+    its pseudonym to a configured id.
     """
     if name == "main":
         return endpoint.client_id or f"meteragent-{store.client_id}-sink"

@@ -1,9 +1,8 @@
 """The receivers that share a stream: their admission and revocation, their grants, and their receipts.
 
-The agent compares the configuration with the store (`apply_admissions`) at its start, and again whenever a
-receiver is to be admitted or revoked (`next_ms`): it stops sending, compares, and continues with new
-connections. A receiver is therefore revoked only while nothing is sent, and no copy of its messages remains
-in memory.
+The agent compares the configuration with the store (`apply_admissions`) at its start and at `next_ms`: it
+stops sending, compares, and continues with new connections. So a receiver is revoked only while nothing is
+sent, and no copy of its messages remains in memory.
 """
 
 import json

@@ -42,10 +42,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The sink topics that one sink's broker refuses, and their trials.
-
-    Unless `retains` is set, no message is sent with the flag.
-    """
+    """The topics that one sink's broker refuses, and their trials; the flag is set only with `retains`."""
 
     def __init__(self, sink_topic: str) -> None:
         """Start without refused topics; each meter's has as many segments as `sink_topic`, the pattern."""
@@ -144,8 +141,7 @@ class Refusals:
     def on_connected(self, now_s: float, *, retains: bool = True, version: int = MQTT_3) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
 
-        `retains` says whether the broker claims to retain messages, and `version` which MQTT it speaks (4 for
-        3.1.1). Returns whether it is asked to retain messages.
+        Return whether to ask the broker to retain messages; `retains` says whether it claims to.
         """
         self._connection_s = now_s
         if version == MQTT_5:

@@ -63,10 +63,9 @@ _log = logging.getLogger("meteragent")
 class Presence(NamedTuple):
     """The settings of the status and of the device announcements for Home Assistant.
 
-    `status` is the topic of the status, and `discovery` announces devices; each is None if it is not sent.
-    When Home Assistant starts, the announcements are sent again after `delay_s`, which differs between agents
-    so that they do not all answer at once. If `retain` is set, the broker also retains the newest record of
-    each topic.
+    `status` is the topic of the status and `discovery` announces devices; None sends neither. When Home
+    Assistant starts, the announcements are sent again after `delay_s`, which differs between agents. If
+    `retain` is set, the broker also retains the newest record of each topic.
     """
 
     status: str | None = None
@@ -83,8 +82,7 @@ class Presence(NamedTuple):
 class SendQueue:
     """The beginning of the outbox, kept in memory so that new rows need not be read back from disk.
 
-    The queue holds all waiting rows up to the position `end` (due time, id), in order; later rows are only in
-    the outbox.
+    It holds all waiting rows up to the position `end` (due time, id), in order.
     """
 
     def __init__(self) -> None:
@@ -136,8 +134,8 @@ class Announcer:
     """What a sink sends besides rows of the outbox, each with the time in the event loop at which it is due.
 
     Descriptors, the status and devices for Home Assistant are sent on each connection; the status also every
-    minute, the devices when Home Assistant starts, and, if the broker retains no messages, descriptors and
-    devices every `UNRETAINED_S`. `publish` publishes a message, given its flight, topic and payload.
+    minute, devices when Home Assistant starts, and, if the broker retains nothing, descriptors and devices
+    every `UNRETAINED_S`. `publish` takes a flight, a topic and a payload.
     """
 
     presence: Presence
@@ -280,10 +278,9 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of rows that are delivered or too late, but not yet marked as delivered in the outbox.
+        """The ids of rows that are delivered or too late (`late_ids`), but not yet marked so in the outbox.
 
-        Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
-        their rows. A row may be marked twice. `late_ids` holds the ids of those that are too late.
+        They stay here until `note_marked`, because a cancelled commit may not have marked their rows.
         """
         return frozenset(self._unmarked_ids)
 

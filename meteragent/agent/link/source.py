@@ -74,13 +74,12 @@ class _Delivery:
 class InflightLimitProbe:
     """A probe for the number of unacknowledged messages that a broker sends before it waits.
 
-    Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
-    default 10 to 32) that they do not state; once that many readings are held, nothing arrives until a slot
-    closes. After a silence, the oldest message is therefore acknowledged early (a crash may then lose it),
-    unless at least twice as many messages have been held at once before. A waiting broker then sends the next
-    message at once. Whenever no message follows, the silence before the next test doubles. `limit` is None
-    until the broker's limit is known, and then half of the broker's limit, so that messages continue to
-    arrive.
+    Besides Receive Maximum, brokers have limits (by default 10 to 32) that they do not state; once that many
+    readings are held, nothing arrives until a slot closes. After a silence, the oldest message is therefore
+    acknowledged early (a crash may then lose it), unless at least twice as many have been held at once
+    before. A waiting broker then sends the next message at once; if none follows, the silence before the next
+    test doubles. `limit` is half of the broker's limit, so that messages continue to arrive, or None until it
+    is known.
     """
 
     def __init__(self) -> None:
@@ -148,10 +147,8 @@ class Source:
     ) -> None:
         """Prepare to subscribe to topic filters, and first to `unit_filters`, if allowed.
 
-        `now_ms` returns the time, or None while the clock shows none. If `is_capped` is set, at most
-        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, even if `inflight` is larger. The attribute
-        `receive_maximum` is the number of unacknowledged messages that the broker may send: the held messages
-        and some waiting messages.
+        `now_ms` returns the time, or None. If `is_capped` is set, at most HELD_MAX_3_1_1 messages are held
+        over MQTT 3.1.1. `receive_maximum` is how many unacknowledged messages the broker may send.
         """
         self.subscribed = asyncio.Event()
         self._filters = topic_filters
@@ -229,8 +226,7 @@ class Source:
     def batch(self, now_ms: int) -> list[Message]:
         """Return at most `BATCH_MAX` next messages, in order of arrival, and hold those with a valid token.
 
-        A token is valid if it is of the current epoch. A message that arrived while the clock showed no time
-        gets the time of the next message, or `now_ms`.
+        A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH_MAX)):
             self._stamp(now_ms)
@@ -257,8 +253,8 @@ class Source:
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
         """Acknowledge the messages whose tokens the core has returned after a commit (rule 1).
 
-        Held messages beyond the bound are acknowledged early, the oldest first (rule 2). If no message waits,
-        a due test acknowledges the oldest message early.
+        The oldest of those held beyond the bound follow (rule 2), and one more if a test is due and none
+        waits.
         """
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:

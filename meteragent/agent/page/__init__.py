@@ -1,20 +1,15 @@
 """The local page, which shows measured and sent values side by side to the people at the device.
 
-Theory of operation
--------------------
 An open page holds one stream of server-sent events, for one meter. Only while a page is open does the runner
-pass on the meter's accepted readings and integrated spans (`Viewers`). Readings reach the browser through a
-bounded queue, and spans as noiseless means of slots. The raw trace therefore begins when the page is opened,
-is kept only in the browser, and is gone when the page is closed. Private records are passed on after they are
-committed.
+pass on the meter's accepted readings and integrated spans (`Viewers`): readings through a bounded queue,
+spans as noiseless means of slots. The raw trace is kept only in the browser and is gone when the page is
+closed. Private records are passed on after they are committed.
 
 Rules
 1. While no page is open, each batch costs only checks for viewers, and no timer runs.
 2. On the page's side, a raw value exists only in a viewer's queues and means or in the event being written,
    never in a log or an error.
-3. A request must address this host by a known name. A page of another origin may only link to the front page
-   or the login page. If a token is set, a request needs a login or the token itself, with few exceptions
-   (`guard`); without a token, the page listens only on the loopback interface.
+3. Every request passes `guard`.
 4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
    vanished browser is dropped within half a minute.
 
@@ -29,9 +24,8 @@ from meteragent.config.accept import missing_page_refusal
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:
     """Serve the page until cancelled; only this machine may use `routes`.
 
-    Raises:
-        ConfigError: the extra is not installed, or `page.listen` is not an address of this machine.
-        PageError: the server cannot listen, for example because the port is taken.
+    Raises ConfigError without the extra, or if `page.listen` is not an address of this machine; PageError if
+    the server cannot listen, for example because the port is taken.
     """
     try:
         from meteragent.agent.page.server import run  # noqa: PLC0415  only a served page needs the server

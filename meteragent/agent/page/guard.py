@@ -160,10 +160,7 @@ def _name(host: str) -> str:
 
 
 def _is_same_origin(request: Request, host: str) -> bool:
-    """Return whether a request comes from a page of this origin, from no page, or from an allowed link.
-
-    Another page may link only to the front page and the login page.
-    """
+    """Return whether a request comes from this origin, no page, or a link to the front or the login page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

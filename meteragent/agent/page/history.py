@@ -1,7 +1,7 @@
 """One meter's history for the local page: energy by day, and closed windows of bands with their costs.
 
-Everything is derived from released records and their descriptors; no readings are used. Records without a
-descriptor are left out, and so are records that contradict the newest records.
+It is derived from released records and their descriptors alone. Records without a descriptor, or that
+contradict the newest ones, are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -80,9 +80,8 @@ NONE = History("UTC", (), ())
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The store keeps the latest descriptor, but deletes earlier descriptors some time after they are sent. A
-    missing descriptor is therefore rebuilt from the schedule. If the configuration has changed, the id
-    of the rebuilt descriptor differs from that in the records, and these records are left out.
+    The store deletes earlier descriptors, so a missing one is rebuilt from the schedule. If the configuration
+    has changed since, its id differs from that in the records, and these are left out.
     """
 
     records: Sequence[bytes]
@@ -93,8 +92,8 @@ class TopicRecords(NamedTuple):
 def build_history(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
     """Return a meter's history from the records and descriptors on its topic.
 
-    A period is a local day or, for records that cover more than a day, the interval of one record. Days and
-    windows with a missing record are left out. `tariffs` price the windows of bands.
+    A period is a local day or, for records that cover more than a day, the interval of one record. Those with
+    a missing record are left out. `tariffs` price the windows of bands.
     """
     series = _series(topic_records)
     if series is None:

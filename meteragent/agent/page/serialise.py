@@ -1,7 +1,4 @@
-"""JSON messages to the browser: the facts, the history and the events.
-
-Numbers to be drawn are floats, which suffice for a picture. Payloads are passed on as sent, as UTF-8 text.
-"""
+"""JSON messages to the browser: the facts, the history and the events, with floats to be drawn."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -92,8 +89,7 @@ def _group(group: Group | None) -> dict[str, Any] | None:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is the value of 1 W or 1 kW over a slot (the shortest band), in the unit of the records: 1 for
-    powers; for an amount, the value at the largest price.
+    `per_power` is the value of 1 W or 1 kW over a slot (the shortest band, or the largest price).
     """
     terms = guarantee.terms
     per_power = 1.0

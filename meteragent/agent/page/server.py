@@ -1,8 +1,8 @@
 """The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs or timer.
 
-The server limits the number of connections, the time within which the head of each request must arrive, and
-how long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should
-stop. This server waits to be cancelled instead, so it uses no CPU time while no page is open.
+It limits the number of connections, the time within which a request's head must arrive, and how long sent
+data may stay unacknowledged. uvicorn wakes ten times a second to check whether it should stop; this server
+waits to be cancelled, so it uses no CPU time while no page is open.
 """
 
 import asyncio
@@ -27,8 +27,7 @@ _log = logging.getLogger(__name__)
 CONNECTIONS = 64
 """The largest number of connections at once; a browser opens up to six.
 
-If there are more, the oldest that waits for its client is dropped, so that who holds all of them keeps nobody
-else out.
+Beyond it, the oldest that waits for its client is dropped, so nobody can keep all others out.
 """
 PATIENCE_S = 20
 """The longest time in which the head of a request arrives or, after the last one, the next request does; also

@@ -1,7 +1,4 @@
-"""What the page shows of the agent.
-
-`View` and the events in `viewers` are the page's only access to the agent. The store is read on its thread.
-"""
+"""What the page shows of the agent: its only access, with the events in `viewers`."""
 
 import asyncio
 import ipaddress
@@ -92,11 +89,10 @@ class Allowance(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """The numbers of a stream's reports to a crowd, and the state of its keys.
+    """The numbers of a stream's reports to a crowd since its start, and the state of its keys.
 
-    Since the stream started, the broker has confirmed `sent_count` reports, the last one at `last_ms`;
-    `late_count` were too late, and `waiting_count` are neither. `has_keys` says whether both operators' keys
-    for the current slot are known.
+    The broker has confirmed `sent_count`, the last at `last_ms`; `late_count` were too late, `waiting_count`
+    wait.
     """
 
     sent_count: int
@@ -110,9 +106,9 @@ class Glance(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` is the stream's last message, of any meter, and
-    `lag_ms` how long the first undelivered message has been due. `upcoming` is the slot to be released next,
-    `allowance` what remains of a budget. `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is the stream's last, of any meter, and `lag_ms`
+    how long the first undelivered one has been due. `upcoming` is the slot to be released next, `allowance`
+    what remains of a budget. `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -138,10 +134,10 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its configuration, and functions that read its running parts.
 
-    `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W. `connected`
-    says whether a side ("source" or "sink") is connected, `upcoming` returns the next slot of a meter, and
-    `arrivals` what has arrived of each meter and phase. `receiver` is the one that is shown, and `tariffs`
-    price its bands. `crowd` is the outlet for reports; None if the stream sends records.
+    `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `connected` tells of a side
+    ("source" or "sink"), `upcoming` of a meter's next slot, and `arrivals` of each meter and phase.
+    `receiver` is the one that is shown, `tariffs` price its bands, and `crowd` is the outlet for reports, if
+    any.
     """
 
     stream: settings.Stream

@@ -1,16 +1,16 @@
 """American ERT meters, received by radio with rtl_433, rtlamr (with its lines sent to MQTT) or rtlamr2mqtt.
 
 A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
-minutes (IDM), newest interval first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second
-before the message, when the IDM's register was read. In recordings, the ends of the same interval, computed
-from three messages, were within 40 ms of each other. Ends are therefore rounded to seconds, so that a
-repeated interval gets the same time.
+minutes (IDM), newest first. The newest ended ``TransmitTimeOffset`` sixteenths of a second before the
+message, when the IDM's register was read. In recordings, the ends of one interval, computed from three
+messages, were within 40 ms of each other, so ends are rounded to seconds and a repeated interval gets the
+same time.
 
-A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
-A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
-meters send the same messages; the lower four bits of a meter's type state the medium
-(github.com/bemasher/rtlamr, meters.md), which only rtlamr2mqtt's `state` lacks. A NetIDM has the layout of an
-IDM, but another packet type and other contents.
+A count is 1 Wh, 10 Wh or more: ``source.unit`` and ``source.scale`` state its energy. A receiver picks up
+hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water meters send the same
+messages; the lower four bits of a meter's type state the medium (github.com/bemasher/rtlamr, meters.md),
+which only rtlamr2mqtt's `state` lacks. A NetIDM has the layout of an IDM, but another packet type and other
+contents.
 """
 
 import re

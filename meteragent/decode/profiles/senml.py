@@ -1,8 +1,4 @@
-"""SenML in JSON (RFC 8428), from any device.
-
-Devices choose the names of records, which contain no spaces. The quantities here have names with spaces, so
-they never clash with a record's name.
-"""
+"""SenML in JSON (RFC 8428). Names with spaces never clash with a record's name, which has none."""
 
 import re
 from fractions import Fraction

@@ -1,8 +1,7 @@
 """Shelly's energies of whole minutes, which need code; all other quantities of Shelly devices are in files.
 
-`by_minute` lists the energies of the last three minutes, newest first; the newest minute ends at `minute_ts`.
-`aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the energy fed in, so
-their difference is the energy drawn.
+`by_minute` lists the last three minutes, newest first; the newest ends at `minute_ts`. `aenergy` counts both
+the energy drawn and the energy fed in (`ret_aenergy`), so their difference is the energy drawn.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
-`usage` lists the commands and declares their arguments and exit codes. Each command is a module here that
-defines `run(options)`, and only the module of the requested command is imported, so the agent starts without
-the libraries that archives, pages and plans need.
+`usage` declares commands, arguments and exit codes. Each command is a module here with `run(options)`,
+imported only on request, so the agent starts without the libraries of archives, pages and plans.
 """
 
 import argparse

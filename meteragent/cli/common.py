@@ -48,10 +48,9 @@ def now_ms() -> int:
 
 
 def program(script: str, interpreter: str, on_path: str | None) -> str:
-    """Return the words that start this program, for printed commands that the user can copy.
+    """Return the words that start this program, for commands to copy, given how it was started.
 
-    `script` is the running script, `interpreter` the name by which Python was called, and `on_path` the file
-    that the command `meteragent` would run, if there is such a command.
+    `on_path` is the file that the command `meteragent` would run, if there is one.
     """
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":

@@ -61,10 +61,7 @@ class Say(NamedTuple):
 
 @dataclass(slots=True)
 class Options:
-    """The answers on the command line, by option, and whether to accept defaults (`yes`).
-
-    `password` is the content of the password file, and `timezone` the local time zone.
-    """
+    """The answers on the command line, by option; the password file's content; whether to accept defaults."""
 
     answers: Mapping[str, str]
     yes: bool = False
@@ -101,8 +98,8 @@ def _ask(
 ) -> Generator[Step, Any, str]:
     """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
-    `objection` returns None for a valid answer, and for any other what is expected instead. Raises Refused
-    if an answer on the command line is invalid, or if --yes leaves a question without an answer.
+    `objection` says what is expected instead of an invalid answer. Raises Refused if an answer on the command
+    line is invalid, or if --yes leaves a question without an answer.
     """
     values = [value for value, _ in question.choices]
     option = options.answers.get(question.key)
@@ -223,7 +220,7 @@ _KINDS = (
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and unit, and for an interval, that neither the broker nor a topic's name states.
+    """Ask for the kind, unit and interval that neither the broker nor a topic's name states.
 
     Raises Refused if nothing states another key, such as the place of the value in a message.
     """
@@ -305,7 +302,7 @@ def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | Non
 def _default_out(options: Options) -> str:
     """Return the configuration's default name: --out, or the first free one of home.toml, home-2.toml, ...
 
-    Raises Refused if a requested file or the folder cannot be written to or, with --yes, home.toml exists.
+    Raises Refused if it cannot be written to or, with --yes, home.toml exists.
     """
     for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)

@@ -10,10 +10,7 @@ from meteragent.cli import common
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demonstration in a separate process, because the agent never imports the simulators.
-
-    Return its exit code, or 2 after printing what to install, if something is missing.
-    """
+    """Run the demonstration in a process of its own, because the agent never imports the simulators."""
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)
         return common.fail(f"the demonstration needs the simulators: {hint}", common.EXIT_USAGE)

@@ -66,7 +66,7 @@ Quantity = Offer | Stated
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A meter on the broker, with its quantities; `names` holds the names by which the meter can be chosen.
+    """A meter on the broker, its quantities, and the `names` by which it can be chosen.
 
     If there are no offers yet, the operator must be asked for the `missing` keys of `source`.
     """
@@ -152,8 +152,8 @@ def _offer_of_meter(offer: Offer, meter: str | None) -> Offer:
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's quantities allow, the most likely first.
 
-    In a home with solar panels, quantities that may be negative come first, then pairs of a quantity for
-    consumption and a quantity for feed-in, then single quantities. Feed-in alone is never offered.
+    With solar panels, quantities that may be negative come first, then pairs of consumption and feed-in, then
+    single quantities. Feed-in alone is never offered.
     """
     offers = _complete_offers(reading.offers)
     imports = [offer for offer in offers if _direction(offer) is Direction.DRAWN]

@@ -50,10 +50,7 @@ def _reason(path: Path) -> str:
 
 
 def _service(path: Path) -> tuple[str, str, Path]:
-    """Return the service of a configuration, the command that runs it, and the socket on which it answers.
-
-    Raises ConfigError if a collector's configuration names no socket.
-    """
+    """Return a configuration's service, the command that runs it, and its socket. Raises ConfigError."""
     try:
         keys = tomllib.loads(text_of_file(path)).keys()
     except tomllib.TOMLDecodeError:

@@ -123,10 +123,7 @@ def _ask(question: Question) -> str:
 
 
 def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
-    """Return the findings on a broker, or the error if it refuses the login.
-
-    Raises LinkError if the connection fails otherwise, and Refused if no message arrives.
-    """
+    """Return the findings on a broker, or its refusal of the login. Raises LinkError or Refused."""
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:

@@ -55,10 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _level(charges: commands.DayCharge, terms_of: Mapping[str, Terms]) -> str:
-    """Return a row's level at the configured radius, or "-" if its stream is not configured.
-
-    Levels at different radii do not add up (law 6), so the level is epsilon times one radius.
-    """
+    """Return a row's level at the configured radius, "-" if unknown; other radii do not add up (law 6)."""
     terms = terms_of.get(charges.stream)
     return "-" if terms is None else figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
 
@@ -77,7 +74,7 @@ def _levels_per_kwh(
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, added up over all streams that charged the meter.
 
-    At most one window of each stream covers any instant, so the sum bounds the levels that add up there.
+    At most one window of each stream covers any instant, so no more adds up there.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}

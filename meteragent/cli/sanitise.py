@@ -32,10 +32,7 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or show what a run would do; return the exit code.
-
-    Raises ConfigError or KeyRefused if the configuration or the key is refused.
-    """
+    """Release an archive, or show what a run would do; return the exit code. Raises MeteragentError."""
     policy = Policy.of(config.load(options.config))
     if any(report_missing_extra(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH

@@ -101,7 +101,10 @@ class Crowd(Section):
 
 
 class Part(Section):
-    """A further topic, whose readings are added to or subtracted from the source's, with the same keys."""
+    """A further topic, whose readings are added to the source's, or subtracted from them.
+
+    Keys that are not set are the source's or, if `profile` is set, that profile's.
+    """
 
     topic: PlainTopic
     """The topic of the part's readings."""

@@ -1,27 +1,11 @@
 """Totals of a group of homes, with noise from two operators, as specified in docs/crowd.md.
 
-Theory of operation
--------------------
 A home splits its energy m in a slot, in quanta, into a pad P and a share s = m - P modulo 2^64. The pad is
 sealed to the helper and the share to the leader. Each adds up what it gets, and one draw of discrete Laplace
 noise. The sum of the two results is the energy of all homes plus two draws, and neither operator can remove
 the other's draw.
 
 The code in this package uses no clock, network or disk: times, messages and random bytes are arguments. The
-only exception is HPKE, whose library draws the ephemeral keys itself.
-
-    group     the public file of a group, and its id
-    codec     the fields that messages consist of
-    message   the messages
-    seal      HPKE, signatures, and the keys of each day
-    share     arithmetic modulo 2^64
-    draw      noise from an operator's key
-    home      the pad and the report of a home
-    machine   the rows and effects of an operator, shared by leader and helper
-    leader    the leader's steps
-    helper    the helper's steps
-    total     the published record and its descriptor
-
-`seal` and `draw`, and the modules that import one of them (`home`, `machine`, `leader` and `helper`), need
-the extra `crowd`. The other modules do not.
+only exception is HPKE, whose library draws the ephemeral keys itself. `seal` and `draw`, and the modules that
+import one of them (`home`, `machine`, `leader` and `helper`), need the extra `crowd`.
 """

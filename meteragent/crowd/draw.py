@@ -16,11 +16,7 @@ from meteragent.privacy.sampling import discrete_laplace
 
 @lru_cache
 def make_tables(loss: Fraction) -> None:
-    """Make the sampler's tables before the first draw, including the tables for draws that need more bits.
-
-    About one draw in a hundred needs more bits, and the first of these would take 0.5 ms longer than the
-    others. The 8,192 draws make nearly all tables; the remaining tables are rarely needed later.
-    """
+    """Make the sampler's tables before the first draw, so that a rare draw takes no longer than others."""
     discrete_laplace(8192, loss, KeyedRows(bytes(32), bytes(TAG_BYTES)).stream(0, 0))
 
 

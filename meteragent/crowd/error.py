@@ -29,10 +29,7 @@ def sd(noise: LInfLaplace, homes: int) -> float:
 
 
 def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
-    """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes.
-
-    The interval contains the true value with a probability of about `coverage` or more, for all loads.
-    """
+    """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes."""
     two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
     rounding_sd = quantum / math.sqrt(6)  # of the two rounding errors that `half_width_of_total` includes
     draws_factor = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounding_sd)

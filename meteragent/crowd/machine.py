@@ -52,10 +52,7 @@ class Effects:
 
 
 def due_s(now_s: int, homes: int) -> int:
-    """Return when to send the response to a message that arrived at `now_s`; its batch has `homes` homes.
-
-    The work ends long before that instant, which does not show how long a sampler took (crowd.md 8, Time).
-    """
+    """Return when to answer a message that arrived at `now_s`: long after the work on its batch ends."""
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
 

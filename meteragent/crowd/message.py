@@ -134,10 +134,7 @@ class Chunk(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The helper's total of a batch, sealed to the leader's key with the id `leader_key`.
-
-    `rejected` holds the indices, from 0, of the entries that the total does not count.
-    """
+    """The helper's total of a batch, sealed to `leader_key`, and the indices of the `rejected` entries."""
 
     slot_s: int
     digest: bytes

@@ -45,10 +45,7 @@ def key_id(public: bytes) -> bytes:
 
 
 def seal(value: int, public: bytes, info_: bytes) -> bytes:
-    """Return a number below 2^64 in sealed form, 56 bytes, which only the holder of the private key can open.
-
-    Raises ValueError if the public key has the wrong length, or is a point of small order.
-    """
+    """Return a number below 2^64 in sealed form, 56 bytes. Raises ValueError if the key is not usable."""
     return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 
 

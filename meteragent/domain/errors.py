@@ -1,4 +1,25 @@
-"""The errors of this package, each of the party at fault: operator, meter, sender, network or device.
+"""The errors of this package, grouped by the party at fault.
+
+    MeteragentError
+    +-- ConfigError          the operator: a configuration that cannot keep its promise
+        +-- ConfigErrors     several errors in one configuration
+    +-- PayloadError         the meter: a message that is not a reading
+    +-- RecordError          the sender: a message that is not a record, or that contradicts another message
+    +-- LinkError            the network: a broker that refuses or cannot be reached
+    +-- DatabaseError        the receiver's database: it refuses what `collect` needs
+    +-- StoreError           the device: the file that holds the ledger
+        +-- StoreInUse       another agent has the store open
+        +-- StoreRestored    the store is, or may be, older than records that have already left
+        +-- StoreMoved       the store has the marks of meters other than the configured ones
+        +-- StoreLost        the store is missing, corrupt or new; the time of the last release is unknown
+    +-- PageError            the device: the address of the local page is taken
+    +-- FormatError          the operator: a file of another system that cannot be read or written
+    +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
+        +-- ArchiveInUse     another run has the ledger open
+    +-- KeyRefused           the operator: an archive's key is not the required one
+        +-- KeyMissing       the key file cannot be used
+        +-- KeyForgotten     the window's epoch has no key
+        +-- KeyRotated       the window was released under another key
 
 No error ever holds a secret key, a reading, a payload or anything computed from them, so every error may be
 logged.

@@ -1,24 +1,10 @@
 """The two operators of a crowd as services: `meteragent crowd leader` and `meteragent crowd helper`.
 
-Theory of operation
--------------------
 `meteragent.crowd` decides what an operator does. This package supplies the messages, the time, a store and
-random bytes. A round of the service takes messages and ticks in the order of their times. Each step of a
-round asks the machine for its effects, commits them in one transaction, and only then lets messages leave. A
-machine built from the committed rows continues where the former machine stopped. So after a crash at any
-point, it sends the same bytes again or goes on.
-
-    configuration  the configuration file of an operator
-    identity       the file of an operator's Ed25519 key
-    store          the rows and the ledger of an operator, in SQLite; a restored copy is refused
-    clock          the time, jumps of the clock, and ticks
-    published      the key list that an operator published before its store was lost
-    desk           the steps of a round: from messages and times to effects, without I/O and without a clock
-    departures     messages that wait for their instant and for the broker's acknowledgement
-    link           the connection to the broker
-    silence        the newest slot, if it had no report or no request
-    vitals         the state that `health` prints, and the problems
-    service        the loop
+random bytes. A round of the service (`service`) takes messages and ticks in the order of their times. Each
+step of a round (`desk`) asks the machine for its effects, commits them in one transaction, and only then lets
+messages leave. A machine built from the committed rows continues where the former machine stopped. So after a
+crash at any point, it sends the same bytes again or goes on.
 
 Rules of time (crowd.md 8):
 1. The time of a message is the time of its arrival, read before the message waits for other work. The time of
@@ -28,7 +14,7 @@ Rules of time (crowd.md 8):
    again until it is answered. Reports are released after their commit: they are then acknowledged, and no
    longer count towards the number at which reading pauses. After a step in which the leader has drawn noise,
    no report is released, and paused reading does not resume, before the instant at which the total leaves.
-4. Requests and answers are taken one by one, each in its own commit. A request or an answer that has waited
-   too long when its work would begin is dropped and counted. If the instant of the helper's answer has passed
-   when the work ends, the answer is committed but not sent; it leaves when the leader asks again.
+4. Requests and answers are taken one by one, each in its own commit. One that has waited too long when its
+   work would begin is dropped and counted. If the instant of the helper's answer has passed when the work
+   ends, the answer is committed but not sent; it leaves when the leader asks again.
 """

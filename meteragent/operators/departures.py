@@ -1,9 +1,8 @@
 """Messages that wait for their instant, and then for the broker's acknowledgement.
 
-A message stays here until the broker has accepted it. Messages that were not accepted when a connection ended
-are sent again on the next connection, and so is the newest retained message on each topic, in case the broker
-has lost it. After a crash, `Desk.begin` creates a new key list, and repeats the other messages of the leader.
-The helper's answer is sent again when the leader repeats its request.
+What was not accepted when a connection ended is sent again on the next, and so is the newest retained message
+on each topic, in case the broker has lost it. After a crash, `Desk.begin` creates a new key list, and repeats
+the leader's other messages; the helper's answer is sent again when the leader asks again.
 """
 
 from collections import Counter

@@ -2,10 +2,10 @@
 
 Requests and answers are acknowledged at once, and wait in a queue of their own with a limited size in bytes.
 Reports stay unacknowledged until the service releases them: after their commit or, if a draw may have delayed
-the commit, at a public instant. When REPORTS_MAX reports are unreleased, reading pauses, and the broker
-keeps further reports. The number of reports in the queue is not used for this. It falls when a draw ends and
-the next batch is taken, and the broker sees when reading pauses. Reports from an earlier connection stay in
-the queue; the broker delivers them again, and the machine recognises them as repetitions.
+it, at a public instant. When REPORTS_MAX reports are unreleased, reading pauses, and the broker keeps further
+reports. The number of reports in the queue would not do: it falls when a draw ends and the next batch is
+taken, and the broker sees when reading pauses. Reports from an earlier connection stay in the queue; the
+broker delivers them again, and the machine recognises them.
 """
 
 import asyncio
@@ -107,11 +107,7 @@ class Link:
         return min(arrival_times_s, default=now_s)
 
     def send(self, messages: Sequence[Outgoing]) -> int:
-        """Send committed messages at their instants; return how many messages this computer was too slow for.
-
-        These are the late or dropped ones among `messages`, and the requests and answers that have found no
-        room in the queue since the last call.
-        """
+        """Send committed messages at their instants; return how many this computer was too slow for."""
         counts = self.departures.add(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()

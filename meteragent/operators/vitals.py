@@ -1,7 +1,4 @@
-"""The state of a running operator.
-
-It contains counts and times, but no share, pad or key, and does not show which homes reported.
-"""
+"""The state of a running operator: counts and times, but no share, pad or key, and no home."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

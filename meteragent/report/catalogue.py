@@ -17,10 +17,7 @@ _language: ContextVar[str] = ContextVar("language", default=ENGLISH)
 
 @contextmanager
 def use_language(language: str) -> Iterator[None]:
-    """Set the language of `say` inside this context, and in the tasks that are started in it.
-
-    `asyncio.to_thread` passes the language on as well, but a new thread begins in English.
-    """
+    """Set the language of `say` in this context and in the tasks that are started in it."""
     token = _language.set(language)
     try:
         yield

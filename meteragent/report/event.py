@@ -133,10 +133,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return how long, in ms, a stretch of a window overlaps each slot, by the slot's index.
-
-    Of equal slots, only the first two and the last are returned: the others overlap as much as the second.
-    """
+    """Return how long a stretch overlaps each slot, in ms; of equal slots, the first two and the last."""
     if terms.places:
         stretches = [place.stretches for place in terms.places]
         return {

@@ -17,12 +17,11 @@ from meteragent.wire.number import figure
 def facts_of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
-    Errors are standard deviations or, for `ci95` and `combined_ci95`, half-widths of 95% intervals. They are
-    in the unit of values, except that `day_kwh`, `month_kwh`, and combined numbers for a day or longer are in
-    kWh. Means over 100 and 1,000 homes have one number per home, for the same slot. `tariffs` has the errors
-    of a month's cost, in the currency, and the differences recognised in 95% of months at a p-value of 5%.
-    `fit_for` names the errors that are marked as useful. For each event, `hidden` has an attacker's success
-    limit in per cent (`right_of_100`) by number of days.
+    Errors are standard deviations or, for `ci95` and `combined_ci95`, half-widths of 95% intervals, in the
+    unit of values; `day_kwh`, `month_kwh`, and combined numbers for a day or longer are in kWh. Means over
+    homes are of one slot. `tariffs` has the errors of a month's cost, and the differences recognised in 95%
+    of months at a p-value of 5%. `fit_for` names the useful errors. For each event, `hidden` has an
+    attacker's success limit in per cent (`right_of_100`) by number of days.
     """
     fleet = guarantee.fleet
     return {

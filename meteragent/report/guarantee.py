@@ -62,10 +62,7 @@ class Exposure(NamedTuple):
 
 
 class InAll(NamedTuple):
-    """The level that a change by the hidden energy in all costs over the slots of `days` days.
-
-    `success_percent` is an attacker's success limit for such a change within one slot.
-    """
+    """The level that a change by the hidden energy in all costs over the slots of `days` days."""
 
     days: int
     slots: int

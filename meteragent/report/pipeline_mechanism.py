@@ -121,10 +121,7 @@ class PipelineMechanism:
         return self._claim.log_mass(np.rint(outputs).astype(np.int64), point)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
-        """Release windows of shape (.., n), in steps; return the values of their records, in quanta.
-
-        Raises ValueError if a slot has no record.
-        """
+        """Release windows, in steps; return values in quanta. Raises ValueError if a slot has no record."""
         points = np.asarray(windows)
         numbers = np.concatenate([points.ravel(), np.zeros(-points.size % len(self._slots), np.int64)])
         rows = numbers.reshape(-1, len(self._slots)).tolist()

@@ -16,10 +16,7 @@ MOVED_WH = Fraction(110)
 
 
 class Row(NamedTuple):
-    """A receiver: its name, its stream and preset, where its records go, and from when until when.
-
-    `start` and `end` are RFC 3339 times; None means that the configuration sets no limit.
-    """
+    """A receiver: its name, stream and preset, where its records go, and from when until when, if set."""
 
     name: str
     stream: str

@@ -36,10 +36,7 @@ def compute_whole_guarantee(
 
 
 def path_of(settings: config.Config, stream: config.Stream) -> Path:
-    """Return the path to a stream's numbers in the tree of nested streams; () if the stream is not nested.
-
-    The tree assumes ordinary windows: a day has 24 hours and a month 30 days.
-    """
+    """Return the path to a stream's numbers in the tree of nested streams; () if it is not nested."""
     streams = settings.nested_with(stream)
     if len(streams) < 2:
         return ()
@@ -51,10 +48,7 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
 
 
 def combined_errors(settings: config.Config, stream: config.Stream, terms: Terms) -> dict[str, Error]:
-    """Return the errors of a number that a receiver has combined with the other nested streams' numbers.
-
-    Numbers for a day or longer are energies in kWh, whatever the unit of the records.
-    """
+    """Return the errors of numbers that a receiver combines with those of the other nested streams."""
     path = path_of(settings, stream)
     if not path:
         return {}

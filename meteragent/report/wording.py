@@ -1,7 +1,4 @@
-"""The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
-
-Each function fills in texts of the catalogue with numbers from `guarantee`.
-"""
+"""The sentences that state a guarantee: texts of the catalogue, filled with numbers of `guarantee`."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,8 +1,4 @@
-"""The CSV export of the delivered records that the store still keeps.
-
-Only messages that the broker has acknowledged are exported. The numbers of a record are written digit for
-digit; only the column `nonnegative` is computed.
-"""
+"""The CSV export of the delivered records that the store still keeps, digit for digit as sent."""
 
 import csv
 import json

@@ -1,7 +1,6 @@
 """The command line: the list of commands, and the parser of their arguments.
 
-This package imports no command, so `--help` is quick. Its modules, one for each group of commands, declare
-the arguments, example and exit codes; only that of the requested command is imported.
+No command is imported, so `--help` is quick; a group's module only for a requested command.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """What a command accepts and returns, and the arguments that several commands share.
 
-Nothing here imports a command. An argument that needs more than argparse offers is parsed by a function in
-the command's module. That module is imported only when such an argument is given or has a default.
+No command is imported here, unless an argument is given (or has a default) that its module parses.
 """
 
 import argparse
@@ -44,10 +43,10 @@ def argument(name: str, metavar: str | None, text: str, **settings: Any) -> Argu
 class Command:
     """A command's help text and arguments.
 
-    `example` holds command lines without the program's name. `groups` has the arguments by the title of their
-    group, which is empty for positional ones; of the options in a list, at most one may be given. `meanings`
-    holds the exit codes whose meanings differ from `CODES`, and `codes` the others that the command may
-    return. `actions` are subcommands, each with its sentence; `destination` gets the name of the given one.
+    `example` holds command lines without the program's name, `groups` the arguments by the title of their
+    group (empty for positional ones); of options in a list, at most one may be given. `meanings` holds the
+    exit codes whose meanings differ from `CODES`, `codes` the others. `actions` are subcommands, each with
+    its sentence; `destination` gets the name of the given one.
     """
 
     example: str

@@ -139,10 +139,7 @@ class Goal:
 
 
 def parse_hide(text: str) -> Hide:
-    """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh`` or ``2000W 30min``.
-
-    Raises ValueError, as all parsers here do, with what is expected.
-    """
+    """Parse what to hide: ``kettle``, ``tv evening``, ``110Wh`` or ``2000W 30min``. Raises ValueError."""
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
         if not 0 < energy_wh <= ENERGY_MAX_WH:
@@ -158,10 +155,7 @@ def parse_hide(text: str) -> Hide:
 
 
 def _public_event(text: str) -> Event:
-    """Find the public event whose name has all words of the text and, if several have, no others.
-
-    Raises ValueError with the choices if there is none.
-    """
+    """Find the public event whose name has all words of the text. Raises ValueError with the choices."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
     exact_matches = [event for event in matches if words == _words(event.name)]

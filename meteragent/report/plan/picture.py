@@ -25,10 +25,7 @@ _APART = 1.2
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw an answer's setting, or the nearest possible, among settings that hide more and less energy.
-
-    Raises ValueError if the suffix of `path` names no format, or there is no setting.
-    """
+    """Draw an answer among settings that hide more and less. Raises ValueError for an unknown suffix."""
     setting = answer.setting if answer.is_possible else next((near.setting for near in answer.nearest), None)
     if setting is None:
         raise ValueError("nothing to draw: no setting is possible")

@@ -193,20 +193,14 @@ def covered_events(setting: Setting) -> list[Event]:
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """Return the level of a whole event, summed over all windows that it touches, and for one more quantum.
-
-    An event that starts off the grid is rounded up in two windows instead of one.
-    """
+    """Return the level of a whole event over all windows that it touches, and for one more quantum."""
     noise = setting.terms.mechanism
     losses = (sum(map(noise.loss, distances_w)) for distances_w in alignments(event, setting))
     return float(max(losses) + noise.a)
 
 
 def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
-
-    A preset is preferred if its error is no larger and it hides the same event.
-    """
+    """Find the setting with the least error that hides `hide`; a preset is preferred to an equal one."""
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
         variant = replace(best, hide_wh=preset.hide_wh)
@@ -276,10 +270,7 @@ def least_energy_setting(hide: Hide, setting: Setting) -> Setting:
 def most_hiding_setting(
     share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0
 ) -> Setting | None:
-    """Find the setting that hides the most energy (see `largest`) within an error of `error_w` for one home.
-
-    The result is None if the radius would be below 1 mW, or if no such energy is within the error.
-    """
+    """Find the setting that hides most energy within an error of `error_w` for a home, if there is one."""
     n = slots or share.blocks or 1
     scale_w = error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3)
     if scale_w < 1e-3:

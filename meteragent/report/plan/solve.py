@@ -73,10 +73,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question: its setting and homes or, if impossible, the reason and the nearest settings.
-
-    `considered` are the settings of the shares that were compared, if any.
-    """
+    """The answer to a question: its setting and homes or, if it is impossible, why, and what comes near."""
 
     question: Question
     setting: Setting | None

@@ -180,10 +180,7 @@ def _single(point: Point) -> Candidate:
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
-    """Return a candidate for a sum of points, or the reason if they cannot be summed.
-
-    Points on one topic are added up by an expression; points on several topics, by the placeholder {phase}.
-    """
+    """Return a candidate for a sum of points, or the reason if they cannot be summed."""
     first = points[0]
     if len({(point.unit, point.factor, point.profile) for point in points}) > 1:
         return f"its {parts} have different units and cannot be summed"

@@ -61,10 +61,7 @@ def _merge_group(group: Sequence[Candidate]) -> Candidate:
 
 
 def _merge_offers(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
-    """Merge offers into the first offer if the topics allow it; return whether they were merged.
-
-    Each topic must have its own name from `names` at `index`; all other segments must be equal.
-    """
+    """Merge offers into the first if their topics differ only by `names`; return whether they do."""
     rows = [offer.template.split("/") for offer in offers]
     if any(index >= len(row) or row[index] != name for row, name in zip(rows, names, strict=True)):
         return False

@@ -144,10 +144,7 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Return a candidate for the first quantity, if there is one, and the topics that are not proposed.
-
-    Powers come before energies. The other quantities become the candidate's alternatives.
-    """
+    """Return a candidate for the first quantity, if there is one, and the topics that are not proposed."""
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []

@@ -256,11 +256,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return the kind and unit; a unit outranks other words.
-
-    Both are None if two units differ, if the words name both power and an unambiguous energy, or if they name
-    neither power nor energy.
-    """
+    """Return the kind and unit that words name, a unit before others; None for each that is ambiguous."""
     units = {_UNITS[word] for word in words if word in _UNITS}
     if units:
         return units.pop() if len(units) == 1 else (None, None)

@@ -30,10 +30,7 @@ _FORMATS = (document.redact, p1.redact, table.redact)
 
 
 class Redactor:
-    """A redactor that gives equal strings equal replacements, except for fractions of a second.
-
-    `entropy` returns a requested number of random bytes; `keep` has further names to keep.
-    """
+    """A redactor that gives equal strings equal replacements, and leaves the names in `keep`."""
 
     def __init__(self, entropy: Callable[[int], bytes], keep: Iterable[str] = ()) -> None:
         self._replacements = Replacements(entropy, frozenset(keep))

@@ -1,17 +1,14 @@
 """A rehearsal: what a stream would release, shown on this machine, with slots shortened to seconds.
 
-Theory of operation
--------------------
-The agent's core runs on a clock that is faster than the wall clock, so that a slot passes in seconds. The
-schedule, mechanism, radius and lattice are as configured. A power reading counts unchanged, so a slot's mean
-is the mean over those seconds. Energies are multiplied by the clock's speed, so that a slot holds the energy
-that it would hold if the present use continued for its whole length. All other configured durations (hold,
-interval, lateness) are multiplied, too, and a message's newest reading counts at the time of its arrival.
+The agent's core runs on a clock that is faster than the wall clock. The schedule, mechanism, radius and
+lattice are as configured. A power reading counts unchanged, so a slot's mean is the mean over those seconds.
+Energies are multiplied by the clock's speed, so that a slot holds the energy that it would hold if the
+present use continued. All other configured durations (hold, interval, lateness) are multiplied, too, and a
+message's newest reading counts at the time of its arrival.
 
-There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
-is drawn for intervals of a clock that no release uses. A second core, whose level is so high that
-its noise is practically always zero, shows what was measured. The values therefore belong only on a terminal
-(law 3).
+There is no store, no sink and no session: the core's commits are dropped, together with the noise, which is
+drawn for intervals of a clock that no release uses. A second core, whose level is so high that its noise is
+practically always zero, shows what was measured. The values therefore belong only on a terminal (law 3).
 """
 
 import json
@@ -44,10 +41,7 @@ _NOISELESS_LEVEL = Fraction(10_000)
 
 
 class Row(NamedTuple):
-    """A slot: its meter's public id, the wall-clock time at which it was shown, and its values in `unit`.
-
-    `measured` has no noise, and `number` is what would be sent, in 95% of cases within `half_width`.
-    """
+    """A slot: its meter's public id, when it was shown, what was measured, and the number with its error."""
 
     meter: str
     time_ms: int
@@ -91,10 +85,7 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream for the fast clock, without a budget, a spread or running totals.
-
-        All durations except slots are scaled, and so is a register's modulus.
-        """
+        """Return the stream for the fast clock: all durations but slots are scaled, and nothing is spent."""
         source, window = stream.source, stream.window
         interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
@@ -115,10 +106,7 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, and its others as earlier.
-
-        Energies are multiplied by the clock's speed.
-        """
+        """Return a decoder for the fast clock, which takes a message's newest reading as arriving now."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:

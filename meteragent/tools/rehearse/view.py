@@ -43,10 +43,7 @@ class View:
         self._write(HEAD)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Write the slots that ended, and once each problem of what arrives.
-
-        Before them, warn of clamped readings: at the first, and whenever their number has grown tenfold.
-        """
+        """Write the slots that ended, and once each problem of what arrives."""
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
             self._warning_count = 10 * clamped_count

@@ -41,10 +41,7 @@ class Trace:
         self._means = SlotMeans(schedule)
 
     def add(self, phase: str | None, reading: Pending, now_ms: int) -> bool:
-        """Add a reading; readings of phases count as their sum, once every phase has a reading.
-
-        Return whether a reading of the meter was added.
-        """
+        """Add a reading, of a phase once every phase has one; return whether the meter has a new reading."""
         timeline = self._timeline
         if timeline is None:
             is_interval = self._rules.readings.kind is Kind.INTERVAL_ENERGY

@@ -231,7 +231,7 @@ class View:
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a meter's message: rewrite the open slot's line, or write why the message is refused."""
+        """Process a message; return whether it has a shown meter's readings. Raises PayloadError if not."""
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:

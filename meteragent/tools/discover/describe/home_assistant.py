@@ -119,11 +119,7 @@ def _identifier(device: Mapping[str, Any]) -> str | None:
 
 
 def _path_of(template: str | None) -> tuple[str | None, str | None]:
-    """Return a template's JMESPath expression and None, or None and the problem.
-
-    If both are None, the payload itself is the number. Filters that do not scale the number (float, int,
-    round, default, is_defined) are dropped.
-    """
+    """Return a template's JMESPath expression (None: the payload itself), and the problem, if any."""
     if template is None or not template.strip():
         return None, None
     match = _OUTER.fullmatch(template.strip())

@@ -1,7 +1,4 @@
-"""Attributes that Home Assistant's mqtt_statestream publishes beside a sensor's state, as JSON.
-
-Source: the documentation of the integration MQTT Statestream (publish_attributes).
-"""
+"""The attributes that Home Assistant's MQTT Statestream publishes beside a sensor's state, as JSON."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,4 @@
-"""Zigbee2MQTT's devices and the numbers that they expose: `<base>/bridge/devices`.
-
-Source: the documentation of Zigbee2MQTT (MQTT topics and messages; exposes).
-"""
+"""Zigbee2MQTT's devices and the numbers that they expose: `<base>/bridge/devices` (its documentation)."""
 
 from collections.abc import Iterator
 from typing import Any

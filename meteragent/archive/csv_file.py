@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from meteragent.archive.files import path_in_errors
 from meteragent.archive.local_time import Around, around, second_occurrences, to_utc
 from meteragent.archive.mapping import CER, UNIX, Mapping, rewriting
 from meteragent.archive.number import Flags
-from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers
+from meteragent.archive.policy import LAST_MS, Integers
 from meteragent.consume.cell import SEPARATOR_LINES, other_kind
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -55,6 +56,39 @@ class _Rows(NamedTuple):
     repeat_ms: Any = None
 
 
+class Header(NamedTuple):
+    """The names of a file's columns, their separator, and where the rows begin."""
+
+    names: list[str]
+    separator: str
+    first: int
+
+
+def read_header(path: Path, mapping: Mapping) -> Header:
+    """Read the header. Raises ArchiveError if the file is not CSV in UTF-8, or has no such line."""
+    with path_in_errors(path), path.open("rb") as file:
+        head = file.read(4096)
+        if kind := other_kind(head):
+            raise ArchiveError(f"{path}: this is {kind}")
+        file.seek(3 if head.startswith(b"\xef\xbb\xbf") else 0)
+        line = file.readline(_BLOCK_BYTES)
+        stated = SEPARATOR_LINES.get(line.strip().lower())
+        for _ in range(mapping.header - (stated is None)):
+            line = file.readline(_BLOCK_BYTES)
+        first = file.tell() if mapping.header else 0
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ArchiveError(f"{path}: not UTF-8: save it as 'CSV UTF-8'") from None
+    separator = mapping.separator or stated or max(";,\t|", key=text.count)
+    names = [] if "\r" in text else next(cells.reader([text], delimiter=separator), [])
+    if len(names) < 2:
+        raise ArchiveError(f"{path}: the header is no line with {separator!r}: state archive.csv.separator")
+    if not mapping.header:
+        names = [str(number) for number in range(1, len(names) + 1)]
+    return Header([name.strip() for name in names], separator, first)
+
+
 class CsvTable:
     """A CSV file whose cells have been checked; `meter` names its rows if no column does."""
 
@@ -62,7 +96,7 @@ class CsvTable:
         """Read all rows. Raises ArchiveError if the file or one of its cells cannot be read."""
         self.path, self._mapping, self._meter = path, mapping, meter
         self.blocks, self.ambiguous_readings, self._columns = list[Block](), 0, dict[str, list[str]]()
-        names, self._separator, first = self._header()
+        names, self._separator, first = read_header(path, mapping)
         self._decimal, self._width = mapping.decimal or ("," if self._separator == ";" else "."), len(names)
         for part, columns in mapping.parts.items():
             if wrong := [name for name in columns if names.count(name.strip()) != 1]:
@@ -75,30 +109,6 @@ class CsvTable:
 
     def _refusal(self, problem: str) -> ArchiveError:
         return ArchiveError(f"{self.path}: {problem}")
-
-    def _header(self) -> tuple[list[str], str, int]:
-        """Return the names of the columns, the separator, and where the rows begin."""
-        with self.path.open("rb") as file:
-            head = file.read(4096)
-            if kind := other_kind(head):
-                raise self._refusal(f"this is {kind}")
-            file.seek(3 if head.startswith(b"\xef\xbb\xbf") else 0)
-            line = file.readline(_BLOCK_BYTES)
-            stated = SEPARATOR_LINES.get(line.strip().lower())
-            for _ in range(self._mapping.header - (stated is None)):
-                line = file.readline(_BLOCK_BYTES)
-            first = file.tell() if self._mapping.header else 0
-        try:
-            text = line.decode("utf-8-sig").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise self._refusal("not UTF-8: save it as 'CSV UTF-8'") from None
-        separator = self._mapping.separator or stated or max(";,\t|", key=text.count)
-        names = [] if "\r" in text else next(cells.reader([text], delimiter=separator), [])
-        if len(names) < 2:
-            raise self._refusal(f"the header is no line with {separator!r}: state archive.csv.separator")
-        if not self._mapping.header:
-            names = [str(number) for number in range(1, len(names) + 1)]
-        return [name.strip() for name in names], separator, first
 
     def _check(self, first: int) -> None:
         """Read all blocks of lines, and fill in `blocks` and `ambiguous_readings`."""
@@ -236,7 +246,7 @@ class CsvTable:
         if zone is not None:
             time_ms, repeat_ms = to_utc(local_ms, zone)
             _require(repeat_ms >= 0, "time", f"a time that exists in {zone}, where clocks were set forward")
-        _require((time_ms >= FIRST_MS) & (time_ms < LAST_MS), "time", self._mapping.example)
+        _require((time_ms >= self._mapping.first_ms) & (time_ms < LAST_MS), "time", self._mapping.example)
         return time_ms, local_ms, repeat_ms
 
     def _clock_times(self, text: pa.Array) -> Integers:

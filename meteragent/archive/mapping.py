@@ -11,6 +11,7 @@ from zoneinfo import available_timezones
 
 from meteragent.config.model import Archive, Source
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.grid import FIRST_MS
 from meteragent.domain.readings import Readings
 from meteragent.domain.refusal import nearest, raise_all
 
@@ -51,7 +52,10 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 @dataclass(frozen=True)
 class Mapping:
-    """How a CSV file's columns (`parts`) become meter, time and value; `shift_ms` is added to its times."""
+    """How a CSV file's columns (`parts`) become meter, time and value; `shift_ms` is added to its times.
+
+    Times before `first_ms` are refused, because they are probably in another unit.
+    """
 
     parts: dict[str, tuple[str, ...]]
     shift_ms: int = 0
@@ -62,6 +66,7 @@ class Mapping:
     null: tuple[str, ...] = ()
     header: int = 1
     files: str = "*.csv"
+    first_ms: int = FIRST_MS
 
     @classmethod
     def of(

@@ -13,16 +13,15 @@ A column that is something else (a time, a register, an energy, an apparent powe
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from simulators.extras import lacking
 
 try:
-    import pyarrow as pa
-    from pyarrow import compute, csv
-
-    from simulators.traces.trace import Trace, TraceError, of_table, open_table
+    import simulators.traces.trace as traces
+    from simulators.traces.trace import Columns, Trace, TraceError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(lacking(error, "sim"), name=error.name) from None
 
@@ -44,6 +43,8 @@ _UNITS = {
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words}
 _REFIT = {"Time", "Unix", "Aggregate", "Appliance1"}
 _REFIT_WATTS = re.compile(r"Aggregate|Appliance[1-9]")
+_AMBIGUOUS = {"usage", "use", "consumption", "import", "export"}
+"""Words that name a power as well as an energy."""
 _LARGEST_KW = 30
 """A home's power in kW is below this value; in W, some of a day's values exceed it."""
 _REGISTER_ROWS = 100
@@ -59,40 +60,28 @@ def load(
     unit: str | None = None,
     time: str | None = None,
     where: str | None = None,
+    csv: dict[str, Any] | None = None,
 ) -> Trace:
     """Read the column `watts` of a file or of a house of UK-DALE.
 
     `unit` (W or kW) is necessary for a plug of UK-DALE without metadata, and for a column whose name states
     no unit and whose values could be in either unit. By default, `watts` is the home's total in a data set
     and the second column of any other file. By default, `time` is the first column; it is not used for a data
-    set. `where` chooses a home of a table of several, such as `dataid=661`. Raises TraceError if the file
+    set. `where` chooses a home of a table of several, such as `dataid=661`. `csv` holds keys of the table
+    [archive.csv] of `sanitise`, such as `{"layout": "smart-star-homes"}`. Raises TraceError if the file
     cannot be read, if there is no such column, or if the column is not power in that unit.
     """
     path = Path(path)
     if unit is not None and unit not in FACTORS:
         raise TraceError(f"unit {unit} is none of {', '.join(FACTORS)}")
-    if path.is_dir() or path.suffix == ".dat":
+    if csv is None and (path.is_dir() or path.suffix == ".dat"):
         return _ukdale(path, watts, unit)
-    table = open_table(path)
-    names: list[str] = table.column_names
-    if where is not None:
-        table = _choose(table, *where.split("=", 1))
-    if set(names) >= _REFIT:
-        return _refit(table, watts or "Aggregate", unit)
-    trace = of_table(table, time, watts)
-    name = watts or names[1]
-    scale = FACTORS[_power_unit(name, unit, trace, names)]
+    with traces.opened(path, csv) as columns:
+        if csv is None and set(columns.names) >= _REFIT:
+            return _refit(columns, watts or "Aggregate", unit, where)
+        trace, name = traces.read(columns, time, watts, where), watts or str(columns.usual[1])
+        scale = FACTORS[_power_unit(name, unit or columns.unit, trace, columns.names)]
     return trace if scale == 1 else replace(trace, watts=trace.watts * scale)
-
-
-def _choose(table: pa.Table, column: str, value: str = "") -> pa.Table:
-    """Return the rows with a value in a column, both as text. Raises TraceError if there are none."""
-    if column not in table.column_names:
-        raise TraceError(f"there is no column {column}; there are: {', '.join(table.column_names)}")
-    rows = table.filter(compute.equal(table[column].cast(pa.string()), value))
-    if not rows.num_rows:
-        raise TraceError(f"no row has {value} in column {column}")
-    return rows
 
 
 # Any table ----------------------------------------------------------------------------------------
@@ -119,6 +108,9 @@ def _power_unit(name: str, unit: str | None, trace: Trace, names: list[str]) -> 
         raise TraceError(f"column {name} holds {named}, not {unit}; {choices}")
     if named or unit:
         return named or unit or ""
+    if _AMBIGUOUS & set(re.findall("[a-z]+", name.lower())):
+        problem = "may hold power or energy: state its unit if it is power (--unit of replay)"
+        raise TraceError(f"column {name} {problem}; {choices}")
     change = np.diff(trace.watts)
     if len(trace) >= _REGISTER_ROWS and change.min() >= 0 and change.max() > 0:
         raise TraceError(
@@ -133,12 +125,12 @@ def _power_unit(name: str, unit: str | None, trace: Trace, names: list[str]) -> 
 # REFIT --------------------------------------------------------------------------------------------
 
 
-def _refit(table: pa.Table, column: str, unit: str | None) -> Trace:
-    names = [name for name in table.column_names if _REFIT_WATTS.fullmatch(name)]
+def _refit(columns: Columns, column: str, unit: str | None, where: str | None) -> Trace:
+    names = [name for name in columns.names if _REFIT_WATTS.fullmatch(name)]
     if column not in names:
         raise TraceError(f"REFIT has no watts in a column {column}; there are: {', '.join(names)}")
     _check_watts(column, unit)
-    return of_table(table, "Unix", column)
+    return traces.read(columns, "Unix", column, where)
 
 
 def _check_watts(name: str, unit: str | None) -> None:
@@ -172,7 +164,8 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
             f"state it (--unit of replay); {choices}"
         )
     _check_watts(f"channel {name}", unit)
-    return of_table(_read_dat(folder / files[name]), "column0", "column1")
+    with traces.opened(folder / files[name], {"layout": "redd"}) as columns:
+        return traces.read(columns)
 
 
 def _channels(folder: Path) -> dict[str, str]:
@@ -201,13 +194,3 @@ def _measured_unit(folder: Path, file: str, label: str) -> str | None:
     if model is None:
         return "VA" if label == "aggregate" else None
     return "VA" if model[1] in _APPARENT else "W"
-
-
-def _read_dat(path: Path) -> pa.Table:
-    try:
-        with path.open(encoding="ascii") as file:
-            width = len(file.readline().split())
-        options = csv.ReadOptions(column_names=[f"column{index}" for index in range(width)])
-        return csv.read_csv(path, read_options=options, parse_options=csv.ParseOptions(delimiter=" "))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise TraceError(f"{path} cannot be read as a channel of UK-DALE: {error}") from error

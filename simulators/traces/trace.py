@@ -1,19 +1,21 @@
 """Read traces (power over time) from files, and write traces to files.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
-zone) or numbers: seconds from midnight (UTC) of the day that the Parquet metadata key `day` names or, without
-such a key, Unix seconds or milliseconds.
+zone) or numbers: Unix seconds or milliseconds or, if the Parquet metadata key `day` names a day, seconds from
+its midnight (UTC). `csv_columns` reads CSV, where times outside the years 1990 to 2100 are refused.
 """
 
 from __future__ import annotations
 
 import gzip
-import re
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import count, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, csv, parquet
 
+from meteragent.domain.errors import ArchiveError, ConfigError
 from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.domain.units import DAY_MS
+from simulators.traces.csv_columns import CsvColumns
 
 _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
-_CSV = re.compile(r"\.csv(\.gz)?$", re.IGNORECASE)
-_NUMBER = re.compile(r"-?[0-9]+([.,][0-9]+)?")
 _HOMES = 3
 """If at least one of this many readings contradicts another, they are of several homes."""
 _ROWS_AT_ONCE = 1 << 16
@@ -92,56 +94,102 @@ class Trace:
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
 
-    Rows without a time or a finite number of watts are omitted. The others are sorted by time; if several
-    have the same time, the first is kept. Times become whole milliseconds. Raises TraceError if the file
-    cannot be read or is not a trace.
+    Rows of Parquet without a time, and any without a finite number of watts, are omitted. The others are
+    sorted by time; if several have the same time, the first is kept. Times become whole milliseconds. Raises
+    TraceError if the file cannot be read or is not a trace.
     """
-    return of_table(open_table(Path(path)), time, watts)
+    with opened(Path(path)) as columns:
+        return read(columns, time, watts)
 
 
-def open_table(path: Path) -> pa.Table:
-    """Read all columns of a Parquet or CSV file. Raises TraceError if that fails."""
+@contextmanager
+def opened(path: Path, csv: dict[str, Any] | None = None) -> Iterator[Columns]:
+    """Open a Parquet or CSV file, which may be packed with gzip. Raises TraceError if it cannot be read.
+
+    `csv` holds keys of the table [archive.csv] of `sanitise`; a file is CSV if its name says so, or if there
+    are any.
+    """
     if not path.exists():
         raise TraceError(f"{path}: no such file")
-    try:
-        return _read_csv(path) if _CSV.search(path.name) else parquet.read_table(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
+    with TemporaryDirectory() as folder:
+        unpacked = Path(folder) / path.stem
+        try:
+            if path.suffix.lower() == ".gz":
+                with gzip.open(path) as packed, unpacked.open("wb") as file:
+                    shutil.copyfileobj(packed, file)
+            name = unpacked if unpacked.exists() else path
+            is_csv = csv is not None or name.suffix.lower() == ".csv"
+            yield CsvColumns(name, csv or {}) if is_csv else _ParquetColumns(name)
+        except TraceError:
+            raise
+        except (ArchiveError, ConfigError) as error:
+            raise TraceError(str(error).replace(str(unpacked), str(path))) from None
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
 
 
-def _read_csv(path: Path) -> pa.Table:
-    """Read a CSV file, with semicolons and a decimal comma if its header has them."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as file:
-        header = file.readline()
-        is_european = header.count(b";") > header.count(b",")
-        parse = csv.ParseOptions(delimiter=";" if is_european else ",")
-        convert = csv.ConvertOptions(decimal_point="," if is_european else ".")
-        file.seek(0)
-        table = csv.read_csv(file, parse_options=parse, convert_options=convert)
-    repeated_names = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if repeated_names:
-        raise ValueError(f"two columns {repeated_names.pop()}")
-    if any(_NUMBER.fullmatch(name.strip()) for name in table.column_names):
-        raise ValueError("its first line holds numbers, not names of columns: write a header")
-    return table
+class _ParquetColumns:
+    """A Parquet file with named columns."""
+
+    unit, is_end = None, False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.names: list[str] = parquet.read_schema(path).names
+        self.usual = (*self.names, None, None)[:2]
+
+    def read(self, time: str, watts: str, where: tuple[str, str] | None) -> pa.Table:
+        """Return the two columns of all rows, or of those with a text in a column."""
+        table = parquet.read_table(self._path)
+        if where is not None:
+            table = table.filter(compute.equal(table[where[0]].cast(pa.string()), where[1]))
+        return table.select([time, watts])
 
 
-def of_table(table: pa.Table, time: str | None = None, watts: str | None = None) -> Trace:
-    """Return the trace in two columns of a table, as `load` does."""
-    names = [_column_name(table, name, index) for index, name in enumerate((time, watts))]
-    rows = table.select(names).drop_null()
+Columns = CsvColumns | _ParquetColumns
+"""An open file with named columns."""
+
+
+def read(
+    columns: Columns, time: str | None = None, watts: str | None = None, where: str | None = None
+) -> Trace:
+    """Read the trace in two columns of an open file, as `load` does.
+
+    `where` chooses a home of several, such as `dataid=661`; both sides are texts.
+    """
+    names, usual = columns.names, columns.usual
+    choices = f"there are: {', '.join(names)}"
+    condition = None
+    if where is not None:
+        column, _, value = where.partition("=")
+        condition = column, value
+    for index, name in enumerate((time, watts, condition and condition[0])):
+        if name is None and index < 2 and usual[index] is None:
+            raise TraceError(f"there is no column {index + 1}; {choices}")
+        if name is not None and name not in names:
+            raise TraceError(f"there is no column {name}; {choices}")
+    table = columns.read(time or usual[0], watts or usual[1], condition)
+    if condition is not None and not table.num_rows:
+        raise TraceError(f"no row has {condition[1]} in column {condition[0]}")
+    trace = _trace(table, names)
+    return trace.starting(int(trace.times_ms[0]) - trace.step_ms) if columns.is_end else trace
+
+
+def _trace(table: pa.Table, names: list[str]) -> Trace:
+    """Return the trace in a table of times and watts; `names` are those of all columns of the file."""
+    time, watts = table.column_names
+    rows = table.drop_null()
     if pa.types.is_floating(rows[0].type):
         rows = rows.filter(compute.is_finite(rows[0]))
     times_ms, power = (
-        _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata), table.column_names),
-        _watts(rows[1], names[1]),
+        _times_ms(rows[0], time, _midnight_ms(table.schema.metadata), names),
+        _watts(rows[1], watts),
     )
     finite = np.isfinite(power)
     if _are_clock_times(power[finite]):
         raise TraceError(
-            f"column {names[1]} holds clock times, not watts: choose a column of watts (--watts of replay); "
-            f"there are: {', '.join(table.column_names)}"
+            f"column {watts} holds clock times, not watts: choose a column of watts (--watts of replay); "
+            f"there are: {', '.join(names)}"
         )
     times_ms, power = times_ms[finite], power[finite]
     distinct_ms, index, inverse = np.unique(times_ms, return_index=True, return_inverse=True)
@@ -149,7 +197,7 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
     if conflict_count > 1 and _HOMES * conflict_count >= len(power):
         raise TraceError(
             f"{conflict_count:,} of {len(power):,} readings have the time of another and other watts: are"
-            f" they of several homes? Choose one (where=...); there are: {', '.join(table.column_names)}"
+            f" they of several homes? Choose one (where=...); there are: {', '.join(names)}"
         )
     return _check_length(distinct_ms, power[index])
 
@@ -178,15 +226,6 @@ def writer(path: Path, schema: Any) -> Any:
     if path.suffix == ".csv":
         return csv.CSVWriter(path, schema)
     return parquet.ParquetWriter(path, schema, compression="zstd")
-
-
-def _column_name(table: Any, name: str | None, index: int) -> str:
-    columns: list[str] = table.column_names
-    if name is None and index < len(columns):
-        return columns[index]
-    if name is None or name not in columns:
-        raise TraceError(f"there is no column {name or index + 1}; there are: {', '.join(columns)}")
-    return name
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:

@@ -1,9 +1,11 @@
 """Columns of public data sets and of any table are read in watts, and what is no power is refused."""
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -164,7 +166,7 @@ def test_kilowatts(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_power(
-    header: str, rows: list[str], options: dict[str, str], why: str, tmp_path: Path
+    header: str, rows: list[str], options: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     """A column in another unit, a register, a clock, or one whose unit is not known is refused."""
     with pytest.raises(TraceError, match=why):
@@ -199,12 +201,94 @@ def test_exports_are_understood(content: str, watts: list[float], name: str, tmp
 
 
 @pytest.mark.parametrize(
+    ("content", "csv", "unit", "watts", "first_ms"),
+    [
+        ("1303132929 22.20\n1303132932 23\n", {"layout": "redd"}, "W", [22.2, 23], 1_303_132_929_000),
+        (
+            "2015-01-01 00:00:00,0.5\n2015-01-01 00:01:00,0.75\n",
+            {"layout": "smart-star-apartments", "timezone": "America/New_York"},
+            None,
+            [500, 750],
+            1_420_088_400_000,
+        ),
+        (
+            "a,b,c\ntype,active,reactive\n2014-05-01 10:00+02:00,5.5,1\n2014-05-01 10:01+02,6,1\n",
+            {"layout": "nilmtk"},
+            None,
+            [5.5, 6],
+            1_398_931_200_000,
+        ),
+        (
+            "a\nb\nHorodate;Valeur\n2026-01-01T00:30:00+01:00;1200\n2026-01-01T01:00:00+01:00;900\n",
+            {"layout": "enedis"},
+            None,
+            [1200, 900],
+            1_767_222_000_000,
+        ),
+        (
+            "Date;P;Time\n16/12/2006;4.216;17:24:00\n16/12/2006;?;17:25:00\n16/12/2006;5.36;17:26:00\n",
+            {
+                "time": ["Date", "Time"],
+                "format": "%d/%m/%Y %H:%M:%S",
+                "timezone": "Europe/Paris",
+                "decimal": ".",
+                "null": ["?"],
+            },
+            "kW",
+            [4216, 5360],
+            1_166_286_240_000,
+        ),
+    ],
+)
+def test_layouts_are_understood(
+    content: str, csv: dict[str, Any], unit: str | None, watts: list[float], first_ms: int, tmp_path: Path
+) -> None:
+    """Keys of [archive.csv] read files as `sanitise` does: without a header, in local time, with gaps."""
+    path = tmp_path / "load.txt"
+    path.write_text(content)
+    trace = load(path, csv=csv, unit=unit)
+    assert trace.watts.tolist() == watts
+    assert trace.times_ms[0] == first_ms
+
+
+@pytest.mark.parametrize(
+    ("csv", "why"),
+    [
+        ({"layout": "low-carbon-london"}, "source.kind: found 'power'; expected 'interval_energy'"),
+        ({"layout": "lcl"}, "archive.csv.layout: found 'lcl'; expected one of low-carbon-london"),
+        ({"layout": "european"}, "archive.csv.timezone: found nothing; expected the zone"),
+        ({"formt": "unix s"}, "archive.csv.formt: found an unknown key"),
+    ],
+)
+def test_keys_that_are_wrong(csv: dict[str, Any], why: str, tmp_path: Path) -> None:
+    """Keys are refused as those of a configuration are; energies are no watts."""
+    path = tmp_path / "load.csv"
+    path.write_text("time,power_W\n1413500000,100\n1413500010,120\n")
+    with pytest.raises(TraceError, match=re.escape(why)):
+        load(path, csv=csv)
+
+
+@pytest.mark.parametrize(
     ("content", "why"),
     [
         ("1336276800,512.3,600\n1336276801,513.0,601\n", "first line holds numbers, not names"),
         ("2014-01-01 00:00:00,0.51\n2014-01-01 00:01:00,0.52\n", "first line holds numbers, not names"),
-        ("time,power_W\n1413500000000000,100\n1413500010000000,120\n", "column time holds times after 2100"),
-        ("time,power_W,power_W\n1413500000,100,1\n1413500010,120,2\n", "two columns power_W"),
+        (
+            "time,power_W\n1413500000000000,100\n1413500010000000,120\n",
+            "line 2: column 'time': expected milliseconds",
+        ),
+        ("time,power_W\n0,100\n1413500010000,120\n", "line 3: column 'time': expected seconds since 1970"),
+        ("time,power_W\n1413500000,100\n1413500010000,120\n", "line 3: column 'time': expected seconds"),
+        ("time,power_W\n2014-05-01 00:00,1\n2014-05-01T00:01Z,2\n", "line 3: column 'time': expected a"),
+        ("time,power_W\n2014-05-01 00:00,1\n01.05.2014 00:01,2\n", "line 3: column 'time': expected a"),
+        ("time,power_W\n1413500000,100\n1413500010,?\n", "line 3: column 'power_W': expected a number"),
+        ("time,power_W\n1413500000,100\n1413500010,1,5\n", "line 3: expected 2 cells between ','"),
+        ("time,power_W,power_W\n1413500000,100,1\n1413500010,120,2\n", "more than one has this name"),
+        (
+            "time,usage\n1413500000,250\n1413501800,500\n",
+            "column usage may hold power or energy: state its unit",
+        ),
+        ("PK\x03\x04", "an Excel workbook or a zip archive"),
         (TWO_HOMES, "2 of 4 readings have the time of another and other watts: are they of several homes"),
     ],
 )

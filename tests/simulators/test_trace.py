@@ -212,11 +212,11 @@ def test_written_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "cannot be read"),
-        ("time\n1\n2\n", "no column 2; there are: time"),
+        ("", "the header is no line"),
+        ("time\n1\n2\n", "the header is no line"),
         ("time,watts\n1,5\n", "at least two readings; here there are 1"),
-        ("time,watts\nmonday,5\ntuesday,6\n", "column time holds string"),
-        ("time,watts\n1,on\n2,off\n", "column watts holds string"),
+        ("time,watts\nmonday,5\ntuesday,6\n", "column time holds no times"),
+        ("time,watts\n1,on\n2,off\n", "column .watts.: expected a number"),
     ],
 )
 def test_no_trace(tmp_path: Path, text: str, why: str) -> None:

@@ -1,6 +1,5 @@
 """The state of the running agent, for `health`, the page and systemd."""
 
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
@@ -23,7 +22,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Serve, Session
 from meteragent.service import health
 from meteragent.service.vitals import as_json
-from meteragent.store import ledger, outbox
+from meteragent.store import Connection, ledger, outbox
 from meteragent.store.file import has_room
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class StreamWatch:
 
 
 def _waiting(
-    connection: sqlite3.Connection, queues: Collection[str], unmarked_ids: frozenset[int]
+    connection: Connection, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
     """Return the number of unconfirmed messages, and when the first is due (None if there is none)."""
     firsts_ms = list[int]()
@@ -137,7 +136,7 @@ def _waiting(
     return max(waiting_count - len(unmarked_ids), 0), min(firsts_ms, default=None)
 
 
-def _spent(connection: sqlite3.Connection, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
+def _spent(connection: Connection, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
     return {
         public_id: ledger.sum_charges(connection, meter, day_ms, DAY_MS)
         for meter, public_id in public_ids.items()

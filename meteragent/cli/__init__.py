@@ -7,7 +7,6 @@ imported only on request, so the agent starts without the libraries of archives,
 import argparse
 import importlib
 import os
-import sqlite3
 import sys
 import traceback
 from collections.abc import Sequence
@@ -24,9 +23,6 @@ from meteragent.domain.errors import (
     PageError,
     StoreError,
 )
-
-_SAFE_ERRORS = (MeteragentError, OSError, sqlite3.Error)
-"""Exceptions whose text cannot contain a reading; for all others, only the type and location are shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,8 +60,9 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
         return fail(error, EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH)
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    # The text of an unknown exception might contain a payload.
-    text = str(error) if isinstance(error, _SAFE_ERRORS) else ""
+    # The text of an unknown exception might contain a payload; that of a device's error cannot.
+    device_errors = importlib.import_module("meteragent.store.file").DEVICE_ERRORS
+    text = str(error) if isinstance(error, (MeteragentError, *device_errors)) else ""
     return fail(f"crash: {type(error).__name__} {text}".rstrip())
 
 

@@ -5,7 +5,6 @@ can stop it. What `run` reads must be readable, and the extras that it needs mus
 """
 
 import os
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -61,7 +60,7 @@ def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
         with read_only(path) as connection:
             terms_by_stream = stored_terms(connection)
         return {name: sorted({row.lateness_ms for row in rows}) for name, rows in terms_by_stream.items()}
-    except (StoreError, sqlite3.Error, OSError):
+    except (StoreError, OSError):
         return {}
 
 
@@ -92,5 +91,5 @@ def _running(settings: config.Config) -> set[str]:
     names, path = {stream.name for stream in settings.stream}, settings.store.path
     try:
         return stored_streams(path) & names if os.access(path, os.R_OK) or not path.exists() else names
-    except (StoreError, sqlite3.Error):
+    except StoreError:
         return names

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.units import Kind
+from meteragent.domain.units import UNIT_FACTOR, UNITS, Kind
 
-WATTS = {"W": 1, "kW": 1000}
-JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}
+WATTS = {unit: UNIT_FACTOR[unit] for unit in UNITS[Kind.POWER]}
+JOULES = {"J": 1, **{unit: 3600 * UNIT_FACTOR[unit] for unit in UNITS[Kind.REGISTER]}}
 J_IN_WH = Fraction(1, 3600)
 """The number of Wh in one J, which is the scale of energies, because they are read in J."""
 

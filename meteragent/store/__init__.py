@@ -57,6 +57,10 @@ _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (stream, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
 
 
+Connection = sqlite3.Connection
+"""A connection to a store, for the functions that read it."""
+
+
 class Store(OpenStore):
     """The agent's open store: `Store.open` opens it.
 

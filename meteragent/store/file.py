@@ -68,12 +68,16 @@ class Damage(Exception):
     """The reason why a file cannot be used as the store."""
 
 
+DEVICE_ERRORS = (OSError, sqlite3.Error)
+"""What a device or a damaged file raises; the texts name files, pages and tables, never values."""
+
+
 @contextmanager
 def raise_device_errors(path: Path) -> Iterator[None]:
-    """Raise device errors as StoreError; their texts name files, pages and tables, never values."""
+    """Raise device errors as StoreError."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except DEVICE_ERRORS as error:
         raise StoreError(f"{path}: {FULL if _is_full(error, path) else error}") from error
     except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
         raise StoreError(f"{path}: it is corrupt") from None

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
@@ -12,7 +11,7 @@ from meteragent.consume.cell import cell_of
 from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
-from meteragent.store import commands, stored_terms
+from meteragent.store import Connection, commands, stored_terms
 from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe
 from meteragent.wire.grammar import RECORD
@@ -35,7 +34,7 @@ def _fields(payload: bytes) -> Mapping[str, Any]:
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
-def records(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
+def records(connection: Connection) -> Iterator[DeliveredRow]:
     """Yield the delivered records that are still kept, in the order of their commits."""
     for row in commands.delivered_rows(connection):
         # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
@@ -43,7 +42,7 @@ def records(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
             yield row
 
 
-def write(connection: sqlite3.Connection, file: IO[str]) -> int:
+def write(connection: Connection, file: IO[str]) -> int:
     """Write all records as CSV with a header, line by line. Return 0, because every total is preserved."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -51,7 +50,7 @@ def write(connection: sqlite3.Connection, file: IO[str]) -> int:
     return 0
 
 
-def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
+def write_nonnegative(connection: Connection, file: IO[str]) -> int:
     """Write the CSV with the view of `consume.nonnegative`, up to six decimals, as an additional column.
 
     Return the number of totals that the view cannot preserve. If records of a day or window are missing from
@@ -67,7 +66,7 @@ def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
     return raised_count
 
 
-def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
+def descriptors(connection: Connection) -> dict[str, Descriptor]:
     """Return the descriptors of all terms in the store, by id."""
     described = (describe(row) for rows in stored_terms(connection).values() for row in rows)
     return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}

@@ -2,7 +2,6 @@
 
 import asyncio
 import ipaddress
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -33,7 +32,7 @@ from meteragent.domain.terms import Terms
 from meteragent.report import guarantee
 from meteragent.report.guarantee import Guarantee
 from meteragent.service.vitals import as_metrics
-from meteragent.store import ledger, outbox
+from meteragent.store import Connection, ledger, outbox
 from meteragent.wire import descriptor
 
 if TYPE_CHECKING:
@@ -303,7 +302,7 @@ class View:
 
 
 def _read_state(
-    connection: sqlite3.Connection, queue: str, meter: str, now_ms: int, since_ms: int
+    connection: Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
     """Return a meter's epsilons; a queue's last delivery since a time, its depth and first due time."""
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}

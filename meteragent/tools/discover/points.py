@@ -12,7 +12,7 @@ from meteragent.decode.dialects import expression
 from meteragent.decode.foreign import form_of, form_of_text
 from meteragent.decode.json import compile_expression, document_of, number_of
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.units import UNIT_FACTOR, Kind
+from meteragent.domain.units import ENERGIES_WH, POWERS_W, UNIT_FACTOR, UNITS, Kind
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Meaning
 
@@ -32,14 +32,15 @@ class Unit(NamedTuple):
     factor: Fraction | None
 
 
+def _unit(kind: Kind, size: Fraction) -> Unit:
+    """Return the unit of `size` W or Wh, in the largest of the configuration's units that is no larger."""
+    name = next((name for name in reversed(UNITS[kind]) if UNIT_FACTOR[name] <= size), UNITS[kind][0])
+    return Unit(kind, name, None if size == UNIT_FACTOR[name] else size / UNIT_FACTOR[name])
+
+
 UNIT_NAMES = {
-    "mW": Unit(Kind.POWER, "W", Fraction(1, 1000)),
-    "W": Unit(Kind.POWER, "W", None),
-    "kW": Unit(Kind.POWER, "kW", None),
-    "MW": Unit(Kind.POWER, "kW", Fraction(1000)),
-    "Wh": Unit(Kind.REGISTER, "Wh", None),
-    "kWh": Unit(Kind.REGISTER, "kWh", None),
-    "MWh": Unit(Kind.REGISTER, "kWh", Fraction(1000)),
+    **{name: _unit(Kind.POWER, size) for name, size in POWERS_W.items()},
+    **{name: _unit(Kind.REGISTER, size) for name, size in ENERGIES_WH.items() if name.endswith("Wh")},
 }
 """Units of power and energy, as devices write them."""
 

@@ -11,7 +11,7 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PHASE
-from meteragent.domain.units import Kind
+from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced, logs_of
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.rows import (
@@ -275,7 +275,7 @@ def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
 
 
 def _is_of(quantity: Quantity, unit: str | None) -> bool:
-    return unit in (("W", "kW") if quantity.kind is Kind.POWER else ("Wh", "kWh")) and not quantity.is_count
+    return unit in UNITS[quantity.kind] and not quantity.is_count
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:

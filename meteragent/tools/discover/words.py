@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from meteragent.domain.units import Kind
+from meteragent.domain.units import UNITS, Kind
 
 
 class Direction(StrEnum):
@@ -63,10 +63,10 @@ _SURE_ENERGY = word_set(
     "energy kwh wh mwh energie wirkenergie zaehlerstand zählerstand energia energi meterstand"
 )
 _UNITS = {
-    "w": (Kind.POWER, "W"), "watt": (Kind.POWER, "W"), "watts": (Kind.POWER, "W"),
-    "kw": (Kind.POWER, "kW"), "kilowatt": (Kind.POWER, "kW"), "kilowatts": (Kind.POWER, "kW"),
-    "wh": (Kind.REGISTER, "Wh"), "kwh": (Kind.REGISTER, "kWh"),
-}  # fmt: skip
+    **{unit.lower(): (kind, unit) for kind in (Kind.POWER, Kind.REGISTER) for unit in UNITS[kind]},
+    **dict.fromkeys(("watt", "watts"), (Kind.POWER, "W")),
+    **dict.fromkeys(("kilowatt", "kilowatts"), (Kind.POWER, "kW")),
+}
 _GROWS = word_set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"

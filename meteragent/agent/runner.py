@@ -47,7 +47,7 @@ _log = logging.getLogger("meteragent")
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    `heartbeat` is called in every round, `on_commit` with the new rows of each commit.
+    `heartbeat` is called in every round (watchdog, intake's clock, log), `on_commit` with each commit's rows.
 
     In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
     flash memory, so readings are collected for up to `store.flush`. They are not acknowledged meanwhile, and

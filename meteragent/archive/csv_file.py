@@ -1,8 +1,8 @@
 """Read CSV files in the archive's form: batches of meter, time in UTC and value, as `mapping` says.
 
-`CsvTable` cuts a file into blocks of whole lines, which also decide where jobs are cut. It reads each once to
-check every cell; later passes read single blocks, so memory is bounded. Times in a format are rewritten to
-ISO 8601 before pyarrow converts them, because strptime accepts days that do not exist.
+`CsvTable` cuts a file into blocks of whole lines, reads each once to check every cell, and later single
+blocks. Times in a format are rewritten to ISO 8601 before pyarrow converts them, because strptime accepts
+days that do not exist.
 """
 
 import csv as cells

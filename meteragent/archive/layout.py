@@ -104,9 +104,9 @@ def _count_quanta(quanta: Integers, usual: Terms) -> Counts:
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
-    `readings` is a list of pairs (time, packed value) in any order: all readings whose span may overlap the
-    window. A row is omitted if no reading's span begins in its window. A reading is counted in the window in
-    which its span begins. Raises ArchiveError if a meter's name or a time is missing or invalid.
+    `readings` holds, in any order, pairs (time, packed value) of all readings whose span may overlap the
+    window. A reading counts where its span begins; a row without one is omitted. Raises ArchiveError if a
+    meter's name or a time is missing or invalid.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")

@@ -72,9 +72,8 @@ class Intervals:
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
         """Return, for each window, whether it is one of the windows that make up an interval of its meter.
 
-        All windows of an interval have the same length. A window that merely overlaps an interval does not
-        belong to it. There may be such a window if a change in a time zone's rules has moved the days'
-        boundaries.
+        All windows of an interval have the same length; one that merely overlaps it may come from a change in
+        a time zone's rules.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)

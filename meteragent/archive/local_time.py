@@ -1,8 +1,8 @@
 """Convert local times to UTC, and tell the two occurrences of a repeated hour apart by the order of rows.
 
 Times in the hour that clocks skip are refused. In the hour that they repeat, a time means its second
-occurrence if the meter has it in an earlier row. The order tells this only if the meter's rows from an hour
-before to an hour after are then in order of time, and have each time of the hour twice; else it is refused.
+occurrence if the meter has it in an earlier row. That is refused unless the meter's rows from an hour before
+to an hour after are in order of time, and have each time of the hour twice.
 """
 
 from typing import Any, NamedTuple

@@ -1,8 +1,7 @@
 """The policy of an archive, read from the same kind of file as the agent's configuration.
 
-Windows, terms and presets have the same meaning as in an agent's stream. Settings that concern only the live
-agent (topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a
-key, so it may be sent to other processes.
+Windows, terms and presets mean the same as in an agent's stream; topics, lateness, forget, ahead, clock and
+budget do not apply. A policy holds the paths of keys, never a key, so it may be sent to other processes.
 """
 
 from dataclasses import asdict, dataclass

@@ -246,9 +246,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    A power that is sent at a configured interval (`every`) has no dead band unless it is configured. If
-    phases or parts are summed, the dead bands of their powers add up; of steps, the largest counts (see
-    `counters`).
+    A power that is sent at a configured interval (`every`) has no dead band unless it is configured. Of a
+    sum, dead bands of powers add up, and of steps the largest counts (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band

@@ -97,11 +97,10 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
-    """Return the quantum of a stream's values. Its energy is at most that of the preset's quantum.
+    """Return the quantum of a stream's values, a whole number of millionths, at most the preset's in energy.
 
-    If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up enlarges
-    the radius by no greater fraction than with the preset. The quantum is also finer if it would not be a
-    whole number of millionths of the unit.
+    If less is hidden than with the preset, it is proportionally finer, so that rounding up enlarges the
+    radius by no greater fraction.
     """
     numbers = preset(stream)
     quantum_wh = numbers.quantum * Fraction(usual_ms(numbers.length), HOUR_MS)

@@ -35,10 +35,9 @@ Flags = NDArray[np.bool_]
 class Nested(Columns):
     """The numbers of one stream after combination with the other streams of its meter, in `unit`.
 
-    Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` contains the
-    measured value with probability `coverage`, for each number separately. Errors of different numbers are
-    dependent, so the variance of a sum is not the sum of the squares of `sd`. A number that is not `combined`
-    is unchanged.
+    Each is unbiased, with the standard deviation `sd`; `low` .. `high` contains the measured value with
+    probability `coverage`, for each number separately. Errors are dependent, so variances do not add up. A
+    number that is not `combined` is unchanged.
     """
 
     meter: str

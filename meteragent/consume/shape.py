@@ -1,10 +1,9 @@
 """Estimates for one window: its curve, mean day, band energies, amount, energy above a threshold, or peak.
 
 The error band of a curve or a mean day is simultaneous: with the stated probability, all values of a window
-are within the half-width of the measured values. A curve that is built from the values with non-negative
-functions that sum to 1 (steps or hats) is then everywhere within the half-width of the curve that is built in
-the same way from the measured values (THEORY 4.3). The error band does not include how far the load departs
-from its mean within a block, because the records do not show this (THEORY 4.2).
+are within the half-width of the measured values, and so is everything built from them with non-negative
+functions that sum to 1 (steps or hats; THEORY 4.3). It does not include how far the load departs from its
+mean within a block, because the records do not show this (THEORY 4.2).
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ class Curve:
     ) -> tuple[Floats, Floats, Floats]:
         """Evaluate the curve at times of the window; return (values, low, high) in the shape of `times_ms`.
 
-        "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
-        midpoints of blocks. Both are post-processing. With probability `coverage`, the curve that is built in
-        the same way from the measured values lies between `low` and `high` at all times simultaneously.
-        Raises ValueError if a time is outside the window, or the kind is unknown.
+        "steps" is the reconstruction that the descriptor names; "hats" interpolates between the midpoints of
+        blocks. With probability `coverage`, the curve that is built in the same way from the measured values
+        is in the band at all times. Raises ValueError if a time is outside the window, or the kind is
+        unknown.
         """
         values = reconstruct(self.values, self.edges_ms, times_ms, kind)
         return values, values - self.half_width, values + self.half_width
@@ -112,12 +111,10 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the largest mean of any part of the window that starts at `time_ms`, in the series' unit.
 
-    The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
-    the k noises, so the error's standard deviation is at most sqrt(k) times that of one noise. The half-width
-    covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a probability of at
-    least `coverage` (THEORY-2 A.13). With one draw the estimate is unbiased; with more draws it may be too
-    high on average. The estimate's `sd` is this bound: sqrt(k) times the standard deviation of one noise.
-    Raises ValueError if there is no such window; its value is not a peak; or coverage is not between 0 and 1.
+    The interval holds for any number of draws k: the error is at most the largest absolute value of the k
+    noises, of which the half-width covers each with probability 1 - (1 - coverage) / k (THEORY-2 A.13). `sd`
+    is a bound, sqrt(k) times that of one noise. With one draw the estimate is unbiased; with more it may be
+    too high on average. Raises ValueError if there is no such window, or its value is not a peak.
     """
     window, terms = _window(series, time_ms, "a highest mean", Space.PEAK)
     [record] = window.records

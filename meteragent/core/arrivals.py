@@ -2,8 +2,8 @@
 
 The core notes the outcome of each message and reading at the `Arrival` of its *origin*: a meter, or a phase
 of a meter. No value is among it, and it stays in memory. `Arrivals.problems` judges each origin by itself, so
-a good meter hides no other; log, health, page, rehearsal and metrics show what it returns, which names no
-meter (law 4). `rows` names the meters, for those who ask on the device.
+a good meter hides no other, and names no meter (law 4). `rows` names the meters, for those who ask on the
+device.
 """
 
 from collections import Counter, defaultdict

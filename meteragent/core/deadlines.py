@@ -36,8 +36,8 @@ class Deadlines:
     def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
         """Remove and yield the due entries in order; entries may be added during the iteration.
 
-        An opening is due if its time is at most `open_ms`. A closing is due if its time is at most `close_ms`
-        and at most `open_ms`. Yields (time, meter) for a closing, and (None, meter) for an opening.
+        An opening, (None, meter), is due at `open_ms`; a closing, (time, meter), at the earlier of both
+        times.
         """
         close_ms = min(open_ms, close_ms)
         while True:
@@ -55,8 +55,7 @@ class Upcoming(NamedTuple):
     """A meter's next slot to be released: its start and end, and the earliest time of its record.
 
     Under the event clock, readings may close the slot at any time, so the record may be sent earlier. A meter
-    whose first reading arrives in the middle of a window has no open slot until the next window begins (law
-    4), so its upcoming slot is in that next window.
+    whose first reading arrives in the middle of a window has no slot before the next window (law 4).
     """
 
     start_ms: int

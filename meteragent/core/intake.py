@@ -1,8 +1,8 @@
 """The intake, which turns messages into readings of meters.
 
-A message may hold several readings. They are processed in time order, and each is counted under its outcome.
-A message may be acknowledged once the tokens of all its readings have been given back. For a meter with
-phases, a reading of a phase may complete a new sum of the phases, which is then the meter's reading.
+The readings of a message are processed in time order, each counted under its outcome; the message may be
+acknowledged once the tokens of all have been given back. A reading of a phase may complete a sum of the
+phases, which is then the meter's reading.
 """
 
 from collections import defaultdict
@@ -234,11 +234,10 @@ class ZoneWatch(dict[object, tuple[int, int]]):
     """A detector of meters whose local times are read in the wrong time zone.
 
     It maps each meter to the time since which the difference between times and arrivals has been steady, and
-    to that difference. A single time far from its arrival proves nothing, because its message may have waited
-    in a broker. But messages that waited arrive at shorter intervals than those at which they were sent, so
-    their times catch up with their arrivals. If the difference stays nearly constant for a minute, and is
-    close to a whole number of hours, the meter's times are taken to be in another zone, and each message of
-    the meter is refused until the difference changes.
+    to that difference. Messages that waited in a broker arrive at shorter intervals than those at which they
+    were sent, so their times catch up with their arrivals. If the difference stays nearly constant for a
+    minute, and is close to a whole number of hours, the meter's times are taken to be in another zone, and
+    its messages are refused until the difference changes.
     """
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:

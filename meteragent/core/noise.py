@@ -1,12 +1,11 @@
 """The noise of the slots that open in one feed; nothing is drawn before the feed or kept after it.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
-slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and the noise of all
-slots is drawn when the window opens. Every slot has a dither. In a pair (R, z), R has the mechanism's
-distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over
-the quantum of their slot. Readings do not influence the draws. So any number of pairs for the same terms, or
-of dithers for the same quantum, may be drawn together, as long as each is used for only one window or slot.
-If thousands of windows open at once, drawing in bulk is several times faster.
+slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and all noise is drawn
+when the window opens. Every slot has a dither, uniform over its quantum. In a pair (R, z), R has the
+mechanism's distribution and z is uniform on {-R .. R}. Pairs and dithers are independent, also of readings,
+so any number may be drawn together, several times faster, as long as each is used for only one window or
+slot.
 """
 
 from collections import Counter, defaultdict

@@ -1,9 +1,9 @@
 """The noiseless mean of each slot, for the page and `tap`, by the core's arithmetic and in memory only.
 
-A timeline reports the stretches of time that it adds to its slots (`Timeline.observe`). This module adds them
-to noiseless windows without prices. A mean is therefore the private number as a power, without its noise,
-rounding and prices, computed by the same code that clamps values, handles register rollover and fills gaps.
-Means are shown to the people at the device only (law 3).
+A timeline reports the stretches of time that it adds to its slots (`Timeline.observe`); this module adds them
+to noiseless windows without prices. So a mean is the private number as a power, without its noise, rounding
+and prices, by the same code that clamps values, handles rollover and fills gaps. Means are shown to the
+people at the device only (law 3).
 """
 
 from typing import NamedTuple

@@ -31,10 +31,10 @@ _SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep un
 class Claims:
     """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
 
-    A destination to which this store has sent a descriptor belongs to the store for ever. About any other
-    destination, the core asks the shell once whether another store releases there (`take`), and the shell
-    answers only if it finds no other store (`confirm_free`). If `listens` is False, every destination belongs
-    to this store. The store's mark in descriptors, if any, is derived from `key`.
+    A destination to which this store has sent a descriptor is its own for ever. About any other, the core
+    asks the shell once whether another store releases there (`take`), and the shell answers only if none does
+    (`confirm_free`). If `listens` is False, every destination is this store's. Its mark in descriptors, if
+    any, is derived from `key`.
     """
 
     def __init__(self, announced: Mapping[Destination, str], key: bytes | None, *, listens: bool) -> None:

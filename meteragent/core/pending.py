@@ -27,10 +27,9 @@ class Outcome(StrEnum):
 class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges its message.
 
-    `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading. If `since_ms` is None,
-    `hold` begins at `time_ms`. `is_stamped` is True if the time was derived from the arrival. In a sum of
-    registers, which were judged one by one, `shift_u` is the part of the change since the last sum that is
-    not use; otherwise it is None.
+    `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading; None is `time_ms`.
+    `is_stamped` is True if the time was derived from the arrival. In a sum of registers, which were judged
+    one by one, `shift_u` is the part of the change that is not use.
     """
 
     time_ms: int

@@ -49,11 +49,9 @@ _TIME = attrgetter("time_ms")
 
 
 class PhaseResult(NamedTuple):
-    """The effect of a phase's reading.
+    """The effect of a phase's reading: sums in order of time, tokens to give back, counters to increase.
 
-    `outcome` is None if the reading is too old; the timeline then determines the reason. `sums` are the new
-    sums of the phases, in order of time. `free` holds the tokens to give back, and `counters` the names of
-    the counters to increase.
+    `outcome` is None if the reading is too old; the timeline then determines the reason.
     """
 
     outcome: Outcome | None

@@ -1,19 +1,15 @@
 """One stream: its meters' timelines, their schedule, charges and releases.
 
-Theory of operation
--------------------
 `feed` takes a batch of messages and the time. It returns the content of one transaction, the messages to
 acknowledge after the commit, and the topics to listen on. If the transaction cannot be written, the process
 must exit, because its memory is ahead of the store.
 
-A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
-opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
+A feed alternates between time and messages: before it accepts the readings that arrived at a given time, it
+opens and closes all slots that are due by then.
 
 Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
 differ after a start or a pause, while readings that waited in the broker arrive and overdue slots stay open
 (law 4, `catch_up`). In an event-clock stream, a meter's newest timestamp serves as both.
-
-`opening` decides whether a window opens, and `release` what leaves when a slot closes.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

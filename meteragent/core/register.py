@@ -189,9 +189,9 @@ class RegisterTimeline(Timeline):
     def _resume(self, until_ms: int) -> list[Token]:
         """Recover the masked slot's accumulator, if any, or lose the slot; return the freed tokens.
 
-        The reading at which it was stored resumes it, if that is delivered again, or two readings that the
-        slot explains, and that agree with each other. Once the slot has ended, or the register moves on at
-        another level, the highest explained reading does. Without any, the slot is lost.
+        It resumes at the reading at which it was stored, delivered again, or at two that the slot explains
+        and that agree; once the slot has ended, or the register moves on at another level, at the highest
+        explained one.
         """
         if (window := self._masked_window) is None:
             return []

@@ -1,8 +1,8 @@
 """Decode payloads into readings: one module per wire format, and profiles for known devices.
 
-`config.source.decoder` makes a stream's decoder, which returns the readings in a payload, in the stream's
-unit, or raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
-`parse_without_context`, because a parser's chained exception would contain the payload.
+`config.source.decoder` makes a stream's decoder, which returns readings in the stream's unit, or raises
+PayloadError with the name of a counter. It never logs, and calls parsers through `parse_without_context`,
+because a chained exception would contain the payload.
 """
 
 from collections.abc import Callable, Sequence

@@ -105,8 +105,7 @@ def _time_ms(time_s: Decimal) -> int | None:
 def reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    Without a name, records whose unit fits `kind` are selected; `is_sum` selects the sum of a power. For a
-    register, a named record in W or kW contributes its sum.
+    Without a name, these are the records whose unit fits `kind`, or with `is_sum` the sum of a power.
     """
     units = WATTS if kind is Kind.POWER or is_sum else JOULES
 

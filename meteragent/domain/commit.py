@@ -69,10 +69,10 @@ class OpenWindow(NamedTuple):
 class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
-    All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
-    newest reading whose span was added, at least in part; the spans of earlier readings were added in full.
-    `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
-    start of the next window, and `idle_windows` the number of windows that have begun since the last reading.
+    All energy used before `integrated_until_ms` has been added to the slots, also in part of the reading of
+    `standing_ms`. `newest_ms` is the newest accepted timestamp. Both are None before the first reading.
+    `next_ms` is the start of the next window, and `idle_windows` the number of those begun since the last
+    reading.
     """
 
     integrated_until_ms: int

@@ -1,10 +1,9 @@
 """Topic templates, and the public names of meters.
 
 A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
-configuration names the meter. The same name, or a keyed pseudonym of it, is inserted into the sink template.
+configuration names the meter. The name, or a keyed pseudonym of it, is inserted into the sink template.
 Devices with a topic for each phase have a segment ``{phase}``. An agent of a fleet processes the meters of
-its shard: those whose topics have its number in the segment ``{shard}`` or, without this segment, those whose
-names hash to its number.
+its shard: those with its number in the segment ``{shard}`` or, without one, in the hash of their names.
 """
 
 import hashlib
@@ -137,10 +136,9 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}``
-    to be summed, or with a minus sign if they are in `subtracted`. `shard` selects meters by the hash of
-    their names. `unit` has the topics that state the unit of the readings, if any, and `units` the names that
-    it must have, by phase. If phases have topics of their own, `parts` has their phases.
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, or `subtracted`, and
+    `parts` has theirs if they have topics of their own. `shard` selects meters by the hash of their names.
+    `unit` has the topics that state the unit, if any, and `units` the names that it must have, by phase.
     """
 
     segments: tuple[str, ...]

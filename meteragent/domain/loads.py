@@ -106,11 +106,10 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
 
 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the level of a change in all, over any number of slots (THEORY T.7).
+    """Return a bound on the level of a change in all, over any number of slots (THEORY T.7), as `in_all_wh`.
 
-    The bound is the smaller of two: kappa level / hide per Wh, and the level if the value of each slot is
-    rounded up by a quantum. Without a dither, or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the
-    second applies. The arguments are those of `in_all_wh`.
+    It is the smaller of kappa level / hide per Wh, and the level if the value of each slot is rounded up by a
+    quantum. Without a dither, or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the second applies.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

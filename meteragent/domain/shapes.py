@@ -336,11 +336,9 @@ class Peak(Shape):
 class Excess(Shape):
     """A window with one number, the energy above `threshold_w`.
 
-    Each reading counts as max(value - threshold, 0), which changes by no more than the reading does. So the
-    energy above a threshold changes by no more than the energy that a change of the load adds and removes,
-    and the noise that hides such a change in the total energy also hides it here (THEORY-2 A.14). The energy
-    used *while* the power is above a threshold is a different quantity: when the power rises above the
-    threshold, that energy jumps by the threshold times the duration.
+    Each reading counts as max(value - threshold, 0), which changes by no more than the reading does, so the
+    noise that hides a change in the total energy also hides it here (THEORY-2 A.14). The energy used *while*
+    the power is above a threshold is another quantity, which jumps by the threshold times the duration.
     """
 
     threshold_w: Fraction

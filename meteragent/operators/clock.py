@@ -1,8 +1,7 @@
 """The clock of an operator: the time, waits, unconfirmed jumps and ticks. Times are seconds since 1970.
 
-The serial of a key list is the time of its publication, and homes refuse lists with lower serials. So if a
-list is published while the clock is years ahead, and the operator then loses its store, homes refuse its new
-lists for years.
+The serial of a key list is the time of its publication, and homes refuse lists with lower serials: after a
+list from a clock that is years ahead and the loss of the store, homes would refuse new lists for years.
 """
 
 import time

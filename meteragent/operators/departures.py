@@ -44,9 +44,8 @@ class Departures:
     def add(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
         """Add the messages of a committed step; count those that are `dropped` or `late`.
 
-        An answer whose instant has passed is dropped. The leader sends its request again, and the committed
-        answer then leaves on time. Any other late message leaves at the next full minute. So no message shows
-        how late it was.
+        An answer whose instant has passed is dropped; when the leader asks again, it leaves on time. Any
+        other late message leaves at the next full minute. So no message shows how late it was.
         """
         counts = Counter[str]()
         for message in messages:

@@ -52,9 +52,9 @@ class Store(OpenStore):
     def open(cls, path: Path, role: str, group_id: bytes) -> Self:
         """Lock, check and return the store at `path`; create it if there is none.
 
-        Raises StoreInUse if another process has the store open, and StoreRestored if the store is a copy, or
-        was moved, and StoreLost if the store is corrupt, or it is missing although it existed before, and
-        StoreError if the store belongs to another program, role or group, or the device fails.
+        Raises StoreInUse, StoreRestored for a copy or a moved store, StoreLost for a corrupt one or one that
+        is missing although it existed, and StoreError for another program, role or group, or if the device
+        fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():
@@ -90,10 +90,9 @@ class Store(OpenStore):
     def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
-        While another program reads the write-ahead log, a deleted secret remains in the log. The
-        erasure is tried again at each commit, even one without rows, and therefore at each tick.
-        After an error, the store refuses all writes, because the machine is ahead of the store.
-        Raises StoreError if this write or an earlier one has failed.
+        A deleted secret stays in the write-ahead log while another program reads that; each later commit,
+        even one without rows, tries again. Raises StoreError if this write or an earlier one has failed: the
+        machine is then ahead of the store.
         """
         if rows:
             try:

@@ -1,9 +1,8 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-Each distinct mechanism of a stream (those of calendar windows can differ in epsilon) is tested alone, with
-many windows. Then, unless that would take too long, it is tested from readings to messages
-(`pipeline_mechanism`), with fewer windows, because the whole core runs for each slot. ALARM bounds the
-probability that a correct configuration is rejected; it is divided equally among all audits.
+Each distinct mechanism of a stream (those of calendar windows can differ in epsilon) is tested alone and,
+unless that takes too long, from readings to messages (`pipeline_mechanism`), with fewer windows. ALARM bounds
+the probability that a correct configuration is rejected; it is divided equally among all audits.
 """
 
 import json

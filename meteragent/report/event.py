@@ -1,8 +1,7 @@
 """Public examples of events in a home, and how far each changes the values of a window.
 
-An event adds a constant power to all other use for some time. If nobody is at home, it removes a constant
-power instead. An attacker asks whether the event happened. How sure the answer can be depends on the distance
-between the windows with and without the event.
+An event adds a constant power to all other use for some time, or removes it if nobody is at home. How sure an
+attacker can be depends on the distance between the windows with and without the event.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Data frames: from readings to windows to releases, with the archive's own functions (`worker`).
 
 Rows of the wide layout become windows without a shuffle, except in streams. In the long layout, each reading
-is assigned to every window that its span may touch, and Spark groups the readings by meter and window, in
-streams, too. So the readings of a group are all that its window needs.
+is assigned to every window that its span may touch, and Spark groups the readings by meter and window.
 """
 
 import re
@@ -103,12 +102,11 @@ def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
 
 
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Release windows: meter, start, end, values, d, key.
+    """Release windows: meter, start, end, values, d, key. The caller must keep a ledger of its own.
 
-    The noise is exact, and does not depend on how Spark divides the work. Unlike `sanitise_archive` and
-    `stream`, this function neither reads nor writes the key's ledger; the caller must keep a ledger of its
-    own. Raises ArchiveError if a column is missing or has the wrong type; KeyMissing if the driver cannot
-    read the key, which each worker must have, too.
+    The noise is exact, and does not depend on how Spark divides the work. Raises ArchiveError if a column is
+    missing or has the wrong type; KeyMissing if the driver cannot read the key, which each worker must have,
+    too.
     """
     return add_noise(windows(readings, policy), policy)
 

@@ -155,9 +155,8 @@ class Store(OpenStore):
     def claim_shard(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost if a stream of a
-        fleet is new here and follows the meters' clocks, because meters may send readings of times that
-        another store has released; the operator must first state a time with `restore_at`.
+        Raises StoreMoved if the stream had another shard (rule 5), or StoreLost if it is new here and follows
+        the meters' clocks: another store may have released their times, so `restore_at` must first state one.
         """
         key = f"shard/{stream}"
         with file.raise_device_errors(self.path):
@@ -230,9 +229,9 @@ def restore_at(
     """Make a restored or lost store usable: no window that starts before `at_ms` opens any more.
 
     Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
-    their noise. Undelivered rows are kept and sent. Running totals begin again, and each stream may claim any
-    shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
-    store announced before `at_ms`. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
+    their noise; undelivered rows are sent. Running totals begin again, each stream may claim any shard, and
+    charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another store
+    announced before. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
     opened = Store.open(path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms)
     with opened as store:

@@ -28,11 +28,10 @@ class DayCharge(NamedTuple):
 def accept_moved(path: Path | str) -> bool:
     """Accept a store in its current place; return False if it has not moved.
 
-    The content of the store does not change, but its WAL is moved into the file and erased, unless another
-    program is reading the file. Call this function only for an operator who has moved the store together with
-    the files beside it, and who runs no agent at the old location: a folder that was restored from a backup
-    would be accepted, too. Raises StoreRestored for a store that is refused for another reason, StoreLost for
-    a damaged or missing store, StoreInUse, or StoreError if there has never been a store.
+    Call it only for an operator who has moved the store together with the files beside it, and who runs no
+    agent at the old location: a folder that was restored from a backup would be accepted, too. The WAL is
+    moved into the file and erased. Raises StoreRestored for another reason of refusal, StoreLost for a
+    damaged or missing store, StoreInUse, or StoreError if there has never been a store.
     """
     path = Path(path).resolve()
     with file.raise_device_errors(path), ExitStack() as undo:

@@ -1,9 +1,8 @@
-"""The examination of a store's content when the store is opened.
+"""The examination of a store's content when the store is opened; what it detects counts as damage.
 
-SQLite detects a malformed page, but not a changed number, or a string in place of a number. Whatever is
-detected here counts as damage, and a damaged store is set aside. States, terms and prices have a checksum
-(`schema`). In the other tables, the types of values are checked; so a changed number is noticed only if it is
-impossible, such as an epsilon that is not positive.
+SQLite detects a malformed page, but not a changed number, or a string in place of a number. States, terms and
+prices have a checksum (`schema`). In the other tables, types are checked; so a changed number is noticed only
+if it is impossible, such as an epsilon that is not positive.
 """
 
 import json

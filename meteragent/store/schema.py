@@ -183,11 +183,8 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def json_rows(rows: Any) -> str:
     """Return rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
-    A statement takes them as one parameter and runs without the interpreter lock. With one statement for each
-    row, the store's thread would wait for the core to release that lock after each.
-
-    Raises StoreError for a string that contains a NUL, because SQLite would end the JSON text there. No MQTT
-    topic contains a NUL.
+    One statement with one parameter runs without the interpreter lock, for which the store's thread would
+    else wait after each row. Raises StoreError for a string with a NUL, where SQLite would end the text.
     """
     text = json.dumps(rows)
     if "\\u0000" in text and _NUL.search(text):

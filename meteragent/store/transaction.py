@@ -50,9 +50,9 @@ def commit(
 ) -> CommitResult:
     """Write one step of the core, and mark the rows `delivered_ids` as delivered; fsync both.
 
-    Rows that were delivered more than `keep_ms` ago are pruned, at most `_PRUNED` at once. The caller must
-    call `Store.erase` next. Raises StoreError if a window would open twice or exceed the budget (nothing is
-    written then), or if the store cannot be written.
+    At most `_PRUNED` rows delivered more than `keep_ms` ago are pruned. Call `Store.erase` next. Raises
+    StoreError if a window would open twice or exceed the budget (nothing is written then), or the store
+    cannot be written.
     """
     with store.committing() as tx:
         ledger.debit_windows(tx, step, budget)

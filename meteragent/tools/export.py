@@ -53,9 +53,8 @@ def write(connection: Connection, file: IO[str]) -> int:
 def write_nonnegative(connection: Connection, file: IO[str]) -> int:
     """Write the CSV with the view of `consume.nonnegative`, up to six decimals, as an additional column.
 
-    Return the number of totals that the view cannot preserve. If records of a day or window are missing from
-    the export, the view is computed without them, so it can change when they are delivered. Raises StoreError
-    if the records of a meter do not form a series, for example because the store lacks a record's terms.
+    Return the number of totals that the view cannot preserve. If records of a day or window are missing, the
+    view is computed without them, and can change later. Raises StoreError if a meter's records are no series.
     """
     exported = list(records(connection))
     views, raised_count = _views(exported, descriptors(connection))

@@ -1,8 +1,7 @@
 """The contract with receivers as JSON Schema (draft 2020-12) and AsyncAPI 3.
 
-Each schema, made from the tables of `grammar`, allows further fields, because later versions add some
-(docs/contracts.md). A schema cannot express rules that relate two numbers or two messages. These rules have
-names in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
+The schemas, made from the tables of `grammar`, allow further fields (docs/contracts.md). Rules that relate
+two numbers or two messages have names in `RULES`, and cases in docs/contracts/conformance.json.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,9 @@
 """Meters from points: one device's phases, tariffs and directions become a candidate with alternatives.
 
-Theory of operation
--------------------
 A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
-In a group, a number without tariff and phase takes precedence over the others. But if the others are exactly
-phases 2 and 3, the number counts as phase 1. Without such a number, tariffs or phases are summed, and an
-incomplete group is not proposed. The most likely group is the candidate; the other groups are its
-alternatives.
+In a group, a number without tariff and phase takes precedence, unless the others are exactly phases 2 and 3:
+then it counts as phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is not
+proposed. The most likely group is the candidate; the others are its alternatives.
 """
 
 from collections import defaultdict

@@ -138,9 +138,9 @@ _FILLERS = word_set(
 class Meaning:
     """The meaning of a name's words; `objection` is the reason not to propose such a number.
 
-    `is_quiet` is true if no word names apparent or reactive power, a medium other than electricity, or a
-    battery. `is_register` is true if a word implies that an energy only grows, or if the name has an OBIS
-    code. `labels` holds the remaining words, which distinguish a device's measuring points.
+    `is_quiet` is true if no word names apparent or reactive power, another medium, or a battery;
+    `is_register` if a word or an OBIS code implies that an energy only grows. `labels` are the remaining
+    words, which distinguish a device's measuring points.
     """
 
     kind: Kind | None = None

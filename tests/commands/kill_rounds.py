@@ -89,7 +89,7 @@ def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
     try:
         outcome.agent.assert_kept(fed, outcome.receiver)
     except AssertionError as error:
-        return line | {"failed": str(error)[-2000:]}
+        return line | {"failed": f"{str(error)[-2000:]}; the agent's counts: {outcome.agent.totals}"}
     return line | {"noise": [w for plan in plans if not plan.is_exact for w in noise(plan, fed, messages)]}
 
 

@@ -117,7 +117,8 @@ async def kill_brokers(
     mosquitto answers first and saves then, and what is on its way to a subscriber that is there is
     no change to it, so not saved: killed, it forgets what it has answered. So it is killed at random
     moments while the receiver, which has what was on its way, is there; and the feeder sends its last
-    ones again, also those that were answered.
+    ones again, also those that were answered: at once, because the next kill could take them again, and
+    after it.
     """
     rng = random.Random(kills if seed is None else seed)
     fed, messages = invent(rng, 3, (kills + 1) * burst // 3)
@@ -138,6 +139,7 @@ async def kill_brokers(
                 broker.kill()
                 broker.start()
                 await feeding
+                await feed(source.url, messages[start : (life + 1) * burst])
             await feed(source.url, messages[(kills - 1) * burst :])
             await agent.finished(receiver, fed)
             await agent.stop()

@@ -20,7 +20,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent.privacy import SeededBits
-from meteragent.privacy.usefulness import registration_dates, smart_meter
 from simulators.adversary import curve, library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
@@ -28,6 +27,7 @@ from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
 from simulators.papers import ITEMS
+from simulators.papers.examples import registration_dates, smart_meter
 from simulators.papers.picture import Alpha, Reading, draw_dates, draw_signature
 
 DIFFERENT, UNUSABLE = 1, 2

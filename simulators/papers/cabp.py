@@ -21,7 +21,8 @@ from meteragent.privacy.metric import discrete
 from meteragent.privacy.optimality import Floats, User, best_for_all, best_mechanism
 from meteragent.privacy.query import percentile
 from meteragent.privacy.space import Databases, Numbers
-from meteragent.privacy.usefulness import geometric_alpha, registration_dates, smart_meter
+from meteragent.privacy.usefulness import geometric_alpha
+from simulators.papers.examples import registration_dates, smart_meter
 from simulators.papers.table import Line, Table
 
 SPAN_DAYS, RADIUS_DAYS = 5000, 5

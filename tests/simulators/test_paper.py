@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from meteragent.privacy import SeededBits
-from meteragent.privacy.usefulness import registration_dates, smart_meter
 from simulators.__main__ import main
 from simulators.adversary import library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.scene import Scene
 from simulators.commands import paper
+from simulators.papers.examples import registration_dates, smart_meter
 
 FILES = ["fig3.csv", "fig3.png", "fig4.csv", "fig4.png", "identification.csv"]
 

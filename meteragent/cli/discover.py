@@ -71,7 +71,8 @@ async def listen(endpoint: mqtt.Endpoint, name: str, topic: str, seconds: float,
     """Listen until the time is up. Raises LinkError if the connection fails."""
     watching = watch_topics(endpoint, name, [topic], listener.on_message, entropy=os.urandom)
     with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.gather(watching, _show_progress(listener)), seconds)
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(watching, _show_progress(listener))
 
 
 async def _show_progress(listener: Listener) -> None:

@@ -199,7 +199,8 @@ class NatsSource:
                 await self._room.wait()
                 remaining_count = PULL
                 await client.publish(subject, request, inbox)
-                status = await asyncio.wait_for(answers.get(), EXPIRES_S + _TIMEOUT_S)
+                async with asyncio.timeout(EXPIRES_S + _TIMEOUT_S):
+                    status = await answers.get()
                 if status:
                     raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
 

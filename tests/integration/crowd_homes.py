@@ -23,7 +23,7 @@ from meteragent.store import read_only
 from simulators.commands.replay import connect
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
-from tests.integration.service import count_in_log, service, stream, subscribed, until
+from tests.integration.service import count_in_log, end_tasks, service, stream, subscribed, until
 from tests.integration.wire import feed, publication
 from tests.support.broker import Broker
 from tests.support.crowd import Street, fixed_entropy, group_text, make_group
@@ -152,8 +152,7 @@ async def live(
         charged = sum(row["windows"] for row in spent) - unfinished(agent.store)
         with suppress(TimeoutError):
             await until(lambda: len({arrival.payload for arrival in arrivals}) >= charged)
-        noting.cancel()
-        await asyncio.wait({noting})
+        await end_tasks(noting)
     return arrivals, charged
 
 

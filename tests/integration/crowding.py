@@ -30,7 +30,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.service.health import ask_socket, socket_path
 from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
-from tests.integration.service import LIMIT_S, until
+from tests.integration.service import LIMIT_S, end_tasks, until
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
@@ -303,8 +303,7 @@ async def kill(
                 part.start()
         count = len(street.reported)
         await until(lambda: len(street.reported) > count + 2)
-        reporting.cancel()
+        await end_tasks(reporting)
         totals = await street.finish()
-        connection.cancel()
-        await asyncio.wait({connection, reporting})
+        await end_tasks(connection)
     return totals

@@ -22,7 +22,7 @@ from aiomqtt import Client
 from meteragent.domain.grid import iso_time, parse_time
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.kills import UNLIMITED
-from tests.integration.service import LIMIT_S, Service, service, until
+from tests.integration.service import LIMIT_S, Service, end_tasks, service, until
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker
 
@@ -253,8 +253,7 @@ async def prepared(program: Path, folder: Path) -> AsyncIterator[Rounds]:
             try:
                 yield rounds
             finally:
-                feed_task.cancel()
-                await asyncio.wait([feed_task])
+                await end_tasks(feed_task)
 
 
 async def kill_beside_receivers(program: Path, folder: Path, count: int, seed: int) -> Kept:

@@ -45,6 +45,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until they end: up to Python 3.11, `asyncio.wait_for` can swallow a cancellation."""
+    while running_tasks := [task for task in tasks if not task.done()]:
+        for task in running_tasks:
+            task.cancel()
+        await asyncio.wait(running_tasks, timeout=1)
+
+
 async def until(true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     """Wait for something to become true; raises TimeoutError."""
     async with asyncio.timeout(limit_s):
@@ -345,8 +353,7 @@ async def utility(broker: Broker) -> AsyncIterator[Utility]:
             await receiver.subscribed.wait()
         yield receiver
     finally:
-        listening.cancel()
-        await asyncio.wait({listening})
+        await end_tasks(listening)
 
 
 def once(records: Iterable[Arrival]) -> list[Arrival]:

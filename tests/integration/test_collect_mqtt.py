@@ -8,7 +8,7 @@ import pytest
 
 from meteragent.collect.mqtt import MqttSource
 from meteragent.mqtt import Endpoint
-from tests.integration.service import until
+from tests.integration.service import end_tasks, until
 from tests.support.broker import Broker
 
 
@@ -24,6 +24,4 @@ async def test_a_second_collector_with_the_client_id_is_said(
     try:
         await until(lambda: "does another collector have source.client_id = 'same'?" in caplog.text, 60)
     finally:
-        first.cancel()
-        second.cancel()
-        await asyncio.wait([first, second])
+        await end_tasks(first, second)

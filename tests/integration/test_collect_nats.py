@@ -15,7 +15,7 @@ from meteragent.collect.nats import NatsSource
 from meteragent.collect.topic import StreamTopic
 from meteragent.mqtt import Endpoint
 from tests.integration.collecting import send
-from tests.integration.service import until
+from tests.integration.service import end_tasks, until
 from tests.support.broker import Certificates, free_port
 from tests.support.collecting import TEMPLATE, record_messages, terms_message, topic
 from tests.support.nats import Nats, nats_program
@@ -36,8 +36,7 @@ async def connected(server: Endpoint, template: str = TEMPLATE) -> AsyncIterator
     try:
         yield source
     finally:
-        running.cancel()
-        await asyncio.wait([running])
+        await end_tasks(running)
 
 
 async def received(source: NatsSource, count: int) -> list[Message]:

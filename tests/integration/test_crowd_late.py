@@ -22,7 +22,7 @@ from tests.integration.crowd_homes import (
 )
 from tests.integration.hurried import make_clock
 from tests.integration.proxy import Proxy
-from tests.integration.service import TELL_ALL, service, subscribed, until
+from tests.integration.service import TELL_ALL, end_tasks, service, subscribed, until
 from tests.support.crowd import Street, make_group
 
 HURRIED = ("tests.integration.hurried",)
@@ -52,8 +52,7 @@ async def test_a_report_after_the_deadline_is_never_sent(mosquitto: MakeBroker, 
             await until(lambda: len({arrival.label for arrival in arrivals}) == len(HOMES))
             await agent.stop()
             await publishing
-        noting.cancel()
-        await asyncio.wait({noting})
+        await end_tasks(noting)
     slots = {Report.decode(world.group.id, arrival.payload).slot_s for arrival in arrivals}
     assert min(slots) > slot_ms // 1000
     late = agent.totals["report_late"]

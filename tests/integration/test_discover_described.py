@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.service import LIMIT_S, TELL_ALL, Meters, Scenarios, meters
+from tests.integration.service import LIMIT_S, TELL_ALL, Meters, Scenarios, end_tasks, meters
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
@@ -140,8 +140,7 @@ async def _pasted(broker: Broker, folder: Path) -> tuple[str, Sequence[str], str
             (anew / "home.toml").write_text(text)
             logs.append(await first_reading(anew, "(refused_unit)"))
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            await end_tasks(sending)
     return report, logs, errors
 
 

@@ -19,6 +19,7 @@ from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
     TELL_ALL,
+    end_tasks,
     meters,
     now_ms,
     service,
@@ -98,8 +99,7 @@ async def receiving(broker: Broker, certificates: Certificates) -> AsyncIterator
 
         listening = asyncio.create_task(listen())
         yield inbox
-        listening.cancel()
-        await asyncio.wait({listening})
+        await end_tasks(listening)
 
 
 async def feed(house: Broker) -> None:

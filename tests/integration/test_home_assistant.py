@@ -20,6 +20,7 @@ from tests.integration.service import (
     Meters,
     Scenarios,
     Service,
+    end_tasks,
     meters,
     service,
     stream,
@@ -66,8 +67,7 @@ async def home_assistant(broker: Broker) -> AsyncIterator[tuple[Client, list[Arr
         try:
             yield client, inbox
         finally:
-            listening.cancel()
-            await asyncio.wait({listening})
+            await end_tasks(listening)
 
 
 def statuses(inbox: list[Arrival]) -> list[str]:

@@ -17,7 +17,7 @@ from aiomqtt import Client
 from meteragent import config
 from meteragent.cli import main
 from tests.conftest import MakeBroker
-from tests.integration.service import LIMIT_S, TELL_ALL, Scenarios, service, subscribed, until
+from tests.integration.service import LIMIT_S, TELL_ALL, Scenarios, end_tasks, service, subscribed, until
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 from tests.support.profile_fixtures import dsmr, shelly
@@ -99,8 +99,7 @@ async def _try(folder: Path, broker: Broker, block: str, message: Callable[[], b
                     await asyncio.sleep(0.2)
             await agent.stop()
             await until(lambda: seen["meteragent/status"]["status"] == "offline")
-            listening.cancel()
-            await asyncio.wait({listening})
+            await end_tasks(listening)
         return seen
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from meteragent import config
 from tests.conftest import MakeBroker
-from tests.integration.service import Scenarios, meters, now_ms, until, until_ms
+from tests.integration.service import Scenarios, end_tasks, meters, now_ms, until, until_ms
 from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
@@ -146,8 +146,7 @@ async def first_hour(broker: Broker, messages: Messages, folder: Path) -> Way:
                 await until(lambda: agent.poll() is not None)
         return Way(init, check, shown.text, path.read_text(), folder)
     finally:
-        replaying.cancel()
-        await asyncio.wait({replaying})
+        await end_tasks(replaying)
 
 
 @pytest.fixture(scope="module")

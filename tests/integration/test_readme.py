@@ -21,7 +21,7 @@ from typing import Any
 from meteragent.report import event
 from meteragent.wire.descriptor import describe
 from simulators.commands.replay import connect
-from tests.integration.service import LIMIT_S, until
+from tests.integration.service import LIMIT_S, end_tasks, until
 from tests.integration.terminal import terminal
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker
@@ -123,8 +123,7 @@ async def shelly(broker: Broker) -> AsyncIterator[str]:
     try:
         yield topic
     finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        await end_tasks(sending)
 
 
 async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ MODULES = {
     "collect-kafka": ("confluent_kafka",),
     "collect-parquet": ("pyarrow",),
     "archive": ("pyarrow", "cryptography", "tqdm"),
+    "tables": ("deltalake", "pyiceberg"),
     "crowd": ("cryptography",),
     "spark": ("pyspark",),
 }

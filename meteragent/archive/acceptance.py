@@ -5,14 +5,14 @@
     value    integers, floats, decimals of at most 38 digits, or lists of one of these
     columns  named by any text: a dot, a bracket and a capital are letters; each name occurs once
     files    all wide or all long; their types may differ, and other columns do not matter
-    folders  `*.parquet` at any depth, but no table whose catalog decides which files count
+    folders  `*.parquet` at any depth, or a table's snapshot, which decides which files count (`snapshot`)
 
 Names of meters and times are judged row by row, by `layout.meters` and `number.milliseconds`, and numbers
 are converted by `number.micro`. Engines read files with `source.Source`, so a file means the same to each.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -61,11 +61,21 @@ _TABLES = {
     "DuckLake": r"\.ducklake(\.files)?(/|$)|(^|/)ducklake-[0-9a-f-]{36}\.parquet$",
 }
 """Expressions for the paths by which a folder shows that it belongs to a table."""
+_WAYS = {
+    "Delta": "give the table's own folder",
+    "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, or the ….metadata.json that its catalog names",
+}
+_OTHER_WAY = (
+    "write its present rows to a Parquet file with a program that reads such tables, and release that"
+)
+"""How to release a table's present rows, with `snapshot` where it can read them."""
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
     """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
-    kinds = [_column(schema, name) for name in policy.columns]
+    for name in policy.columns:
+        require_one(schema.names, name)
+    kinds = [schema.field(name).type for name in policy.columns]
     for name, kind, (expected, accepts) in zip(policy.columns, kinds, _RULES.items(), strict=True):
         if not accepts(kind):
             raise ArchiveError(f"column {name!r}: found {kind}; expected {expected}")
@@ -73,22 +83,15 @@ def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
 
 
 def require_no_table(entries: Iterable[str], path: object) -> None:
-    """Raise ArchiveError if one of the paths `entries` shows that the input is, or is in, a table."""
+    """Raise ArchiveError if one of the paths `entries` shows that the input is in a table or has one."""
     kinds = (kind for entry in entries for kind, sign in _TABLES.items() if re.search(sign, entry))
     if (kind := next(kinds, None)) is not None:
-        raise ArchiveError(
-            f"{path}: a {kind} table, in which rows that were replaced or deleted are still there: write its"
-            " present rows to a Parquet file with a program that reads such tables, and release that"
-        )
+        problem = "in which rows that were replaced or deleted are still there"
+        raise ArchiveError(f"{path}: a {kind} table, {problem}: {_WAYS.get(kind, _OTHER_WAY)}")
 
 
-def _column(schema: pa.Schema, name: str) -> pa.DataType:
-    """Return the type of the column `name`. Raises ArchiveError unless there is exactly one such column."""
-    if (count := schema.names.count(name)) != 1:
-        problem = (
-            "more than one has this name"
-            if count
-            else f"not found among {', '.join(map(repr, schema.names))}"
-        )
+def require_one(names: Sequence[str], name: str) -> None:
+    """Raise ArchiveError unless exactly one of the columns `names` is called `name`."""
+    if (count := names.count(name)) != 1:
+        problem = "more than one has this name" if count else f"not found among {', '.join(map(repr, names))}"
         raise ArchiveError(f"column {name!r}: {problem}: name the right one under [archive]")
-    return schema.field(name).type

@@ -21,6 +21,7 @@ from meteragent.archive.admission import Admission
 from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
+from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.consume.archive import (
     MANIFEST,
@@ -70,7 +71,15 @@ def run_facts(source: Source, digests: Sequence[str], admission: Admission) -> b
     facts |= {"released": admission.released_windows, "refused": admission.refused_windows}
     facts |= {"descriptors": admission.descriptors, "keys": sorted(admission.keys)}
     facts |= {"similar_meters": admission.similar_meters}
+    if source.table is not None:
+        facts |= {"table": source.table._asdict()}
     return _json(facts)
+
+
+def table_of(content: bytes, path: Path) -> Version | None:
+    """Return the table's snapshot in a ledger's facts, None if the run had no table. Raises ArchiveError."""
+    table = _load(content, path).get("table")
+    return None if table is None else attempt(path, lambda: Version(**table))
 
 
 def admission_of(content: bytes, path: Path) -> Admission:

@@ -6,6 +6,7 @@ Show the counts only to people who may see the readings.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, identify
+from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, identify, pins
+from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.archive.tree import Tree
 
@@ -39,6 +41,7 @@ class Preview:
     is_debited: bool
     is_complete: bool
     rows: pa.RecordBatch | None
+    table: Version | None
 
 
 def preview(
@@ -48,7 +51,7 @@ def preview(
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     tree = Tree.at(path)
     check_paths(tree, out, ledger.folder)
-    source = Source.open(tree, policy)
+    source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))
     with ledger.lock_shared():
         _, run = identify(source, first_key, show)
@@ -64,4 +67,7 @@ def preview(
     complete = manifest_facts is not None and manifest_facts["complete"]
     admission.ambiguous_readings = source.ambiguous_readings
     rows = next(source.read(source.groups, list(policy.columns), 10)) if source.layout == "long" else None
-    return Preview(policy, source.layout, out, ledger.folder, admission, counts, is_debited, complete, rows)
+    folders = out, ledger.folder
+    return Preview(
+        policy, source.layout, *folders, admission, counts, is_debited, complete, rows, source.table
+    )

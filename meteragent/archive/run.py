@@ -13,7 +13,7 @@
 A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
 rows determine which windows are released and do not block them; otherwise the run starts afresh. Parts that
 are missing, or not as a complete manifest lists them, are written. An output with another id or other cuts is
-refused.
+refused. A run of a table is resumed from the snapshot that the ledger names, not from the latest one.
 
 No window gets different noise a second time, because noise is a function of the key and of the window with
 its data and terms (`prf_input`). So a part that is written again has the same bytes. Different data or terms
@@ -23,6 +23,7 @@ Memory is bounded: it holds a batch of rows, a row group or a job at a time and,
 in part or resumed, a byte per row. No raw value is written anywhere.
 """
 
+import glob
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,9 +51,11 @@ from meteragent.archive.number import Counts, Flags, milliseconds
 from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Windows, merge_equal_times, opened_windows, slots
+from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError, KeyRefused
+from meteragent.store.generation import sync_folder
 
 COMPRESSION = "zstd"
 _RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
@@ -108,6 +111,7 @@ class RunResult:
     counts: Counts | None
     new_parts: int
     existing_parts: int
+    table: Version | None = None
 
 
 def sanitise_archive(
@@ -129,7 +133,7 @@ def sanitise_archive(
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     tree = Tree.at(path)
     check_paths(tree, out, ledger.folder)
-    source = Source.open(tree, policy)
+    source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
         digests, run = identify(source, first_key, show)
@@ -138,12 +142,14 @@ def sanitise_archive(
         if not ledger.has(run):
             require_range(source, show, clamp=clamp)
             tables = engine.debits(source, ledger, key, admission, show)
-            ledger.add(run, tables, lambda: manifest.run_facts(source, digests, admission))
+            ledger.add(run, tables, lambda: _last_facts(source, digests, admission, out))
         with _resumable(out):
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
             admission.ambiguous_readings = source.ambiguous_readings
+            waiting = _waiting_folder(out, run)
             if earlier_facts is None:  # what waits is of an output that was removed
-                shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)
+                for file in waiting.glob("*"):
+                    file.unlink()
                 _create(out)
             run_ledger = sibling(out)
             if earlier_facts is not None and earlier_facts["complete"]:
@@ -156,8 +162,28 @@ def sanitise_archive(
                 write(run_ledger, lambda file: _save_ledger(file, ledger, run))
                 manifest.save(out, manifest.build(source, admission, engine.cut, paths))
                 counts = parts.counts or engine.numbers(source, admission, show)
+            shutil.rmtree(waiting, ignore_errors=True)
     folders = out, run_ledger, ledger.folder
-    return RunResult(policy, source.layout, *folders, admission, counts, parts.new, parts.existing)
+    return RunResult(
+        policy, source.layout, *folders, admission, counts, parts.new, parts.existing, source.table
+    )
+
+
+def pins(out: Path, ledger: Ledger) -> list[Version]:
+    """Return the tables' snapshots of debited runs into `out` that are not complete."""
+    prefix = sibling(out, "").name
+    folders = sorted(out.parent.glob(f"{glob.escape(prefix)}*.waiting"))
+    runs = (folder.name.removeprefix(prefix).removesuffix(".waiting") for folder in folders)
+    tables = (manifest.table_of(ledger.facts(run), ledger.path(run)) for run in runs if ledger.has(run))
+    return [table for table in tables if table is not None]
+
+
+def _last_facts(source: Source, digests: list[str], admission: Admission, out: Path) -> bytes:
+    """Return a run's facts for the ledger. For `pins`, note a run of a table beside its output."""
+    if source.table is not None:
+        _create(_waiting_folder(out, admission.run))
+        sync_folder(out.parent)
+    return manifest.run_facts(source, digests, admission)
 
 
 @contextmanager
@@ -177,7 +203,7 @@ def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tup
     """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's key."""
     with show("read", sum(stamp[0] for stamp in source.stamps.values()), "B") as progress:
         digests = source.digests(progress)
-    return digests, manifest.run_id(source.policy, digests, first_key)
+    return digests, manifest.run_id(source.policy, [*digests, *source.view_digests], first_key)
 
 
 class Local:
@@ -246,7 +272,6 @@ class _Release:
                     progress(rows)
                 else:
                     self._write(path, make_batches(progress))
-        shutil.rmtree(self._folder, ignore_errors=True)
         is_resumed = self._is_resumed or missing_count < len(work)
         return Parts(missing_count, len(work) - missing_count, None if is_resumed else self.counts)
 
@@ -380,8 +405,9 @@ def first_window_ms(source: Source) -> int:
     """Return the first window's start. Raises ArchiveError if there are no rows, or a time is unreadable."""
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.layout == "long" else 0
-    first_times_ms = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
-    groups_without_times = [group for group in source.groups if group.rows and not group.times_ms]
+    groups = [group for group in source.groups if group.rows]
+    first_times_ms = [group.times_ms[0] for group in groups if group.times_ms and source.is_whole(group)]
+    groups_without_times = [group for group in groups if not group.times_ms or not source.is_whole(group)]
     batches = source.read(groups_without_times, [column], 1 << 18)
     first_times_ms += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
     if not first_times_ms:

@@ -1,12 +1,13 @@
 """List the files of an archive's input, and read them in pieces.
 
 An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth. Files
-and subfolders whose names begin with a dot or an underscore are skipped. The input must not change while it
-is being read: whoever finds another file than was listed, on any machine, reads nothing of it. Errors name
-files and columns but do not quote their content, so Arrow's own messages about a file are never passed on.
+and subfolders whose names begin with a dot or an underscore are skipped. The files of a table are those of a
+snapshot, each with a view. The input must not change while it is being read: whoever finds another file than
+was listed, on any machine, reads nothing of it. Errors name files and columns but do not quote their content,
+so Arrow's own messages about a file are never passed on.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,8 @@ from meteragent.archive.acceptance import Layout, layout_of
 from meteragent.archive.csv_file import CsvTable
 from meteragent.archive.files import attempt, parquet
 from meteragent.archive.mapping import Mapping
-from meteragent.archive.policy import Policy
+from meteragent.archive.policy import Columns, Policy
+from meteragent.archive.snapshot import PLAIN, Version, View, open_snapshot
 from meteragent.archive.tree import Stamp, Tree
 from meteragent.domain.errors import ArchiveError
 
@@ -42,6 +44,8 @@ class Group(NamedTuple):
     meters: tuple[str, str] | None
     values: int
     """The length of the value column, with lists flattened (a null or empty list counts as one value)."""
+    first: int = 0
+    """The position of the group's first row in its file."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +59,35 @@ class Source:
     tree: Tree
     csv: dict[str, CsvTable] = field(default_factory=dict)
     ambiguous_readings: int = 0  # at local times that occur twice, told apart by the order of rows
+    views: dict[str, View] = field(default_factory=dict)
+    table: Version | None = None
 
     @classmethod
-    def open(cls, tree: Tree, policy: Policy) -> "Source":
-        """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong."""
-        is_csv = tree.path is not None and tree.path.suffix.lower() != ".parquet"
+    def open(cls, tree: Tree, policy: Policy, pins: Callable[[], Sequence[Version]] = tuple) -> "Source":
+        """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong.
+
+        If the input is a table, it is opened at its snapshot among those that `pins` returns.
+        """
+        table = open_snapshot(tree, policy.columns, pins)
+        is_csv = table is None and tree.path is not None and tree.path.suffix.lower() != ".parquet"
         if policy.csv and is_csv and not any(Path(tree.root).rglob("*.[pP][aA][rR][qQ][uU][eE][tT]")):
             return cls._open_csv(tree, policy, policy.csv)
         if tree.root.lower().endswith(".csv"):
             raise ArchiveError(f"{tree.root}: CSV needs an [archive.csv] table, which says how to read it")
         groups: list[Group] = []
         layouts: set[Layout] = set()
-        stamps = {file: tree.stamp(file) for file in tree.files()}
+        stamps = {file: tree.stamp(file) for file in (table.views if table else tree.files())}
+        views, version = (table.views, table.version) if table else ({}, None)
         for path in stamps:
             with parquet(path, opened=partial(tree.open, path)) as file:
-                layouts.add(_layout(file, policy, path))
-                groups.extend(_groups(file, policy, path))
+                if path in views:
+                    views[path] = views[path].resolved(path, file.schema_arrow)
+                view = views.get(path, PLAIN)
+                layouts.add(_layout(file, policy, path, view))
+                groups.extend(_groups(file, policy, path, view))
         if len(layouts) > 1:
             raise ArchiveError(f"{tree.root}: some files are wide and others long: release them separately")
-        return cls(layouts.pop(), tuple(groups), stamps, policy, tree)
+        return cls(layouts.pop(), tuple(groups), stamps, policy, tree, views=views, table=version)
 
     @classmethod
     def _open_csv(cls, tree: Tree, policy: Policy, mapping: Mapping) -> "Source":
@@ -116,6 +130,15 @@ class Source:
         """Compute the SHA-256 of each file's content, and report the number of bytes read to `progress`."""
         return [self.tree.digest(file, progress) for file in self.stamps]
 
+    @property
+    def view_digests(self) -> list[str]:
+        """Digests of how a table's files are read, in order."""
+        return [view.digest for view in self.views.values()]
+
+    def is_whole(self, group: Group) -> bool:
+        """Return whether every row of a group counts, so that its statistics are those of the input."""
+        return not self.views.get(group.file, PLAIN).deleted.size
+
     def read(
         self, groups: Iterable[Group], columns: list[str], batch_rows: int, *, needs_dictionary: bool = False
     ) -> Iterator[pa.RecordBatch]:
@@ -124,19 +147,24 @@ class Source:
         With `needs_dictionary`, a column of meters that holds strings is dictionary-encoded. Raises
         ArchiveError if a file cannot be read, or is not the one that was listed.
         """
-        meter = self.policy.columns.meter if needs_dictionary else None
+        meter = self.policy.columns.meter
         for group in groups:
             self._check_file(group.file)
             if group.file in self.csv:
                 block = self.csv[group.file].read(group.row_group, self.policy.columns, columns)
                 yield from (block.slice(start, batch_rows) for start in range(0, group.rows, batch_rows))
                 continue
+            view, first = self.views.get(group.file, PLAIN), group.first
             footer = _footer(self.tree, group.file, self.stamps[group.file])
             opened = partial(self.tree.open, group.file)
-            with parquet(group.file, meter, footer, opened) as file:
-                batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)
+            in_file = [view.name(column) for column in columns if column not in view.constants]
+            encoded = view.name(meter) if needs_dictionary and meter not in view.constants else None
+            with parquet(group.file, encoded, footer, opened) as file:
+                batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=in_file)
                 while (batch := attempt(group.file, partial(next, batches, None))) is not None:
-                    yield _add_zone(batch, self.policy)
+                    rows, first = view.apply(batch, columns, first), first + batch.num_rows
+                    if rows.num_rows:
+                        yield _add_zone(rows, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
         """Yield the rows from `first` on in chunks of `size` rows, whatever the ends of files and groups."""
@@ -166,10 +194,11 @@ def _footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: AR
     return attempt(file, lambda: pq.read_metadata(tree.open(file)))
 
 
-def _layout(file: pq.ParquetFile, policy: Policy, path: str) -> Layout:
+def _layout(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Layout:
     """Return the layout of a file."""
-    schema = file.schema_arrow
-    if _is_int96(file, policy.columns.time):  # these are in UTC, by the convention of Spark and Impala
+    schema = view.schema(file.schema_arrow)
+    # 96-bit times are in UTC, by the convention of Spark and Impala.
+    if _is_int96(file, view.name(policy.columns.time)):
         index = schema.get_field_index(policy.columns.time)
         schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
@@ -193,17 +222,20 @@ def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     return batch.set_column(index, field, batch.column(index).cast(pa.timestamp("ms")).view(_UTC_MS))
 
 
-def _groups(file: pq.ParquetFile, policy: Policy, path: str) -> Iterator[Group]:
+def _groups(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Iterator[Group]:
     """Yield the row groups of a file, with the smallest and largest values from its statistics."""
+    names, first = Columns(*map(view.name, policy.columns)), 0
+    meter = view.constants.get(policy.columns.meter)
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-        times = _extremes(columns.get(policy.columns.time), datetime)
+        times = _extremes(columns.get(names.time), datetime)
         times_ms = None if times is None else (_floor_ms(times[0]), _floor_ms(times[1]))
-        names = _extremes(columns.get(policy.columns.meter), str)
-        value_columns = (c for name, c in columns.items() if name.split(".")[0] == policy.columns.value)
+        meters = _extremes(columns.get(names.meter), str) if meter is None else (meter, meter)
+        value_columns = (c for name, c in columns.items() if name.split(".")[0] == names.value)
         values = next((column.num_values for column in value_columns), 0)
-        yield Group(path, index, group.num_rows, times_ms, names, values)
+        yield Group(path, index, view.count(first, group.num_rows), times_ms, meters, values, first)
+        first += group.num_rows
 
 
 def _floor_ms(time: datetime) -> int:

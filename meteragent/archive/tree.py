@@ -23,6 +23,22 @@ Stamp = tuple[int, int]
 _HIDDEN = re.compile("/[._]")
 
 
+_S3 = {"s3", "s3a", "s3n"}
+
+
+def _endpoint() -> str:
+    """Return the address of S3 if the environment names one."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Return an address's scheme, "" for a path, and the path in that storage, taken literally."""
+    scheme, mark, path = address.partition(":/")
+    if not mark or "/" in scheme:
+        return "", address
+    return scheme, path[1:] if path.startswith("/") else f"/{path}"
+
+
 @dataclass(frozen=True)
 class Tree:
     """An input: the file or folder `root` of a file system. Every process of a run sees the same files."""
@@ -32,22 +48,53 @@ class Tree:
 
     @classmethod
     def at(cls, address: Path | str) -> "Tree":
-        """Return the tree at a path, file:// or s3:// (with `AWS_…` variables). Raises ArchiveError."""
+        """Return the tree at a path, file://, s3:// (as `AWS_…` variables say) or iceberg://.
+
+        Raises ArchiveError if there is no such address.
+        """
         scheme, _, name = address.partition("://") if isinstance(address, str) else ("", "", "")
+        if scheme == "iceberg":
+            from meteragent.archive.snapshot import metadata_address  # noqa: PLC0415  it imports this module
+
+            scheme, name = _split(metadata_address(name))
+            return cls.at(f"s3://{name}" if scheme in _S3 else Path(name))
         if scheme == "s3":
-            endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            endpoint = _endpoint()
             with path_in_errors(address):
                 region = None if endpoint else fs.resolve_s3_region(name.partition("/")[0])
-                system = fs.S3FileSystem(endpoint_override=endpoint, region=region)
+                system = fs.S3FileSystem(endpoint_override=endpoint or None, region=region)
             return cls(name.rstrip("/"), system)
         if name and scheme != "file":
-            raise ArchiveError(f"{address}: expected a path, file:// or s3://")
+            raise ArchiveError(f"{address}: expected a path, file://, s3:// or iceberg://")
         return cls(str(Path(unquote(name) if name else address).absolute()), fs.LocalFileSystem())
 
     @property
     def path(self) -> Path | None:
         """The root on this machine; None if it is elsewhere."""
         return Path(self.root) if isinstance(self.system, fs.LocalFileSystem) else None
+
+    @property
+    def address(self) -> tuple[str, dict[str, str]]:
+        """The address for other libraries, and their options: the endpoint and the region of S3."""
+        if self.path:
+            return self.root, {}
+        options = {"region": self.system.region} | ({"endpoint": _endpoint()} if _endpoint() else {})
+        return f"s3://{self.root}", options
+
+    def locate(self, address: str) -> str:
+        """Return the path here of a table's file. Raises ArchiveError if it is in other storage."""
+        scheme, path = _split(address)
+        if scheme not in ({"", "file"} if self.path else _S3):
+            raise ArchiveError(
+                f"{self.root}: its file {address} is in another kind of storage: not supported"
+            )
+        return path
+
+    def entries(self, folder: str) -> list[str]:
+        """Return the names in a folder of the tree; none if there is no such folder."""
+        selector = fs.FileSelector(f"{self.root}/{folder}", allow_not_found=True)
+        with path_in_errors(self.root):
+            return [entry.base_name for entry in self.system.get_file_info(selector)]
 
     def files(self, pattern: str = "*.parquet") -> list[str]:
         """Return the files' names, in order. Raises ArchiveError for none, a linked folder or a table."""

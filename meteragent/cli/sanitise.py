@@ -79,6 +79,7 @@ def summary(result: Any) -> str:
     lines = [
         f"{result.out}: {_windows(result)} released, run {admission.run}",
         _refused(admission.refused_windows),
+        *_table(result),
         *_numbers(result),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
@@ -93,6 +94,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {admission.run}",
         _refused(admission.refused_windows),
+        *_table(preview),
         *_numbers(preview),
         *_row_lines(preview),
         *_terms(preview),
@@ -135,6 +137,7 @@ def _facts(result: Any) -> dict[str, Any]:
         "numbers_per_window": usual.n,
         "numbers": result.counts and _number_facts(result.counts),
         "row": _row(result),
+        "table": result.table and result.table._asdict(),
         "epsilon": exact(usual.epsilon),
         "level": exact(usual.level),
         "sd": usual.sd,
@@ -179,6 +182,12 @@ def _refused(count: int) -> str:
     """Return a line about the number of refused windows."""
     verb = "overlaps" if count == 1 else "overlap"
     return f"  refused        {count_text(count, 'window')} that {verb} windows released before"
+
+
+def _table(result: Any) -> list[str]:
+    """Return a line about the snapshot of the table that was read, if the input is one."""
+    table = result.table
+    return [] if table is None else [f"  snapshot       {table.snapshot} of {table.kind} table {table.table}"]
 
 
 def _terms(result: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """Where an input may be: paths and addresses mean what they say; a folder of a table is refused."""
 
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -8,12 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyarrow import fs
 
 from meteragent.archive.preview import preview
 from meteragent.archive.run import RunResult, sanitise_archive
 from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
+from tests.support import tables
 from tests.support.archives import LONG, WIDE, Place, long_rows, save, silent, wide_rows
 
 HALF_HOURS = {"window": "length = '30min'", "source": "hold = '10min'"}
@@ -52,7 +55,7 @@ def bucket() -> Iterator[fs.S3FileSystem]:
 
 def upload(bucket: fs.S3FileSystem, folder: Path, key: str) -> None:
     """Copy a folder into a bucket."""
-    for path in folder.rglob("*.parquet"):
+    for path in (path for path in folder.rglob("*") if path.is_file()):
         with bucket.open_output_stream(f"homes/{key}/{path.relative_to(folder)}") as target:
             target.write(path.read_bytes())
 
@@ -78,6 +81,31 @@ def test_objects_are_released_as_files_are(place: Place, bucket: fs.S3FileSystem
     assert one.admission.refused_windows == one.admission.windows > 0
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_of_objects(
+    place: Place, bucket: fs.S3FileSystem, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A table in S3 is read by its latest snapshot, with the `AWS_…` variables."""
+    now = tables.wide(2, 2, seed=1)
+    address = "s3://homes/a table"
+    if kind == "delta":
+        write_deltalake(place.folder / "t", tables.wide(2, 2))
+        write_deltalake(place.folder / "t", now, mode="overwrite")
+        upload(bucket, place.folder / "t", "a table")
+    else:
+        endpoint = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.region": "us-east-1"}
+        with tables.catalog(place.folder / "lake", warehouse="s3://homes/lake", **endpoint) as lake:
+            table = lake.create_table("n.homes", now.schema)
+            table.append(tables.wide(2, 2))
+            table.overwrite(now)
+            address = table.metadata_location
+    sanitise(place, address)
+    pq.write_table(now, place.folder / "in.parquet")
+    other = Place.make(place.folder / "other")
+    other.sanitise(place.folder / "in.parquet", "out")
+    assert place.released("out").equals(other.released("out"))
+
+
 def test_an_object_that_is_missing_or_changed(place: Place, bucket: fs.S3FileSystem) -> None:
     """A key without an object, and an object that is replaced, are named; a secret is in no error."""
     with pytest.raises(ArchiveError, match="homes/nothing: no such file"):
@@ -97,17 +125,17 @@ def test_a_file_address_is_a_path(place: Place) -> None:
     """Of a file:// address the percent signs are decoded; other schemes and OUT as an address are refused."""
     path = save(place.folder / "a b.parquet", wide_rows(2, 2))
     assert sanitise(place, path.as_uri()).admission.released_windows == 4
-    with pytest.raises(ArchiveError, match="hdfs://a/b: expected a path, file:// or s3://"):
+    with pytest.raises(ArchiveError, match="hdfs://a/b: expected a path, file://, s3:// or iceberg://"):
         sanitise(place, "hdfs://a/b")
     with pytest.raises(ArchiveError, match="s3:/b/out: an address: release to a folder on a disk"):
         sanitise_archive(place.policy(), path, Path("s3://b/out"), silent)
 
 
 SIGNS = {
-    "Delta": "_delta_log/00000000000000000000.json",
-    "Iceberg": "metadata/v2.metadata.json",
-    "Hudi": ".hoodie/hoodie.properties",
-    "DuckLake": "homes.ducklake",
+    "Delta": ("_delta_log/00000000000000000000.json", "give the table's own folder"),
+    "Iceberg": ("metadata/v2.metadata.json", "give iceberg://CATALOG/NAMESPACE.TABLE"),
+    "Hudi": (".hoodie/hoodie.properties", "write its present rows"),
+    "DuckLake": ("homes.ducklake", "write its present rows"),
 }
 
 
@@ -118,12 +146,15 @@ def test_a_table_is_refused(place: Place, kind: str) -> None:
     (folder / "data" / "day=1").mkdir(parents=True)
     save(folder / "data" / "day=1" / "1.parquet", wide_rows(2, 2))
     inputs = [folder, folder.parent, folder / "data", folder / "data" / "day=1" / "1.parquet"]
-    sign = folder / SIGNS[kind]
+    sign = folder / SIGNS[kind][0]
     sign.parent.mkdir(exist_ok=True)
     sign.write_text("{}")
-    for path in inputs[:2] if kind == "DuckLake" else inputs:
-        with pytest.raises(ArchiveError, match=f"{path}: a {kind} table, .*write its present rows"):
+    for path in inputs[:2] if kind == "DuckLake" else inputs[kind == "Delta" :]:
+        with pytest.raises(ArchiveError, match=f"{path}: a {kind} table, .*{SIGNS[kind][1]}"):
             sanitise(place, path)
+    if kind == "Delta":
+        with pytest.raises(ArchiveError, match=f"{folder}: a Delta table that cannot be read: DeltaError"):
+            sanitise(place, folder)
     assert not place.ledger()
     shutil.rmtree(sign.parent) if sign.parent != folder else sign.unlink()
     assert sanitise(place, folder).admission.released_windows == 4

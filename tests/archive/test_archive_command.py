@@ -97,6 +97,7 @@ def test_the_summary_is_one_json_object(place: Place, capsys: pytest.CaptureFixt
         "numbers_per_window": 96,
         "numbers": {"read": 576, "missing": 1, "clamped": 1, "repeated": 0, "conflicting": 0},
         "row": {"numbers": 96, "seconds": 900},
+        "table": None,
         "epsilon": "1/440",
         "level": "1",
         "sd": pytest.approx(24_768, abs=0.5),

@@ -53,7 +53,7 @@ COMMANDS = {
         "sanitise homes.parquet private.parquet --config archive.toml --dry-run",
         {
             "": [
-                argument("input", "IN.parquet", "a file or a folder of files: a path, file:// or s3://"),
+                argument("input", "IN.parquet", "files or a table: a path, file://, s3:// or iceberg://"),
                 argument("output", "OUT.parquet", "a folder that does not exist yet", type=Path),
             ],
             "promise": [

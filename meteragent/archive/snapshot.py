@@ -1,0 +1,149 @@
+"""A table as an input: one snapshot of it, whose list decides which files count, and what of each.
+
+The folder of a Delta or Iceberg table also holds rows that were replaced or deleted, so its files are never
+taken by their names. A snapshot says of each file which rows do not count, and by which names or field ids it
+has the table's columns; a `View` applies this wherever the file is read, on every engine. What cannot be
+applied is refused by its name, before anything is debited.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from meteragent import extras
+from meteragent.archive.acceptance import require_one
+from meteragent.archive.policy import Columns, Integers
+from meteragent.archive.tree import Tree
+from meteragent.domain.errors import ArchiveError
+
+T = TypeVar("T")
+
+WAY = "restore it, or choose another output for the table's present rows"
+"""The way if a snapshot is gone of which a run was begun."""
+
+
+class Version(NamedTuple):
+    """A snapshot by its ids: the table's, its own (in Delta the version) and, in Iceberg, the schema's."""
+
+    kind: str
+    table: str
+    snapshot: str
+    schema: int | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """How a file is read as a part of a table.
+
+    `names` maps the table's columns to their names in the file, or to field ids until it is `resolved`.
+    `constants` has the values of columns that no file has. `deleted` has the positions of rows that do not
+    count, in order.
+    """
+
+    names: dict[str, str | int]
+    constants: dict[str, str]
+    deleted: Integers
+
+    @property
+    def digest(self) -> str:
+        """A digest of what decides, together with the file's content, which rows a reader gets."""
+        deleted = hashlib.sha256(self.deleted.astype("<i8").tobytes()).hexdigest()
+        return hashlib.sha256(json.dumps([self.names, self.constants, deleted]).encode()).hexdigest()
+
+    def resolved(self, path: str, file: pa.Schema) -> "View":
+        """Return the view for a file with this schema. Raises ArchiveError unless it has each column once."""
+        names: dict[str, str | int] = {}
+        for column, key in self.names.items():
+            matches = [field.name for field in file if key in (field.name, _field_id(field))]
+            if len(matches) != 1 or file.names.count(matches[0]) != 1:
+                raise ArchiveError(
+                    f"{path}: not one column {column!r} in this file of a table: rewrite the table"
+                )
+            names[column] = matches[0]
+        return replace(self, names=names)
+
+    def name(self, column: str) -> str:
+        """Return the name of a column in the file."""
+        return str(self.names.get(column, column))
+
+    def schema(self, file: pa.Schema) -> pa.Schema:
+        """Return the table's columns with their types in a file that has the schema `file`."""
+        fields = [file.field(name).with_name(column) for column, name in self.names.items()]
+        return pa.schema([*fields, *((name, pa.string()) for name in self.constants)]) if fields else file
+
+    def count(self, first: int, rows: int) -> int:
+        """Return how many of the rows from position `first` on count."""
+        low, high = np.searchsorted(self.deleted, [first, first + rows])
+        return rows - int(high - low)
+
+    def apply(self, batch: pa.RecordBatch, columns: list[str], first: int) -> pa.RecordBatch:
+        """Return the table's columns of the rows that count in a batch, which begins at position `first`."""
+        if not self.names:
+            return batch
+        keeps = np.ones(batch.num_rows, np.bool_)
+        low, high = np.searchsorted(self.deleted, [first, first + batch.num_rows])
+        keeps[self.deleted[low:high] - first] = False
+        rows = batch.filter(pa.array(keeps)) if low < high else batch
+        constants = {name: pa.repeat(value, rows.num_rows) for name, value in self.constants.items()}
+        arrays = [constants[name] if name in constants else rows.column(self.names[name]) for name in columns]
+        return pa.RecordBatch.from_arrays(arrays, names=columns)
+
+
+PLAIN = View({}, {}, np.empty(0, np.int64))
+"""The view of a file that is not of a table: all of it, as it is."""
+
+
+def _field_id(field: pa.Field) -> int:
+    """Return the field id of a column in a file, or -1."""
+    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+
+
+class Snapshot(NamedTuple):
+    """A snapshot of a table, and its files by their paths, in order."""
+
+    version: Version
+    views: dict[str, View]
+
+
+def open_snapshot(tree: Tree, columns: Columns, pins: Callable[[], Sequence[Version]]) -> Snapshot | None:
+    """Return the latest snapshot of the table at a tree, or that of `pins`; None if there is no table.
+
+    `pins` returns snapshots of which runs have to be resumed. Raises ArchiveError if the table is refused.
+    """
+    if not (is_iceberg := tree.root.endswith(".metadata.json")) and not tree.entries("_delta_log"):
+        return None
+    reader = _reader("Iceberg" if is_iceberg else "Delta", tree.root)
+    snapshot: Snapshot = reader.snapshot(tree, columns, {pin.table: pin for pin in pins()})
+    if not snapshot.views:
+        raise ArchiveError(f"{tree.root}: the table has no rows: there is nothing to release")
+    for info in tree.system.get_file_info(list(snapshot.views)):
+        if not info.is_file:
+            id_ = snapshot.version.snapshot
+            raise ArchiveError(f"{info.path}: a file of snapshot {id_} of the table is missing: {WAY}")
+    return snapshot
+
+
+def metadata_address(name: str) -> str:
+    """Return the address of the metadata of an Iceberg table, from its catalog. Raises ArchiveError."""
+    return str(_reader("Iceberg", f"iceberg://{name}").metadata_address(name))
+
+
+def _reader(kind: str, place: str) -> Any:
+    """Return the module that reads a kind of tables. Raises ArchiveError if its library is not installed."""
+    if (module := extras.missing("tables")) is not None:
+        raise ArchiveError(f"{place}: a table of {kind}: reading it needs {module}: {extras.hint('tables')}")
+    from meteragent.archive import delta, iceberg  # noqa: PLC0415  the extra may be missing
+
+    return delta if kind == "Delta" else iceberg
+
+
+def find_columns(fields: dict[str, T], columns: Columns) -> dict[str, T]:
+    """Return a table's fields of the columns that a policy names. Raises ArchiveError if one is missing."""
+    for column in columns:
+        require_one(list(fields), column)
+    return {column: fields[column] for column in columns}

@@ -76,7 +76,7 @@ class Admission:
             forms.append(
                 np.array([(hash(normal_form(name)), hash(name)) for name in names], np.int64).reshape(-1, 2)
             )
-            yield _rows(windows.rows(~is_taken), names, source.policy, key, self)
+            yield debit_rows(windows.rows(~is_taken), names, source.policy, key, self)
         meters = np.unique(np.concatenate(forms), axis=0)  # of other jobs, too
         counts = np.unique(meters[:, 0], return_counts=True)[1]
         self.similar_meters = int(counts[counts > 1].sum())
@@ -147,7 +147,7 @@ def duplicate_error(count: int, meter: str, start_ms: int) -> ArchiveError:
     )
 
 
-def _rows(
+def debit_rows(
     windows: Windows, names: dict[str, int], policy: Policy, key: Key, admission: Admission
 ) -> pa.Table:
     """Return a ledger row per stretch of equal terms and key; enter descriptors and keys in `admission`."""

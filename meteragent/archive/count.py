@@ -12,6 +12,7 @@ import pyarrow as pa
 from meteragent.archive.admission import ProgressCallback, ProgressReporter
 from meteragent.archive.job import Job, read
 from meteragent.archive.number import Counts, count_own, micro
+from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
@@ -79,10 +80,15 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
             if 2 * (counts.present - counts.clamped) >= total:
                 break
         progress(source.rows - rows)
+    require_unclamped(counts, source.policy)
+
+
+def require_unclamped(counts: Counts, policy: Policy) -> None:
+    """Raise ArchiveError if most of the numbers that were counted are outside the range."""
     if counts.are_mostly_clamped:
         raise ArchiveError(
             "more than half of the numbers are outside window.range and would be clamped to it: are they in"
-            f" {source.policy.usual.readings.unit}? Correct source.unit, source.scale or window.range, or add"
+            f" {policy.usual.readings.unit}? Correct source.unit, source.scale or window.range, or add"
             " --clamp if this is meant (nothing was charged or written)"
         )
 

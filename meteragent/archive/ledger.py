@@ -10,6 +10,9 @@ folder holds the number of these files, and `_run.json` the run's facts. A run's
 another name and renamed once all of it is on disk, before any of its windows is released. A repeated run
 releases the same bytes, so its own rows do not block its windows.
 
+A key has one ledger: if that is a Delta table (`spark.delta_ledger`), the folder has nothing but its address,
+in `_table`.
+
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
 
@@ -46,6 +49,7 @@ SCHEMA = pa.schema(
     ]
 )
 _BATCH_ROWS = 1 << 18
+_TABLE = "_table"
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,20 @@ class Ledger:
 
     folder: Path
 
+    @property
+    def table(self) -> str | None:
+        """The address of the Delta table that is the key's ledger; None if this folder is."""
+        path = self.folder / _TABLE
+        return attempt(path, path.read_text) if path.exists() else None
+
+    def bind(self, address: str, create: Callable[[], object]) -> None:
+        """Create a Delta table as the key's ledger. Raises ArchiveError if the key has a ledger."""
+        with self.lock():
+            if self._runs():
+                raise ArchiveError(f"{self.folder}: the key has its ledger there: use a new key with a table")
+            create()
+            write(self.folder / _TABLE, lambda file: file.write(address.encode()))
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the ledger for one run, and delete the partial folders that interrupted runs left behind.
@@ -108,6 +126,7 @@ class Ledger:
             lock = (self.folder / ".lock").open("w")
         with lock:
             self._lock(lock, fcntl.LOCK_EX)
+            self._require_no_table()
             for partial_folder in self.folder.glob(".run=*"):
                 shutil.rmtree(partial_folder)
             yield
@@ -118,7 +137,16 @@ class Ledger:
         with ExitStack() as stack:
             with path_in_errors(self.folder), suppress(FileNotFoundError):
                 self._lock(stack.enter_context((self.folder / ".lock").open("rb")), fcntl.LOCK_SH)
+            self._require_no_table()
             yield
+
+    def _require_no_table(self) -> None:
+        """Raise ArchiveError if another ledger than this folder is the key's."""
+        if (address := self.table) is not None:
+            raise ArchiveError(
+                f"{self.folder}: the key's ledger is the Delta table {address}: use that table, or a new key"
+                f" (if the table was moved, write its new address into {_TABLE})"
+            )
 
     def _lock(self, lock: IO[Any], mode: int) -> None:
         """Lock an open file in this `flock` mode. Raises ArchiveInUse if another lock forbids it."""

@@ -7,16 +7,17 @@ is assigned to every window that its span may touch, and Spark groups the readin
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, GroupedData, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, GroupedData, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import StructType
 
 from meteragent.archive import acceptance, kernel, layout
 from meteragent.archive.acceptance import Layout
 from meteragent.archive.key import Key
-from meteragent.archive.number import TOTALS
+from meteragent.archive.number import TOTALS, Counts
 from meteragent.archive.policy import Policy
 from meteragent.consume import Descriptor
 from meteragent.consume.archive import open_outputs
@@ -30,6 +31,8 @@ WINDOWS = (
     f" counts struct<{_COUNTS}, first: struct<meter: string, time_ms: bigint>>"
 )
 _TIMES = "spark.sql.parquet.outputTimestampType"
+PART_VALUES = 1 << 22
+"""The approximate number of values in a part."""
 
 Rows = Callable[[Work, str], DataFrame]
 """The rows of an input, as a function that applies work to their batches; its result has the given schema."""
@@ -74,12 +77,23 @@ def windows_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
     return integrate_groups(assign_readings(rows, policy).groupBy("meter", "start"), policy)
 
 
-def count_numbers(windows: DataFrame, observation: Observation) -> DataFrame:
-    """Return windows without their column `counts`, which `observation` sums up when they are computed."""
+def count_columns() -> list[Column]:
+    """Return aggregates of the column `counts`: the number of windows, and what `counts_of` takes."""
     first = F.min("counts.first")
     figures = [F.sum(f"counts.{name}").alias(name) for name in TOTALS]
     places = [first[name].alias(name) for name in ("meter", "time_ms")]
-    return windows.observe(observation, F.count(F.lit(1)).alias("windows"), *figures, *places).drop("counts")
+    return [F.count(F.lit(1)).alias("windows"), *figures, *places]
+
+
+def counts_of(figures: dict[str, Any]) -> Counts:
+    """Return the counts that `count_columns` sums up."""
+    first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
+    return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
+
+
+def count_numbers(windows: DataFrame, observation: Observation) -> DataFrame:
+    """Return windows without their column `counts`, which `observation` sums up when they are computed."""
+    return windows.observe(observation, *count_columns()).drop("counts")
 
 
 def count_similar(windows: DataFrame) -> int:
@@ -114,16 +128,19 @@ def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
 def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
     """Add noise to windows; every worker must have the key that the driver has now."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
-    return windows.mapInArrow(
-        safely(worker.noise_adder(policy, fingerprint)), _ddl(kernel.release_schema(policy))
-    )
+    return windows.mapInArrow(safely(worker.noise_adder(policy, fingerprint)), release_ddl(policy))
 
 
 def release_untaken(windows: DataFrame, policy: Policy) -> DataFrame:
     """Release windows that are not `taken`, others as name, start and end; `name` is the meter's own."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     schema = kernel.release_schema(policy).append(pa.field("name", pa.string()))
-    return windows.mapInArrow(safely(worker.untaken_releaser(policy, fingerprint)), _ddl(schema))
+    return windows.mapInArrow(safely(worker.untaken_releaser(policy, fingerprint)), ddl(schema))
+
+
+def part_count(windows: int, policy: Policy) -> int:
+    """Return the number of parts, which depends only on public facts: the policy and the window count."""
+    return max(1, -(-windows * policy.usual.n // PART_VALUES))
 
 
 def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
@@ -138,7 +155,7 @@ def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
 def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
     """Split releases into a row for each slot, in the same order."""
     schema = layout.slot_schema(kernel.release_schema(policy), policy)
-    return releases.mapInArrow(safely(worker.slot_splitter(policy)), _ddl(schema))
+    return releases.mapInArrow(safely(worker.slot_splitter(policy)), ddl(schema))
 
 
 def opened_windows(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
@@ -194,7 +211,12 @@ def write(releases: DataFrame, path: Path) -> None:
         conf.set(_TIMES, str(previous))
 
 
-def _ddl(schema: pa.Schema) -> str:
+def release_ddl(policy: Policy) -> str:
+    """Return the schema of releases in Spark's notation."""
+    return ddl(kernel.release_schema(policy))
+
+
+def ddl(schema: pa.Schema) -> str:
     """Return a schema in Spark's notation."""
     return ", ".join(f"`{field.name}` {_type(field.type)}" for field in schema)
 

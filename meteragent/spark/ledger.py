@@ -1,18 +1,21 @@
-"""The key's ledger on Spark: the same folder and rows as with the local engine, one for each stretch."""
+"""The key's ledger on Spark: the same folder and rows as with the local engine, a row for each stretch.
+
+The driver holds a piece of a run's rows at a time.
+"""
 
 import json
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
-from meteragent.archive.kernel import TIME, milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger, parts_of
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
-from meteragent.spark.frame import INTERVALS, read
+from meteragent.spark.frame import INTERVALS, ddl, read
 from meteragent.spark.worker import KeyFingerprint, safely
 
 
@@ -32,7 +35,11 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
         return spark.createDataFrame(
             [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
         )
-    rows = read(spark, files, INTERVALS)
+    return merge_intervals(read(spark, files, INTERVALS))
+
+
+def merge_intervals(rows: DataFrame) -> DataFrame:
+    """Merge intervals (meter, start, end) that overlap or touch: meter, taken (a list of starts and ends)."""
     by_time = Window.partitionBy("meter").orderBy("start", "end")
     latest_end = F.max("end").over(by_time.rowsBetween(Window.unboundedPreceding, -1))
     is_first = F.coalesce(latest_end < F.col("start"), F.lit(True)).cast("int")
@@ -43,38 +50,25 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     return intervals.groupBy("meter").agg(F.collect_list(F.struct("start", "end")).alias("taken"))
 
 
-def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Add the ids of the descriptor (`d`) and of the key (`key`) to windows (meter, start, end)."""
-    fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
-    return windows.mapInArrow(
-        safely(worker.id_adder(policy, fingerprint)), f"{INTERVALS}, d string, key string"
-    )
+def ledger_rows(windows: DataFrame, policy: Policy) -> Iterator[pa.Table]:
+    """Convert windows (meter, start) to rows of the ledger, at least one table of them.
+
+    All rows of a meter are in one table, in order of meter and start.
+    """
+    make_rows = safely(worker.row_maker(policy, KeyFingerprint.of(Key.load(policy.key_file))))
+    by_meter = windows.select("meter", "start").repartition("meter").sortWithinPartitions("meter", "start")
+    rows = by_meter.mapInArrow(make_rows, ddl(SCHEMA)).persist()
+    try:
+        count = max(1, -(-rows.count() // _PIECE_ROWS))
+        for index in range(count):
+            piece = rows.where(F.pmod(F.xxhash64("meter"), F.lit(count)) == index)
+            yield piece.orderBy("meter", "start").toArrow().cast(SCHEMA).combine_chunks()
+    finally:
+        rows.unpersist()
 
 
-def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
-    """Convert windows (meter, start, end, d, key) to rows of the ledger, in order of meter and start."""
-    same_terms = Window.partitionBy("meter", "d", "key").orderBy("start")
-    is_first = F.coalesce(F.lag("end").over(same_terms) != F.col("start"), F.lit(True))
-    numbered_rows = windows.withColumn("begins", is_first.cast("int"))
-    stretches = numbered_rows.withColumn("stretch", F.sum("begins").over(same_terms))
-    ledger_stretches = stretches.groupBy("meter", "d", "key", "stretch").agg(
-        F.min("start").alias("start"), F.max("end").alias("end"), F.count(F.lit(1)).alias("windows")
-    )
-    table = ledger_stretches.orderBy("meter", "start").toArrow().combine_chunks()
-    starts = table.column("start").cast(TIME).combine_chunks()
-    terms_index, terms = policy.terms(milliseconds(starts))
-    row_terms = [terms[index] for index in terms_index.tolist()]
-    text_columns = {
-        "epsilon": pa.array([str(part.epsilon) for part in row_terms], pa.string()),
-        "unit": pa.array([f"1/{part.value_unit}" for part in row_terms], pa.string()),
-    }
-    columns = [
-        text_columns[name] if name in text_columns else table.column(name).cast(kind) for name, kind in _TYPES
-    ]
-    return pa.table(columns, schema=SCHEMA)
-
-
-_TYPES = [(field.name, field.type) for field in SCHEMA]
+_PIECE_ROWS = 1 << 20
+"""The approximate number of rows that the driver holds at a time."""
 
 
 def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
@@ -84,7 +78,8 @@ def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
     releases, which may have been published.
     """
     new_windows = releases.where(F.col("values").isNotNull())
-    table = ledger_rows(new_windows.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
+    rows = new_windows.select(F.col("name").alias("meter"), "start")
+    table = pa.concat_tables(ledger_rows(rows, policy))
     (digest,) = new_windows.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
     facts = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
     if ledger.has(run):

@@ -32,7 +32,7 @@ from meteragent.archive.admission import Admission, ProgressReporter, duplicate_
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
-from meteragent.archive.number import TOTALS, Counts
+from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
 from meteragent.archive.preview import Preview
 from meteragent.archive.run import Local, Parts, RunResult
@@ -40,14 +40,12 @@ from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
 from meteragent.spark import frame, worker
-from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
+from meteragent.spark.ledger import ledger_rows, taken_intervals
 from meteragent.store.generation import sync_folder
 
 _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 _STAGING = "_made"
 """The folder, within the output, to which Spark writes parts before they get their final names."""
-_PART_VALUES = 1 << 22
-"""The approximate number of values in a part."""
 
 
 def sanitise_archive(
@@ -58,13 +56,13 @@ def sanitise_archive(
     The Spark session is the active one, or a new one with Spark's default settings. Raises MeteragentError as
     for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an error of Spark.
     """
-    with _translate_errors():
+    with translate_errors():
         return archive.sanitise_archive(policy, path, out, show, _Spark(_session()), clamp=clamp)
 
 
 def preview(policy: Policy, path: Path | str, out: Path, show: ProgressReporter) -> Preview:
     """Return a preview of `sanitise_archive` with the same arguments, without writing anything."""
-    with _translate_errors():
+    with translate_errors():
         return archive_preview.preview(policy, path, out, show, _Spark(_session()))
 
 
@@ -80,7 +78,7 @@ def _session() -> SparkSession:
 
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise a worker's error, in its class, or an ArchiveError, for Spark's, which quote plans and stacks."""
     try:
         yield
@@ -101,10 +99,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _counts(figures: dict[str, Any], admission: Admission) -> Counts | None:
     """Return the counts of the input's numbers; None if a task that was repeated counted twice."""
-    if figures["windows"] != admission.windows:
-        return None
-    first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
-    return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
+    return frame.counts_of(figures) if figures["windows"] == admission.windows else None
 
 
 class _Spark:
@@ -116,7 +111,7 @@ class _Spark:
     @property
     def cut(self) -> list[Any]:
         """The values that determine how Spark divides releases into parts, as the manifest records them."""
-        return ["spark", "by hash, with run", _PART_VALUES]
+        return ["spark", "by hash, with run", frame.PART_VALUES]
 
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, admission: Admission, show: ProgressReporter
@@ -133,17 +128,17 @@ class _Spark:
                 new_windows = frame.drop_taken(
                     windows.drop("fits"), taken_intervals(self._spark, ledger, admission.run)
                 )
-                table = ledger_rows(add_ids(new_windows, policy), policy)
+                for table in ledger_rows(new_windows, policy):
+                    admission.released_windows += sum(table.column("windows").to_pylist())
+                    admission.keys.update(table.column("key").to_pylist())
+                    starts = milliseconds(table.column("start").combine_chunks()).tolist()
+                    for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
+                        admission.descriptors[id_] = min(admission.descriptors.get(id_, start_ms), start_ms)
+                    yield table
             finally:
                 windows.unpersist()
+            admission.refused_windows = count - admission.released_windows
             progress(source.rows)
-        admission.released_windows = sum(table.column("windows").to_pylist())
-        admission.refused_windows = count - admission.released_windows
-        admission.keys.update(table.column("key").to_pylist())
-        starts = milliseconds(table.column("start").combine_chunks()).tolist()
-        for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
-            admission.descriptors[id_] = min(admission.descriptors.get(id_, start_ms), start_ms)
-        yield table
 
     def numbers(self, source: Source, admission: Admission, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
@@ -154,7 +149,7 @@ class _Spark:
             progress(source.rows)
         return _counts(observation.get, admission) or Local().numbers(source, admission, show)
 
-    @_translate_errors()
+    @translate_errors()
     def release(
         self,
         source: Source,
@@ -172,7 +167,8 @@ class _Spark:
             windows = frame.count_numbers(self._windows(source), observation)
             new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, admission.run))
             releases = frame.sort_into_parts(
-                frame.add_noise(new_windows, source.policy), _part_count(admission, source.policy)
+                frame.add_noise(new_windows, source.policy),
+                frame.part_count(admission.released_windows, source.policy),
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
@@ -199,24 +195,23 @@ class _Spark:
         return lambda work, schema: numbers.mapInArrow(worker.read_groups(source, tasks, work), schema)
 
 
-def _part_count(admission: Admission, policy: Policy) -> int:
-    """Return the number of parts, which depends only on public facts: the policy and the window count."""
-    return max(1, -(-admission.released_windows * policy.usual.n // _PART_VALUES))
-
-
 def _check_windows(windows: DataFrame, source: Source) -> int:
     """Return the number of windows. Raises ArchiveError if a wide row does not fit or a window is double."""
-    if source.layout == "long":
-        return windows.count()
-    misfit_count = windows.where(~F.col("fits")).count()
-    if misfit_count:
-        raise misfit_error(misfit_count, source)
+    if source.layout == "wide":
+        misfit_count = windows.where(~F.col("fits")).count()
+        if misfit_count:
+            raise misfit_error(misfit_count, source)
+        require_unique(windows)
+    return windows.count()
+
+
+def require_unique(windows: DataFrame) -> None:
+    """Raise ArchiveError if a window is there more than once."""
     repeats = windows.groupBy("meter", "start").count().where("count > 1")
     example = repeats.orderBy("meter", "start").first()
     if example is not None:
         copies = repeats.agg(F.sum("count") - F.count("count")).collect()[0][0]
         raise duplicate_error(copies, example["meter"], round(example["start"].timestamp() * 1000))
-    return windows.count()
 
 
 def _rename_parts(out: Path, run: str, rows: int) -> int:

@@ -15,9 +15,10 @@ query's observed metrics). For each micro-batch, in this order:
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. The
 noise is computed again and is the same, so the sink gets the same releases. If the micro-batch is not yet in
 the ledger, it is written there now. If it is in the ledger with other releases, because the source delivers
-other data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for
-which the ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that
-were not yet released may be lost, but no window is released twice.
+other data than before, the query fails, and the sink gets nothing. If the ledger is a Delta table, releases
+are written before they are debited (`delta_ledger`), and the sink gets what was written. A new checkpoint
+starts a new run, for which the ledger refuses every window that the old run released. So if a checkpoint is
+lost, the windows that were not yet released may be lost, but no window is released twice.
 
 The checkpoint's state and the shuffle files contain the raw readings of open windows: keep both where raw
 readings may be kept. The column `closes` holds the time that the watermark has to pass. It gets the metadata
@@ -44,6 +45,7 @@ from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
 from meteragent.consume.archive import STREAM_MANIFEST, describe_part, read_facts
 from meteragent.spark import worker
+from meteragent.spark.delta_ledger import DeltaLedger, FrameResult
 from meteragent.spark.frame import (
     WINDOWS,
     assign_readings,
@@ -69,17 +71,25 @@ _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _log = logging.getLogger(__name__)
+_COUNTS = "micro-batch %d: windows released: %d, refused: %d"
 
 
 @contextmanager
 def stream(
-    readings: DataFrame, policy: Policy, sink: Sink, checkpoint: str, **trigger: Any
+    readings: DataFrame,
+    policy: Policy,
+    sink: Sink,
+    checkpoint: str,
+    *,
+    ledger: Path | str | None = None,
+    **trigger: Any,
 ) -> Iterator[StreamingQuery]:
     """Run a query that passes releases to a sink; stop it, and unlock the ledger, when the context ends.
 
     `readings` is a streaming frame with the policy's columns, whose source can deliver the same data again,
     as Kafka and files can but MQTT cannot. `sink` gets the releases, such as `folder(out, policy)`.
-    `checkpoint`, the folder of the query's state, must not be deleted or copied. `trigger` is as in
+    `checkpoint`, the folder of the query's state, must not be deleted or copied. `ledger` is the path or
+    address of a Delta table, as for `sanitise_frame`, instead of the key's folder. `trigger` is as in
     `DataStreamWriter.trigger`.
 
     Raises ArchiveError if a column is missing or has the wrong type, or the ledger cannot be used;
@@ -88,15 +98,27 @@ def stream(
     Key.load(policy.key_file)  # a missing key is an error now, not when the first window closes
     windows, spark = closed_windows(readings, policy), readings.sparkSession
     spark.conf.set(_STORE, _ROCKS_DB)
-    ledger = Ledger(policy.ledger)
-    with ledger.lock():
+    with _closing(policy, sink, ledger) as closing:
         writer = windows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-        closing = _Closing(policy, sink, ledger)
         query = writer.foreachBatch(closing).trigger(**trigger).start()
         try:
             yield query
         finally:
             query.stop()
+
+
+@contextmanager
+def _closing(policy: Policy, sink: Sink, table: Path | str | None) -> Iterator[Sink]:
+    """Yield what releases the windows of a micro-batch, with the ledger in a table or in the key's folder."""
+    if table is not None:
+        yield _TableClosing(policy, sink, DeltaLedger.of(table, policy))
+        return
+    ledger = Ledger(policy.ledger)
+    with ledger.lock():
+        closing = _Closing(policy, sink, ledger)
+        try:
+            yield closing
+        finally:
             if closing.refused_intervals is not None:
                 closing.refused_intervals.unpersist()
 
@@ -184,12 +206,30 @@ class _Closing:
         try:
             count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
             new_windows = windows.where(F.col("values").isNotNull())
-            _log.info(
-                "micro-batch %d: windows released: %d, refused: %d", batch, count, windows.count() - count
-            )
+            _log.info(_COUNTS, batch, count, windows.count() - count)
             self.sink(new_windows.drop("name"), batch)
         finally:
             windows.unpersist()
+
+
+@dataclass
+class _TableClosing:
+    """The release of the windows that a micro-batch closes, with the ledger in a Delta table."""
+
+    policy: Policy
+    sink: Sink
+    ledger: DeltaLedger
+    last_result: FrameResult | None = None
+
+    def __call__(self, windows: DataFrame, batch: int) -> None:
+        result = self.ledger.release(windows, self.policy)
+        _log.info(_COUNTS, batch, result.released_windows, result.refused_windows)
+        self.sink(result.releases, batch)
+        if (
+            self.last_result is not None
+        ):  # of a micro-batch that Spark never repeats, because this one follows
+            self.last_result.remove_releases()
+        self.last_result = result
 
 
 def _query(spark: SparkSession) -> str:

@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from pyarrow import RecordBatch
 
 from meteragent.archive import kernel, layout, number
-from meteragent.archive.admission import normal_form
+from meteragent.archive.admission import Admission, debit_rows, normal_form
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.readings import Windows
 from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
 
@@ -34,8 +35,8 @@ Work = Callable[[RecordBatch], RecordBatch]
 Reader = Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
 """A function from the batches of a data frame to other batches, as `mapInArrow` takes it."""
 
-_BATCH_ROWS = 1 << 16
-_TIME = pa.timestamp("us", tz="UTC")
+BATCH_ROWS = 1 << 16
+TIME = pa.timestamp("us", tz="UTC")
 _FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
 COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
 """The type of the column with the counts of a batch's numbers."""
@@ -53,7 +54,20 @@ def safely(work: Work) -> Reader:
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the result of `work` for each batch."""
         for batch in batches:
-            yield _attempt(partial(work, batch))
+            yield attempt(partial(work, batch))
+
+    return work_on_all
+
+
+def each(work: Callable[[RecordBatch], Iterator[RecordBatch]]) -> Reader:
+    """Return a function that yields all results of `work` for each batch; its errors quote no values."""
+
+    def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the results for one batch after the other."""
+        for batch in batches:
+            results = work(batch)
+            while (result := attempt(partial(next, results, None))) is not None:
+                yield result
 
     return work_on_all
 
@@ -61,17 +75,15 @@ def safely(work: Work) -> Reader:
 def read_groups(source: Source, tasks: list[list[Group]], work: Work) -> Reader:
     """Return a function from tasks' indices to the results of `work` for the batches of their row groups."""
 
-    def work_on_tasks(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    def read(indices: RecordBatch) -> Iterator[RecordBatch]:
         """Read the row groups of each task."""
-        for index in (index for batch in batches for index in batch.column(0).to_pylist()):
-            rows = source.read(tasks[index], list(source.policy.columns), _BATCH_ROWS)
-            while (part := _attempt(partial(next, rows, None))) is not None:
-                yield _attempt(partial(work, part))
+        for index in indices.column(0).to_pylist():
+            yield from map(work, source.read(tasks[index], list(source.policy.columns), BATCH_ROWS))
 
-    return work_on_tasks
+    return each(read)
 
 
-def _attempt(call: Callable[[], T]) -> T:
+def attempt(call: Callable[[], T]) -> T:
     """Return the result of `call`. Raises WorkerError if this fails."""
     try:
         return call()
@@ -203,7 +215,7 @@ def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatc
 
 def noise_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that releases windows, with noise under the driver's key."""
-    return lambda batch: _for_spark(_columns(_add_noise(batch, policy, fingerprint)))
+    return lambda batch: for_spark(add_noise(batch, policy, fingerprint))
 
 
 def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:
@@ -213,7 +225,7 @@ def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:
         """Release the windows that are not taken; fill the rows of taken windows with nulls."""
         is_taken = batch.column("taken")
         new_windows, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
-        releases = _add_noise(new_windows, policy, fingerprint)
+        releases = add_noise(new_windows, policy, fingerprint)
         released_columns = {**_columns(releases), "name": new_windows.column("meter")}
         refused_columns = {
             "name": refused_rows["meter"],
@@ -245,12 +257,12 @@ def slot_splitter(policy: Policy) -> Work:
         """Split the releases of a batch."""
         columns = [batch.column(field.name).cast(field.type) for field in schema]
         releases = pa.record_batch(columns, schema=schema)
-        return _for_spark(_columns(layout.by_slots(releases, policy)))
+        return for_spark(layout.by_slots(releases, policy))
 
     return work
 
 
-def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
+def add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
     """Add noise to windows, under this worker's key. Raises the errors of `key_of` and `kernel.release`."""
     columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
     typed_columns = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
@@ -258,29 +270,31 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
     return kernel.release(windows, policy, key_of(policy.key_file, fingerprint))
 
 
-def id_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that adds ids `d` and `key`. It raises KeyForgotten, or as `key_of` does."""
+def row_maker(policy: Policy, fingerprint: KeyFingerprint) -> Work:
+    """Return a function from windows, in order of meter and start, to rows of the ledger."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Look up the descriptor and the key of each row."""
-        starts, key = _milliseconds(batch.column("start")), key_of(policy.key_file, fingerprint)
-        terms_index, terms = policy.terms(starts)
-        ids = [policy.descriptor(part).id for part in terms]
-        keys = [key.epoch(epoch).id for epoch in key.epochs(starts).tolist()]
-        columns = {"d": [ids[index] for index in terms_index.tolist()], "key": keys}
-        return _for_spark(
-            {
-                **_columns(batch),
-                **{name: pa.array(ids_of_rows, pa.string()) for name, ids_of_rows in columns.items()},
-            }
-        )
+        """Debit the windows of a batch. Raises KeyForgotten, or as `key_of` does."""
+        meters, key = batch.column("meter").dictionary_encode(), key_of(policy.key_file, fingerprint)
+        names = {name: number for number, name in enumerate(meters.dictionary.to_pylist())}
+        numbers = meters.indices.to_numpy().astype(np.int64)
+        windows = Windows(numbers, milliseconds(batch.column("start")))
+        rows = debit_rows(windows, names, policy, key, Admission(""))
+        columns = [column.combine_chunks() for column in rows.columns]
+        return for_spark(RecordBatch.from_arrays(columns, rows.schema.names))
 
     return work
 
 
+def exact_sum(column: pa.Array) -> int:
+    """Return the sum of a column of 64-bit integers, of any size."""
+    numbers = column.to_numpy()
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
+
+
 def _with_end(windows: RecordBatch, counts: number.Counts, policy: Policy) -> RecordBatch:
     """Add the columns `end` and `counts` to windows, for Spark; the first row has the batch's counts."""
-    ends = policy.ends(_milliseconds(windows.column("start")))
+    ends = policy.ends(milliseconds(windows.column("start")))
     meter, time_ms = counts.first_conflict or (None, None)
     totals = {name: getattr(counts, name) for name in number.TOTALS}
     rows = [totals | {"first": meter and {"meter": meter, "time_ms": time_ms}}]
@@ -302,18 +316,23 @@ def _columns(batch: RecordBatch) -> dict[str, pa.Array]:
 
 def _times(times_ms: Integers) -> pa.Array:
     """Convert times in milliseconds to Spark's type, which is in microseconds."""
-    return pa.array(times_ms * 1000).cast(_TIME)
+    return pa.array(times_ms * 1000).cast(TIME)
 
 
-def _milliseconds(column: pa.Array) -> Integers:
+def milliseconds(column: pa.Array) -> Integers:
     """Convert times from Spark or an archive to milliseconds, rounded down."""
-    times_us: Integers = column.cast(_TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    times_us: Integers = column.cast(TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return times_us // 1000
+
+
+def for_spark(batch: RecordBatch) -> RecordBatch:
+    """Convert a batch to types that Spark accepts."""
+    return _for_spark(_columns(batch))
 
 
 def _for_spark(columns: dict[str, pa.Array]) -> RecordBatch:
     """Convert columns to types that Spark accepts."""
     time_names = {name for name, column in columns.items() if pa.types.is_timestamp(column.type)}
     return RecordBatch.from_pydict(
-        {name: column.cast(_TIME) if name in time_names else column for name, column in columns.items()}
+        {name: column.cast(TIME) if name in time_names else column for name, column in columns.items()}
     )

@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from meteragent import config
 from meteragent.archive.policy import Policy
@@ -48,15 +50,60 @@ def test_readings(spark: SparkSession) -> None:
         None,
     ]
     rows = [("m1", item) for item in said] + [(None, said[0])]
-    given = spark.createDataFrame(rows, "key string, value string").selectExpr(
-        "cast(key as binary) key", "cast(value as binary) value"
-    )
-    actual = recipe().readings(given).collect()
+    actual = recipe().readings(messages_of(spark, rows)).collect()
     at = datetime(2026, 11, 20, 12, tzinfo=UTC)
     assert [(row.meter, row.time.astimezone(UTC), row.value) for row in actual] == [
         ("m1", at, Decimal("512.123456")),
         ("m1", at, None),
     ]
+
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TIMES = {
+    '"2026-11-20T13:00:00+01:00"': NOON,
+    '"2026-11-20 07:00:00-0500"': NOON,
+    str(int(NOON.timestamp())): NOON,
+    f'"{int(NOON.timestamp())}"': NOON,
+    f"{NOON.timestamp():.3f}": NOON,
+    f"{NOON.timestamp():.10e}": NOON,
+    '"2026-11-20T12:00:00"': None,
+    '"2026-11-20"': None,
+    '"12:00"': None,
+    '"T12:00Z"': None,
+    "2026": None,
+    str(int(NOON.timestamp()) * 1000): None,
+    "1e300": None,
+    "true": None,
+    "null": None,
+}
+
+
+def test_times_do_not_depend_on_the_session(spark: SparkSession) -> None:
+    """A time has an offset or is Unix seconds; others are dropped and counted, as are arrays."""
+    payloads = [f'{{"t":{text},"power":{at}}}' for at, text in enumerate(TIMES)]
+    rows = [("m1", item) for item in [*payloads, f"[{payloads[0]},{payloads[0]}]", "7"]] + [("", payloads[0])]
+    zone, messages = spark.conf.get("spark.sql.session.timeZone"), messages_of(spark, rows)
+    observation, observe = Observation(), type(messages).observe
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    with patch.object(
+        type(messages), "observe", lambda rows, _, *columns: observe(rows, observation, *columns)
+    ):
+        try:
+            actual = recipe().readings(messages).selectExpr("value", "unix_micros(time) time").collect()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", str(zone))
+    micros = int(NOON.timestamp()) * 1_000_000
+    read = {int(row.value): row.time for row in actual}
+    assert read == {at: micros for at, time in enumerate(TIMES.values()) if time}
+    lost = sum(time is None for time in TIMES.values()) + 2
+    assert observation.get == {"messages": len(rows), "no_meter": 1, "no_time": lost, "no_value": 2}
+
+
+def messages_of(spark: SparkSession, rows: Sequence[tuple[str | None, str | None]]) -> DataFrame:
+    """Messages as Kafka delivers them."""
+    return spark.createDataFrame(rows, "key string, value string").selectExpr(
+        "cast(key as binary) key", "cast(value as binary) value"
+    )
 
 
 def test_messages(spark: SparkSession, tmp_path: Path) -> None:

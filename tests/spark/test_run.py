@@ -104,7 +104,7 @@ def test_the_order_of_the_input_is_not_in_the_output(
 
     Within a part they are in order of time and of the names under which they leave.
     """
-    monkeypatch.setattr("meteragent.spark.run._PART_VALUES", 1000)
+    monkeypatch.setattr("meteragent.spark.frame.PART_VALUES", 1000)
     actual = []
     for seed in range(2):
         place = Place.make(tmp_path / str(seed))

@@ -1,0 +1,127 @@
+"""Files below a ledger's Delta table, as Spark's workers write and read them.
+
+A task writes the ledger's rows and, below `_releases`, the releases that they debit. Both files have one
+name, which consists of the digests of their contents and the number of windows. So a task that runs twice
+writes the same files, and what is read is compared with what was registered.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import RecordBatch
+
+from meteragent.archive import kernel
+from meteragent.archive.files import path_in_errors
+from meteragent.archive.policy import Policy
+from meteragent.domain.errors import ArchiveError
+from meteragent.spark import worker
+from meteragent.spark.worker import KeyFingerprint, Reader, attempt, milliseconds
+
+RELEASES = "_releases"
+"""The folder of the releases; Delta passes over names that begin with an underscore."""
+_NAME = re.compile(r"run=(.+/part-([0-9a-f]+)-[0-9a-f]+-(\d+)\.parquet)")
+
+
+def part_writer(policy: Policy, fingerprint: KeyFingerprint, address: str, run: str) -> Reader:
+    """Return a function that writes a task's windows as `write_part`, and yields its report as JSON."""
+
+    def work_on_task(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Write the files of a task."""
+        report = attempt(partial(write_part, batches, policy, fingerprint, address, run))
+        yield RecordBatch.from_pydict({"report": [json.dumps(report)]})
+
+    return work_on_task
+
+
+def write_part(
+    batches: Iterable[RecordBatch], policy: Policy, fingerprint: KeyFingerprint, address: str, run: str
+) -> dict[str, Any]:
+    """Release the windows that are not `taken`, and write both files if there are any.
+
+    Return the count and the digest of all windows; of the file of the ledger's rows the path, size, number of
+    rows, first start and last end.
+    """
+    make_rows = worker.row_maker(policy, fingerprint)
+    count, windows, digest, tables, sink = 0, 0, 0, [], pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, kernel.release_schema(policy), compression="zstd") as writer:
+        for batch in batches:
+            windows += batch.num_rows
+            digest += worker.exact_sum(batch.column("hash"))
+            new_windows = batch.filter(pc.invert(batch.column("taken")))
+            count += new_windows.num_rows
+            writer.write_batch(worker.add_noise(new_windows, policy, fingerprint))
+            tables.append(make_rows(new_windows))
+    report: dict[str, Any] = {"windows": windows, "digest": digest}
+    if not count:
+        return report
+    releases, rows, sink = sink.getvalue(), pa.Table.from_batches(tables), pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    name = f"part-{_digest(releases)}-{_digest(content := sink.getvalue())}-{count}.parquet"
+    for path, data in ((f"{RELEASES}/{run}/{name}", releases), (file := f"run={run}/{name}", content)):
+        _write(address, path, data)
+    start_ms, end_ms = int(milliseconds(rows["start"]).min()), int(milliseconds(rows["end"]).max())
+    report |= {"file": file, "size": len(content), "rows": len(rows)}
+    return report | {"start_ms": start_ms, "end_ms": end_ms}
+
+
+def releases_of(file: str) -> tuple[str, int]:
+    """Return the path and the number of the releases that a file of the ledger debits."""
+    match = _NAME.fullmatch(file)
+    if match is None:
+        raise ArchiveError(f"{file}: not a file that `sanitise_frame` has added to the ledger")
+    return f"{RELEASES}/{match[1]}", int(match[3])
+
+
+def interval_reader(address: str) -> Reader:
+    """Return a function from files of the ledger to their rows' meter, start and end."""
+    return worker.each(lambda files: _batches(address, files, {"columns": ["meter", "start", "end"]}))
+
+
+def release_reader(address: str, policy: Policy) -> Reader:
+    """Return a function from files of releases to their rows."""
+    schema = kernel.release_schema(policy)
+    return worker.each(lambda files: map(worker.for_spark, _batches(address, files, {"schema": schema})))
+
+
+def _write(address: str, path: str, content: pa.Buffer) -> None:
+    """Write a file. Raises ArchiveError if that fails."""
+    with (
+        path_in_errors(f"{address}/{path}", "cannot be written"),
+        files_below(address).open_output_stream(path, buffer_size=1 << 16) as stream,
+    ):
+        stream.write(content)
+
+
+def _batches(address: str, files: RecordBatch, options: dict[str, Any]) -> Iterator[RecordBatch]:
+    """Yield the rows of files. Raises ArchiveError if one is missing or not what was registered."""
+    for file in files.column("file").to_pylist():
+        with (
+            path_in_errors(f"{address}/{file}", "missing or cannot be read"),
+            files_below(address).open_input_stream(file) as stream,
+        ):
+            content = stream.read_buffer()
+        if f"-{_digest(content)}-" not in file:
+            raise ArchiveError(f"{address}/{file}: not what was registered: restore it from its backup")
+        rows = pq.read_table(pa.BufferReader(content), **options)
+        yield from rows.to_batches(max_chunksize=worker.BATCH_ROWS)
+
+
+@lru_cache(maxsize=4)
+def files_below(address: str) -> Any:
+    """Return the files below a table's path or address as a file system of Arrow's."""
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415  the extra may be missing
+    from pyarrow.fs import PyFileSystem  # noqa: PLC0415
+
+    return PyFileSystem(DeltaStorageHandler(address))
+
+
+def _digest(content: pa.Buffer) -> str:
+    """Return the first half of a content's SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:32]

@@ -2,7 +2,8 @@
 
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
-are counted as refused. In a stream in which slots of a meter could overlap (on a single grid, only slots with
+are counted as refused; if one has no row in the table even then, a trigger or the like has dropped it, and
+nothing is committed. In a stream in which slots of a meter could overlap (on a single grid, only slots with
 the same start do), overlapping rows are removed and counted before: first those that overlap a slot in the
 table, then those that overlap an earlier remaining row of the batch.
 
@@ -73,9 +74,15 @@ _OWNER_HINT: Final = (
     "the role of database.url must own the schema meteragent and its tables, or be allowed to create"
     " the schema in its database"
 )
-_RETRYABLE = ("08", "25", "40", "53", "55", "57", "58")
+_GONE = ("3F000", "42P01")
+_GONE_HINT: Final = (
+    "the schema meteragent, or a table in it, was removed or renamed: put it back; a restart would make a new"
+    " schema"
+)
+_DROPS_HINT: Final = "remove the trigger, the rule or the row security of the table record that drops rows"
+_RETRYABLE = ("08", "25", "40", "53", "55", "57", "58", *_GONE)
 """The SQLSTATE classes of errors after which the same transaction may succeed later: connection, transaction
-state, rollback, resources, locks, operator intervention and system errors."""
+state, rollback, resources, locks, operator intervention and system errors; and codes of missing tables."""
 _UNSTORABLE = ("22", "23", "54")
 """The SQLSTATE classes of errors of the data: their values, their constraints, and limits of the server."""
 
@@ -94,12 +101,12 @@ FROM arrived a ORDER BY stream, meter, t, band, place
 ON CONFLICT DO NOTHING
 """
 _DIFFERENT = """
-SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
+SELECT a.stream, count(*), max(a.meter), r.quanta IS NULL FROM arrived a LEFT JOIN LATERAL (
     SELECT r.until, r.quanta, d.digest, r.draws FROM record r JOIN descriptor d USING (d)
     WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t AND r.band = a.band OFFSET 0
-) r
-WHERE (r.until, r.quanta, r.digest, r.draws) <> (a.until, a.quanta, a.digest, a.draws)
-GROUP BY a.stream
+) r ON true
+WHERE (r.until, r.quanta, r.digest, r.draws) IS DISTINCT FROM (a.until, a.quanta, a.digest, a.draws)
+GROUP BY a.stream, r.quanta IS NULL
 """
 # No slot is longer than 400 days (`wire.number`), so the search for the previous slot goes back no further.
 _OVERLAPPING = """
@@ -310,7 +317,9 @@ class Database:
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
         if written_count < arrived_count:
-            for stream, count, meter in await self._rows(_DIFFERENT):
+            for stream, count, meter, is_missing in await self._rows(_DIFFERENT):
+                if is_missing:
+                    raise DatabaseError(f"PostgreSQL dropped {count} records of {stream}: {_DROPS_HINT}")
                 refusals.append(Refusal(stream, "twice", meter))
                 refusal_counts[stream, "twice"] += count
                 different_count += count
@@ -391,6 +400,7 @@ def _translate_errors() -> Iterator[None]:
         )
         if is_unavailable or (state or "").startswith(_RETRYABLE):
             hint = f": {_LOGIN_HINT}" if is_unavailable and _REFUSED_LOGIN.search(text) else ""
+            hint = f": {_GONE_HINT}" if state in _GONE else hint
             raise LinkError(f"the database: {text}{hint}") from None
         hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
         is_of_data = state is None and isinstance(error, psycopg.DataError)

@@ -66,8 +66,8 @@ class Service:
         while True:
             try:
                 async with sink_of(self._settings) as tables:
-                    if is_first:
-                        await tables.create()
+                    if is_first and await tables.create():
+                        _log.info("there were no tables: new ones were created")
                     core = await self._begin(tables, is_first=is_first)
                     _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:

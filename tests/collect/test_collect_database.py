@@ -72,6 +72,47 @@ async def test_another_value_of_an_interval_is_refused(table_url: str) -> None:
         assert refusals(connection) == {"twice": 2}
 
 
+DROPS = {
+    "a trigger": "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
+    " 'BEGIN IF NEW.quanta = 6 THEN RETURN NULL; END IF; RETURN NEW; END';"
+    " CREATE TRIGGER drops BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION f()",
+    "a rule": "CREATE RULE drops AS ON INSERT TO record WHERE NEW.quanta = 6 DO INSTEAD NOTHING",
+}
+
+
+@pytest.mark.parametrize("what", DROPS)
+async def test_a_row_that_the_table_drops_is_not_taken_for_a_repetition(table_url: str, what: str) -> None:
+    """If a trigger or a rule drops a row, nothing of the batch is committed."""
+    records = record_messages(TERMS, [5, 6, 7])
+    await written(table_url, [DESCRIPTOR, records[0]])
+    with psycopg.connect(table_url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = meteragent; {DROPS[what]}".encode())
+    with pytest.raises(DatabaseError, match="dropped 1 records of main: remove the trigger"):
+        await written(table_url, records)
+    with psycopg.connect(table_url) as connection:
+        assert [row.quanta for row in rows(connection)] == [5]
+
+
+@pytest.mark.parametrize("what", ["SCHEMA meteragent", "TABLE meteragent.record"])
+async def test_tables_that_vanish_are_waited_for(table_url: str, what: str) -> None:
+    """While it runs, a schema or table that was renamed is an outage: nothing is made anew."""
+    kind, name = what.split()
+    async with Database.connect(table_url, None, "test", "month") as database:
+        await database.create()
+        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        with psycopg.connect(table_url, autocommit=True) as connection:
+            connection.execute(f"ALTER {kind} {name} RENAME TO gone".encode())
+            batch = core.take([DESCRIPTOR, *record_messages(TERMS, [5])], NOW_MS)
+            with pytest.raises(LinkError, match="was removed or renamed: put it back"):
+                await database.write(batch, 2, NOW_MS)
+            new_name = name.rpartition(".")[2]
+            place = "" if kind == "SCHEMA" else "meteragent."
+            connection.execute(f"ALTER {kind} {place}gone RENAME TO {new_name}".encode())
+        await database.write(batch, 2, NOW_MS)
+    with psycopg.connect(table_url) as connection:
+        assert [row.quanta for row in rows(connection)] == [5]
+
+
 async def test_a_record_waits_across_a_restart(table_url: str) -> None:
     """A record without a descriptor is in the table `waiting`, and a row once the descriptor has arrived."""
     records = record_messages(TERMS, [5, 6])
@@ -170,12 +211,12 @@ async def test_the_length_of_partitions_cannot_change(table_url: str) -> None:
 
 
 async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
-    """A server that is not there is away; one that lacks the tables refuses."""
+    """A server that is not there is away, and so are tables that are not there: neither is an end."""
     with pytest.raises(LinkError, match="the database"):
         async with Database.connect("postgresql:///x?host=/nowhere", None, "test", "month"):
             pass
     async with Database.connect(table_url, None, "test", "month") as database:
-        with pytest.raises(DatabaseError, match="PostgreSQL refused: relation"):
+        with pytest.raises(LinkError, match=r"relation .* put it back"):
             await database.begin(is_first=True)
 
 

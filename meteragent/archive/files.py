@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.domain.errors import ArchiveError
-from meteragent.store.generation import sync_folder
+from meteragent.service.whole_file import whole_file
 
 T = TypeVar("T")
 
@@ -72,16 +72,8 @@ def parquet(
 def write(path: Path, fill: Callable[[Any], object]) -> None:
     """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
     part = path.with_name(f".{path.name}{_PART}")
-    try:
-        with path_in_errors(path, "cannot be written"):
-            with part.open("wb") as file:
-                fill(file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-            sync_folder(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    with path_in_errors(path, "cannot be written"), whole_file(path, part=part) as file:
+        fill(file)
 
 
 def is_part(path: Path) -> bool:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
-from meteragent.store.generation import sync_folder
+from meteragent.service.whole_file import whole_file
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """The possible lengths of an epoch, and numpy's names for them."""
@@ -223,8 +223,8 @@ def create(
     # An unknown unit is refused by `Key`, before anything is written.
     first = int(np.datetime64(begin, EPOCHS.get(epoch_unit, "D")).astype(int))
     key = Key(tenant, epoch_unit, first, entropy(SECRET_BYTES))
-    _write(os.open(path, _NEW_FILE, 0o600), key)
-    sync_folder(path.parent)
+    with whole_file(path, is_new=True, mode=0o600) as file:
+        file.write(key.text().encode("ascii"))
     return key
 
 
@@ -237,28 +237,13 @@ def forget(path: Path, before_ms: int) -> Key:
     written.
     """
     key, target = Key.load(path).without(before_ms), path.resolve()
-    new_path = target.with_name(f"{target.name}.new")
     with target.open("r+b") as old_file:
         status = os.fstat(old_file.fileno())
-        new_path.unlink(missing_ok=True)  # an interrupted call may have left this file
-        descriptor = os.open(new_path, _NEW_FILE, 0o600)
-        os.fchown(descriptor, status.st_uid, status.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-        _write(descriptor, key)
-        new_path.replace(target)
-        sync_folder(target.parent)
+        with whole_file(target, mode=0o600, part=target.with_name(f"{target.name}.new")) as file:
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            file.write(key.text().encode("ascii"))
         old_file.write(bytes(status.st_size))  # this overwrites the old inode's own blocks
         old_file.flush()
         os.fsync(old_file.fileno())
     return key
-
-
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-
-
-def _write(descriptor: int, key: Key) -> None:
-    """Write a key to an open file and sync it."""
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key.text().encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())

@@ -16,6 +16,7 @@ from meteragent.domain.errors import ArchiveError, FormatError, RecordError
 from meteragent.domain.figures import count_text
 from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.formats import entry, green_button, meter_readings, readings, table
+from meteragent.service.whole_file import whole_file
 
 _REASONS = 20
 """The largest number of reasons to leave values out that are printed."""
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
             _write_readings(entries, options.output)
         else:
             content = _WRITERS[options.to](entries, common.now_ms())
-            with options.output.open("xb") as file:
+            with whole_file(options.output, is_new=True) as file:
                 file.write(content)
     except (FormatError, RecordError) as error:
         return common.fail(f"{options.input}: {error}")
@@ -85,7 +86,7 @@ def _write_mapped(options: argparse.Namespace) -> int:
     batches = source.read(source.groups, list(policy.columns), 1 << 18)
     if (first := next(batches, None)) is None:
         raise FormatError("there are no values")
-    with options.output.open("xb") as file, pq.ParquetWriter(file, first.schema) as writer:
+    with whole_file(options.output, is_new=True) as file, pq.ParquetWriter(file, first.schema) as writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
     told_apart = f"{source.ambiguous_readings:,} at local times that occur twice, told apart by order"
@@ -112,6 +113,6 @@ def _write_readings(entries: list[entry.Entry], path: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 
     content = readings.table(entries)
-    with path.open("xb") as file:
+    with whole_file(path, is_new=True) as file:
         pq.write_table(content, file)
     print(f"[source]\n{readings.source_lines(entries)}")

@@ -20,6 +20,7 @@ from meteragent.cli.conversation import Conversation, Listen, Options, Question,
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.service.whole_file import whole_file
 from meteragent.tools.discover import Findings, Listener, findings
 
 _NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
@@ -142,10 +143,9 @@ def _write(draft: Draft) -> None:
     new_files: list[Path] = []
     try:
         for path, (text, mode) in draft.files.items():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with whole_file(path, is_new=True, mode=mode) as file:
+                file.write(text.encode())
             new_files.append(path)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
     except BaseException:
         for path in new_files:
             with suppress(OSError):

@@ -6,7 +6,6 @@ Rows are sorted by meter, time and band. `merge` never changes the first value o
 after a crash. `replace` renames a complete new file into place.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from meteragent.collect.core import Row
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.units import HOUR_MS
+from meteragent.service.whole_file import whole_file
 from meteragent.store.generation import sync_folder
 
 Length = Literal["month", "day", "hour"]
@@ -208,16 +208,12 @@ def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
 
 def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
     """Replace a file below `root` durably; readers never see an unfinished file."""
-    part = root / ".part"
-    with part.open("wb") as file:
-        fill(file)
-        file.flush()
-        os.fsync(file.fileno())
     new_folders = [folder for folder in path.parents if root in folder.parents and not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    part.replace(path)
-    for folder in [path.parent, *(folder.parent for folder in new_folders)]:
-        sync_folder(folder)
+    with whole_file(path, part=root / ".part") as file:
+        fill(file)
+    for folder in new_folders:
+        sync_folder(folder.parent)
 
 
 def write(path: Path, root: Path, table: pa.Table) -> None:

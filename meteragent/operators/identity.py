@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meteragent.crowd.seal import SECRET_BYTES, Identity
 from meteragent.domain.errors import KeyMissing
+from meteragent.service.whole_file import whole_file
 
 _HEAD = "meteragent crowd identity 1"
 _FILE = re.compile(rf"{_HEAD}\n([0-9a-f]{{64}})\n", re.ASCII)
@@ -16,11 +17,8 @@ _CURE = "make one with `meteragent crowd key new FILE`"
 def create(path: Path) -> Identity:
     """Create an identity and its file, which only its owner can read. Raises OSError, also if it exists."""
     secret = os.urandom(SECRET_BYTES)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{_HEAD}\n{secret.hex()}\n")
-        file.flush()
-        os.fsync(descriptor)
+    with whole_file(path, is_new=True, mode=0o600) as file:
+        file.write(f"{_HEAD}\n{secret.hex()}\n".encode("ascii"))
     return Identity(secret)
 
 

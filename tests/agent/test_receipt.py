@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from meteragent.agent.link.receivers import receipt_path, receipt_text
+from meteragent.agent.link.receipt import receipt_path, receipt_text
 from meteragent.domain.grid import parse_time
 from meteragent.store.grants import Grant, Receipt, Sent
 from meteragent.wire.descriptor import describe

@@ -32,6 +32,7 @@ from meteragent.consume import by_feeder, collect, read_slots, read_table
 from meteragent.consume.slots import Slots
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.terms import Terms
+from meteragent.service import whole_file
 from tests.support.collecting import (
     NOW_MS,
     TEMPLATE,
@@ -254,7 +255,7 @@ async def test_a_crash_between_any_two_steps_costs_nothing(
 
     target: Any = {
         "write": (pq, "write_table"),
-        "sync": (record_file, "sync_folder"),
+        "sync": (whole_file, "sync_folder"),
         "delete": (staging, "_count"),
     }[step]
     with monkeypatch.context() as patch:

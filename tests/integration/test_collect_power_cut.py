@@ -12,6 +12,7 @@ from meteragent.collect import record_file
 from meteragent.collect.core import Core, Limits
 from meteragent.collect.dataset import Staging
 from meteragent.collect.topic import StreamTopic
+from meteragent.service import whole_file
 from tests.integration.block_device import MIB, ext4, mounted
 from tests.integration.collecting_files import table_of
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
@@ -42,6 +43,7 @@ class Power:
         for owner, name in (
             (os, "fsync"),
             (record_file, "sync_folder"),
+            (whole_file, "sync_folder"),
             (Path, "replace"),
             (Staging, "_count"),
         ):

@@ -90,6 +90,17 @@ def test_packets_come_in_any_pieces(level: int, data: st.DataObject) -> None:
 
 
 @LEVELS
+@pytest.mark.parametrize("size", [1, 255, 256, 511, 65_535])
+def test_topics_of_every_length(level: int, size: int) -> None:
+    """The length of a topic has two bytes, both of which count."""
+    wire, topic = broker(level), "t" * size
+    protocol = Protocol(level, max_packet_bytes=10**6)
+    list(protocol.receive(wire.connack(0)))
+    known = Message(topic, b"payload", 1, False, 7, False)
+    assert list(protocol.receive(wire.publish(7, b"payload", topic.encode()))) == [known]
+
+
+@LEVELS
 def test_a_byte_at_a_time(level: int) -> None:
     """Each event comes with the last byte of its packet, one too large with that of its packet id."""
     wire = broker(level)
@@ -255,6 +266,19 @@ def test_an_answer_is_to_what_was_asked(level: int) -> None:
     assert answers == [Puback(2, 0x97 if level == MQTT_5 else 0)]
     assert list(protocol.receive(wire.suback(3, 0x80) + wire.suback(3, 1))) == [Suback(3, 0x80)]
     assert list(protocol.receive(wire.puback(1) + wire.puback(1))) == [Puback(1, 0)]
+
+
+@LEVELS
+def test_an_unsubscription_is_answered(level: int) -> None:
+    """An UNSUBACK, which carries a reason over MQTT 5 only, frees its id and is nothing to report."""
+    wire, protocol = broker(level), opened(level)
+    protocol.unsubscribe("a/+")
+    reasons = b"\0\0" if level == MQTT_5 else b""
+    answer = bytes((0xB0, 2 + len(reasons), 0, 1)) + reasons
+    assert list(protocol.receive(answer + answer + wire.puback(1))) == []
+    protocol._last_id = 0
+    assert protocol.publish("t", b"", retain=False)[0] == 1
+    assert list(protocol.receive(answer + wire.puback(1))) == [Puback(1, 0)]
 
 
 @LEVELS

@@ -1,4 +1,4 @@
-"""The receivers that share a stream: their admission and revocation, their grants, and their receipts.
+"""The receivers that share a stream: their admission and revocation, and their grants.
 
 The agent compares the configuration with the store (`apply_admissions`) at its start and at `next_ms`: it
 stops sending, compares, and continues with new connections. So a receiver is revoked only while nothing is
@@ -7,7 +7,6 @@ sent, and no copy of its messages remains in memory.
 
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,14 +14,11 @@ from meteragent import config as settings
 from meteragent.config.model import Broker
 from meteragent.domain.commit import Receiver
 from meteragent.domain.errors import StoreError
-from meteragent.domain.figures import exact
-from meteragent.domain.grid import format_duration, iso_time
-from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.grid import iso_time
+from meteragent.domain.terms import Clock
 from meteragent.mqtt import Endpoint
-from meteragent.report.format import hidden
-from meteragent.store import Store, grants, stored_terms
-from meteragent.store.grants import Receipt, Wanted
-from meteragent.wire.descriptor import describe
+from meteragent.store import Store, grants
+from meteragent.store.grants import Wanted
 
 LEAD_MS = 60_000
 """How long before its configured start a receiver is admitted, so that its first window can open on time."""
@@ -103,10 +99,12 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
     for grant in grants.apply_admissions(store, admissible, reasons, now_ms):
         _log_first_window(streams[grant.stream], grant)
     for entry in grants.due_receipts(store.connection):
+        from meteragent.agent.link import receipt  # noqa: PLC0415  few agents ever revoke a receiver
+
         try:
-            path = write_receipt(store, entry)
+            path = receipt.write_receipt(store, entry)
         except OSError as error:
-            name = receipt_path(store.path, entry)
+            name = receipt.receipt_path(store.path, entry)
             raise StoreError(f"cannot write the receipt {name}: {error.strerror}") from error
         grants.note_receipt(store, entry.grant)
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
@@ -149,66 +147,3 @@ def link_endpoint(link: str, section: str) -> Endpoint:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise StoreError(f"{section}: its broker's settings in the store cannot be read") from None
     return settings.endpoint(section, url, broker)
-
-
-# Receipts, for the operator's files ---------------------------------------------------------------
-
-
-def receipt_path(store: Path, receipt: Receipt) -> Path:
-    """Return the path of a receipt, which contains the store's and the receiver's name and the grant's id."""
-    return store.with_name(f"{store.name}.receipt-{receipt.grant.name}-{receipt.grant.id}.txt")
-
-
-def receipt_text(receipt: Receipt, stream_terms: list[Terms]) -> str:
-    """Return a receipt in words; `stream_terms` are all terms of the stream in the store."""
-    return "\n".join(_receipt_lines(receipt, {describe(item).id: item for item in stream_terms})) + "\n"
-
-
-def _receipt_lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
-    grant, count = receipt.grant, sum(row.records for row in receipt.rows)
-    yield f"Receipt: records of stream {grant.stream} that were sent to {grant.name}"
-    yield ""
-    yield f"sent to:      {json.loads(grant.link)['url']}, topic {grant.topic}"
-    yield f"agreed from:  {iso_time(grant.since_ms)}"
-    if grant.until_ms is not None:
-        yield f"agreed until: {iso_time(grant.until_ms)}"
-    yield f"revoked at:   {iso_time(receipt.revoked_ms)} ({receipt.reason})"
-    yield f"records:      {count}, confirmed by the receiver's broker"
-    for row in receipt.rows:
-        times = f"{iso_time(row.from_ms)} to {iso_time(row.to_ms)}"
-        yield f"  {row.topic}: {row.records} of {times}, terms {row.descriptor_id}"
-    if receipt.discarded:
-        noun = "message" if receipt.discarded == 1 else "messages"
-        yield f"deleted:      {receipt.discarded} {noun} that the receiver's broker had not confirmed;"
-        yield "              if one of them was on its way, it may have arrived"
-    yield ""
-    yield "Terms of these records, as in their descriptors:"
-    for id_ in dict.fromkeys(row.descriptor_id for row in receipt.rows):
-        yield f"  {id_}: {_promise(terms_by_id[id_]) if id_ in terms_by_id else 'no longer in the store'}"
-    if not receipt.rows:
-        yield "  none, because no record was sent"
-    yield ""
-    yield "Nothing is sent to this receiver after its revocation, except to withdraw its descriptors."
-    yield "It keeps what it has received."
-
-
-def _promise(item: Terms) -> str:
-    """Return the promise of a window's terms, in one line."""
-    preset = f"preset {item.preset}, " if item.preset else ""
-    length = f"a window of {format_duration(item.length_ms)}"
-    if item.timezone is not None:
-        length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"
-    return f"{preset}hides {hidden(item)} at level {exact(item.level)}, for {length}"
-
-
-def write_receipt(store: Store, receipt: Receipt) -> Path:
-    """Write a receipt beside the store, all or nothing; return its path. Raises OSError or StoreError."""
-    path = receipt_path(store.path, receipt)
-    new_path = path.with_name(f"{path.name}.new")
-    content = receipt_text(receipt, stored_terms(store.connection).get(receipt.grant.stream, []))
-    with new_path.open("w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new_path.replace(path)
-    return path

@@ -16,6 +16,7 @@ from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.render import error_text
 from meteragent.report.plan.setting import Setting, least_energy_setting
 from meteragent.report.plan.solve import Answer, nearby_settings
+from meteragent.service.whole_file import whole_file
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
 """Blue, orange and dark grey, which also differ in brightness; lower bounds are thin and dashed."""
@@ -43,7 +44,8 @@ def draw(answer: Answer, path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", frameon=False, fontsize=9)
-    figure.savefig(path)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix(".") or None)
 
 
 def _units_per_watt(setting: Setting) -> float:

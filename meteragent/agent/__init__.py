@@ -74,7 +74,7 @@ class Agent:
             except* ClockJumped:
                 pass
             finally:
-                clock.now_ms()  # check once more, because the next process cannot detect an earlier jump
+                clock.now_ms()  # check once more: after another start of the machine, it would go unnoticed
                 if clock.jumped_ms:
                     self._restore(clock.jumped_ms)
             task = asyncio.current_task()
@@ -82,18 +82,13 @@ class Agent:
                 raise asyncio.CancelledError
 
     def _restore(self, jumped_ms: int) -> None:
-        """Report a jump, and treat the store as a copy. Raises StoreError if the store cannot be used."""
+        """Treat the store as a copy, and report the jump. Raises StoreError if the store cannot be used."""
         self.counts.add("clock_jumped")
         step_ms = round(jumped_ms / 1000) * 1000
         self.alarms.raise_("clock_jumped", step_ms=step_ms)
         if self._alarm_timer is not None:
             self._alarm_timer.cancel()  # the timer of an earlier jump would clear this alarm too soon
         self._alarm_timer = asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
-        _log.error(
-            "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
-            " open windows are dropped, no window starts before now, and earlier charges are unknown",
-            grid.duration_text(step_ms, 2),
-        )
         path = self._config.store.path
         if path.exists():
             with read_only(path) as connection:
@@ -101,6 +96,11 @@ class Agent:
             windows = [stream.window for stream in self._config.stream]
             at_ms += max((window.ahead for window in windows if window.clock is Clock.EVENT), default=0)
             self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
+        _log.error(
+            "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
+            " open windows were dropped, no window starts before now, and earlier charges are unknown",
+            grid.duration_text(step_ms, 2),
+        )
 
     async def _run_on_store(
         self, clock: SteadyClock, links: Mapping[str, parts.Links], address: Settings | None
@@ -120,6 +120,9 @@ class Agent:
             sent_grants = *grants.active_grants(store.connection), *revoked_grants
             thread.kept_queues |= {grant.queue for grant in sent_grants}
             self._claim(streams, store)
+            self._environment.boot.recall(store.former_boot_note)
+            clock.check()
+            store.boot_note = lambda: self._environment.boot.note
             clock.set_earliest(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
             odometers = parts.load_odometers(config, store)

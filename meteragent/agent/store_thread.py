@@ -98,14 +98,16 @@ class StoreThread:
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     async def close(self) -> None:
-        """Close the store, even at a second stop, because the file may be used next. Raises StoreError."""
-        close_task = asyncio.create_task(self._close())
-        try:
-            await asyncio.shield(close_task)
-        except asyncio.CancelledError:
-            await asyncio.wait({close_task})
-            close_task.result()
-            raise
+        """Close the store, whatever stops come meanwhile: the file may be used next. Raises StoreError."""
+        close_task, is_stopped = asyncio.create_task(self._close()), False
+        while not close_task.done():
+            try:
+                await asyncio.wait({close_task})
+            except asyncio.CancelledError:
+                is_stopped = True
+        close_task.result()
+        if is_stopped:
+            raise asyncio.CancelledError
 
     async def _close(self) -> None:
         try:

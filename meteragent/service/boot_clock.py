@@ -7,8 +7,11 @@ the call (`ProtectClock=`), and the host of a virtual machine sets the clock wit
 """
 
 import ctypes
+import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
@@ -25,6 +28,7 @@ _TIMEX_BYTES = 512
 _FAILED, _UNSYNCHRONISED = -1, 5
 _TIMESYNCD = Path("/run/systemd/timesync/synchronized")
 _HARDWARE_CLOCKS = Path("/sys/class/rtc")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class BootClock:
@@ -34,12 +38,23 @@ class BootClock:
     changes only when the wall clock is set. Four kinds of steps are not jumps: a step before the first
     synchronisation (law 4), a step back, a step forward that only makes up for steps back, and a step of at
     most `STEP_MS` (`UNKNOWN_STEP_MS` if it is unknown whether the clock is synchronised).
+
+    `note` is the result of the last comparison without a jump: a later process that recalls it sees a jump
+    that happened since then, unless the machine has been started again.
     """
 
-    def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start before the first comparison; `was_synchronised` returns None if it is unknown."""
+    def __init__(
+        self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None], boot_id: str = ""
+    ) -> None:
+        """Start before the first comparison.
+
+        `was_synchronised` returns None if it is unknown. `boot_id` names this start of the machine; if it is
+        empty, no note is recalled.
+        """
+        self.note = ""
         self._boot_ms = boot_ms
         self._query = synchronised
+        self._boot_id = boot_id
         self._synchronised: bool | None = False
         self._query_ms: int | None = None
         self._ahead_ms: int | None = None
@@ -55,9 +70,17 @@ class BootClock:
         is_due = self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000)
         if not self._synchronised and (is_due or step_ms > STEP_MS):
             self._synchronised, self._query_ms = self._query(), boot_ms
-        if was_synchronised or self._synchronised is None:
-            return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
+        limit_ms = STEP_MS if was_synchronised else UNKNOWN_STEP_MS
+        if step_ms > limit_ms and (was_synchronised or self._synchronised is None):
+            return step_ms
+        self.note = json.dumps([self._boot_id, self._ahead_ms, self._synchronised])
         return 0
+
+    def recall(self, note: str) -> None:
+        """Measure the next jump from the `note` of an earlier process of this start of the machine."""
+        boot_id, ahead_ms, synchronised = json.loads(note or "[null, null, null]")
+        if boot_id and boot_id == self._boot_id:
+            self._ahead_ms, self._synchronised = ahead_ms, synchronised
 
 
 def kernel_state() -> int:
@@ -85,6 +108,16 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+def boot_id() -> str:
+    """Return the name of this start of the machine; empty if it is unknown.
+
+    The service's sandbox hides the kernel's file (`ProcSubset=`), so its unit passes the name on.
+    """
+    with suppress(OSError):
+        return os.environ.get("METERAGENT_BOOT_ID") or _BOOT_ID.read_text("ascii").strip()
+    return ""
+
+
 def boot_clock() -> BootClock:
     """Return the system's boot clock."""
-    return BootClock(boot_ms, was_synchronised)
+    return BootClock(boot_ms, was_synchronised, boot_id())

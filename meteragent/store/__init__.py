@@ -194,6 +194,11 @@ class Store(OpenStore):
         return bytes(meta_value(self.connection, "secret"))
 
     @property
+    def former_boot_note(self) -> str:
+        """What `boot_note` returned in the last transaction; empty if the store was restored since then."""
+        return str(meta_value(self.connection, "boot", ""))
+
+    @property
     def claim_key(self) -> bytes:
         """The key of the store's marks in descriptors: 32 bytes, which outlive a store that is set aside."""
         return bytes.fromhex(self._generation.claim_key)
@@ -248,7 +253,8 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     tx.execute("DELETE FROM total")
     tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || stream, '' FROM mark")
     tx.execute("UPDATE meta SET value = '' WHERE key GLOB 'shard/*'")
-    put_meta(tx, floor_ms=max(at_ms, meta_value(tx, "floor_ms")), unknown_before_ms=at_ms)
+    floor_ms = max(at_ms, meta_value(tx, "floor_ms"))
+    put_meta(tx, floor_ms=floor_ms, unknown_before_ms=at_ms, boot="")
 
 
 @contextmanager

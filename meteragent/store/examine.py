@@ -33,6 +33,7 @@ _ROWS = (
     _Rows("a required value", "meta WHERE key IN ('releases', 'clock_ms', 'floor_ms')", "value integer"),
     _Rows("a required value", "meta WHERE key = 'unknown_before_ms'", "value integer?"),
     _Rows("a required value", "meta WHERE key = 'secret'", "value blob"),
+    _Rows("the time of a commit", "meta WHERE key = 'boot'", "value text"),
     _Rows("the shard of a stream", "meta WHERE key GLOB 'shard/*'", "value text"),
     _Rows("a mark", "mark", "stream text, meter text, end_ms integer"),
     _Rows("a state", "state", "stream text, meter text, state blob"),

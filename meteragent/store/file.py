@@ -53,6 +53,12 @@ RESTORE_HINT = (
 
 MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
 
+_UNNAMED = {
+    "": "the file .gen beside it is missing; if you have it, put it back",
+    generation.UNREADABLE: "the file .gen beside it cannot be read",
+}
+"""What is wrong if the generation file does not name a generation."""
+
 SHARD_HINT = (
     "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each of them"
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
@@ -329,20 +335,22 @@ def _forget_old(path: Path) -> None:
 def accept_copy(connection: sqlite3.Connection, path: Path, *, may_move: bool = False) -> Generation | None:
     """Return the content of the generation file, or None if it has not been written yet.
 
-    Raises StoreRestored if the store must not be used. If `may_move`, the file need not be in the inode
-    that it names.
+    Raises StoreRestored if the store must not be used. If `may_move`, the file need not be in the inode that
+    it names, provided that the store was stopped cleanly and not opened since.
     """
-    newest = generation.read_generation(path)
-    name = newest.name if newest else ""
-    if name not in (meaning.meta_value(connection, "generation"), meaning.meta_value(connection, "previous")):
-        raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {RESTORE_HINT}")
-    if newest is None:
+    newest, present = generation.read_generation(path), meaning.meta_value(connection, "generation")
+    name, reason, cure = newest.name if newest else "", "", RESTORE_HINT
+    if name not in (present, meaning.meta_value(connection, "previous")):
+        reason = _UNNAMED.get(name, "it is a copy from before its last start or stop")
+    elif newest is None:
         return None
-    if newest.releases > meaning.meta_value(connection, "releases"):
-        raise StoreRestored(f"{path}: it is a copy from before the last records left; {RESTORE_HINT}")
-    if not may_move and not generation.is_in_place(path, newest):
-        raise StoreRestored(
-            f"{path}: it was restored from a backup, or moved; if it was restored, {RESTORE_HINT};"
-            f" {MOVED_HINT}"
-        )
+    elif newest.releases > meaning.meta_value(connection, "releases"):
+        reason = "it is a copy from before the last records left"
+    elif not generation.is_in_place(path, newest):
+        if not newest.is_stopped or name != present:
+            reason = "it was copied while an agent ran, or moved before its agent had stopped"
+        elif not may_move:
+            reason, cure = "it was restored from a backup, or moved", f"{RESTORE_HINT}; but {MOVED_HINT}"
+    if reason:
+        raise StoreRestored(f"{path}: {reason}; {cure}")
     return newest

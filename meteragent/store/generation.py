@@ -10,6 +10,8 @@ like the store itself, so a small file beside the store identifies the newest co
   refused;
 - the name of the file's inode. A copy is in another inode, or in one of another age, so a whole folder that
   was restored from a backup is refused, too;
+- whether the store was stopped cleanly and not opened since: only such a store can have been moved
+  (`commands.accept_moved`);
 - the claim key (32 random bytes), which is kept here so that it outlives a store that is set aside.
 
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
@@ -48,6 +50,7 @@ class Generation(NamedTuple):
     claim_key: str
     releases: int
     inode: str = ""
+    is_stopped: bool = False
 
     @classmethod
     def begin(cls, name: str) -> Self:
@@ -68,7 +71,7 @@ def read_generation(path: Path) -> Generation | None:
         fields = json.loads(file.read_text("ascii"))
         name, claim_key, releases = fields["generation"], fields["claim_key"], fields["releases"]
         if _NAME.fullmatch(name) and _KEY.fullmatch(claim_key) and type(releases) is int:
-            return Generation(name, claim_key, releases, fields["inode"])
+            return Generation(name, claim_key, releases, fields["inode"], fields["stopped"] is True)
     return Generation.begin(UNREADABLE)
 
 
@@ -101,6 +104,7 @@ class Writer:
             "releases": generation.releases,
             "inode": inode_of(descriptor),
             "claim_key": generation.claim_key,
+            "stopped": generation.is_stopped,
         }
         os.write(descriptor, json.dumps(fields).encode("ascii"))
         os.fsync(descriptor)  # before the rename, so that a power cut cannot leave an empty file in place

@@ -21,7 +21,8 @@ class OpenStore:
     """An open store, closed by `close` or at the end of a `with` block.
 
     `erased` is False while the WAL may hold what must not stay there, for example because another program
-    reads the file; every later transaction tries again to erase it.
+    reads the file; every later transaction tries again to erase it. Each transaction stores what `boot_note`
+    returns, for the next process (`meteragent.service.boot_clock`).
     """
 
     SERVICE: ClassVar[str]
@@ -31,6 +32,7 @@ class OpenStore:
         self.path = path
         self.connection = connection
         self.erased = False
+        self.boot_note: Callable[[], str] = str
         self._resources = ExitStack()
         self._failed = False
         self._erase_due = False
@@ -49,7 +51,7 @@ class OpenStore:
         """Close the store; unless a write has failed, earlier copies are refused from now on."""
         try:
             if not self._failed:
-                self._rotate()
+                self._rotate(is_stopped=True)
                 self.erase()
         finally:
             self._resources.close()
@@ -78,6 +80,8 @@ class OpenStore:
             try:
                 tx.execute("BEGIN IMMEDIATE")
                 self._check_generation()
+                if note := self.boot_note():
+                    put_meta(tx, boot=note)
                 yield tx
                 tx.execute("COMMIT")
                 committed = True
@@ -129,7 +133,9 @@ class OpenStore:
             self._rotate(change)
         self._rotate(change)
 
-    def _rotate(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
+    def _rotate(
+        self, change: Callable[[sqlite3.Connection], None] | None = None, *, is_stopped: bool = False
+    ) -> None:
         """Start a new generation (rule 3), after `change` in the same transaction."""
         previous = self._generation
         name, releases = os.urandom(16).hex(), max(previous.releases, meta_value(self.connection, "releases"))
@@ -138,7 +144,7 @@ class OpenStore:
                 change(tx)
                 self.erased = False
             put_meta(tx, previous=previous.name, generation=name, releases=releases)
-        self._generation = Generation(name, previous.claim_key, releases)
+        self._generation = Generation(name, previous.claim_key, releases, is_stopped=is_stopped)
         self._has_rotated = True
         self._generation_file.replace(self._generation)
 

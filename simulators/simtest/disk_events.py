@@ -18,6 +18,7 @@ from simulators.simtest.traffic import Traffic
 class DiskEvents(Traffic):
     """A world's side of its disk (`disk.DiskObserver`), and the death of a process."""
 
+    _resumes: bool
     _versions: StoreVersions
     _streams: set[str]
     _store: Store | None
@@ -47,6 +48,7 @@ class DiskEvents(Traffic):
     def end_commit(self, rows: Sequence[WaitingRow]) -> None:
         """Treat the transaction as committed, with the new `rows`."""
         self.counts["commits"] += 1
+        self._oracle.is_noted |= self._resumes and self._loop.time() > self._oracle.process.clock_known_s
         with self.guard:
             self._oracle.end_commit(rows)
 

@@ -95,8 +95,11 @@ class ProcessEnvironment(DiskEvents):
             self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
-        """Create the boot clock; in worlds with a snapshot, it is synchronised once a store is open."""
-        return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
+        """Create the boot clock; in worlds with a snapshot, it is synchronised once a store is open.
+
+        A power cut resets no boot clock here, because the machine is a virtual one, which its host resumes.
+        """
+        return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None, "boot")
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Restore the agent's store after its clock has jumped."""

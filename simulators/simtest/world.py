@@ -166,8 +166,8 @@ class World(ProcessEnvironment):
                 self._publish_for_others(event)
             case s.Resume():
                 self._faults.apply(event)
-                alive = self.is_alive and self._store is not None
-                self._oracle.is_copy = alive and self._loop.time() > self._oracle.process.clock_known_s
+                copy, known_s = self._oracle.is_noted, self._oracle.process.clock_known_s
+                self._oracle.is_copy = copy or (self._store is not None and self._loop.time() > known_s)
             case _:
                 self._faults.apply(event)
         self._oracle.is_copy &= not self._faults.set_back  # correcting such a clock shows no jump

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import meteragent.agent as module
 from meteragent.agent.clock import ClockJumped, SteadyClock
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
@@ -138,6 +139,43 @@ def test_after_a_jump_there_is_no_time() -> None:
         clock.check()
 
 
+@pytest.mark.parametrize(
+    ("known", "known_again", "boot_id", "step_ms", "jumps"),
+    [
+        (True, True, "a", STEP_MS + 1, True),
+        (True, None, "a", STEP_MS + 1, True),
+        (True, True, "a", STEP_MS, False),
+        (True, True, "b", STEP_MS + 1, False),
+        (True, True, "", STEP_MS + 1, False),
+        (None, None, "a", UNKNOWN_STEP_MS + 1, True),
+        (None, True, "a", UNKNOWN_STEP_MS + 1, False),
+        (False, True, "a", DAY_MS, False),
+    ],
+)
+def test_a_later_process_sees_the_jump(
+    known: bool | None, known_again: bool | None, boot_id: str, step_ms: int, jumps: bool
+) -> None:
+    """What a process notes is enough for the next one, unless the machine was started again in between."""
+    former = BootClock(lambda: 0, lambda: known, "a")
+    assert former.step_ms(START_MS) == 0
+    later = BootClock(lambda: 1000, lambda: known_again, boot_id)
+    now_ms = START_MS + 1000 + step_ms
+    assert later.step_ms(now_ms) == 0
+    later.recall(former.note)
+    assert later.step_ms(now_ms) == (step_ms if jumps else 0)
+
+
+def test_a_jump_is_not_noted_before_it_is_dealt_with() -> None:
+    """The comparison that sees the jump leaves the note as it was, so that a killed process loses nothing."""
+    clocks = Clocks()
+    clocks.after(1000)
+    note = clocks.boot.note
+    assert clocks.after(1000, step_ms=STEP_MS + 1)
+    assert clocks.boot.note == note
+    clocks.after(1000)
+    assert clocks.boot.note != note
+
+
 # --- what the system knows --------------------------------------------------------------------------
 
 
@@ -226,6 +264,69 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
         assert meta_value(connection, "floor_ms") == jumped_ms
+
+
+async def test_the_next_process_sees_the_jump(world: World) -> None:
+    """A jump while no process runs, or before a killed one saw it: the next one drops the open window."""
+    async with world.running():
+        await begun(world)
+    jump(world, HOUR_MS)
+    async with world.running():
+        assert world.agent.counts["clock_jumped"] == 1
+        with read_only(world.store) as connection:
+            assert meta_value(connection, "floor_ms") == world.now_ms
+            assert ledger.unknown_before_ms(connection) == world.now_ms
+    async with world.running():
+        assert world.agent.counts["clock_jumped"] == 0
+
+
+async def test_after_another_start_of_the_machine_nothing_is_compared(world: World) -> None:
+    """The boot clock begins again when the machine starts, so the open window continues."""
+    async with world.running():
+        await begun(world)
+    jump(world, HOUR_MS)
+    world.boot_id = "another"
+    async with world.running():
+        assert world.agent.counts["clock_jumped"] == 0
+    with read_only(world.store) as connection:
+        assert meta_value(connection, "floor_ms") == 0
+        assert ledger.unknown_before_ms(connection) is None
+
+
+async def turn(number: int = 20) -> None:
+    """Let the event loop take some turns."""
+    for _ in range(number):
+        turned = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turned.set_result, None)
+        await turned
+
+
+@pytest.mark.parametrize("stops", [1, 2, 3])
+async def test_no_number_of_stops_forgets_the_jump(
+    world: World, monkeypatch: pytest.MonkeyPatch, stops: int
+) -> None:
+    """However many stops come while the store is closed after a jump: it is restored before the end."""
+    close, is_closing, gate = StoreThread._close, asyncio.Event(), asyncio.Event()
+
+    async def close_slowly(thread: StoreThread) -> None:
+        is_closing.set()
+        await gate.wait()
+        await close(thread)
+
+    async with world.running() as task:
+        await begun(world)
+        monkeypatch.setattr(StoreThread, "_close", close_slowly)
+        jump(world, HOUR_MS)
+        await is_closing.wait()
+        for _ in range(stops):
+            task.cancel()
+            await turn()
+        assert not task.done()
+        gate.set()
+        await asyncio.wait({task})
+    assert task.cancelled()
+    with read_only(world.store) as connection:
+        assert meta_value(connection, "floor_ms") >= START_MS + HOUR_MS
 
 
 async def test_a_jump_is_reported_for_a_day_after_the_last_one(

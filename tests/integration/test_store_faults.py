@@ -237,12 +237,13 @@ def test_a_copy_made_while_it_ran_is_refused(faults: Scenarios) -> None:
 
 
 def test_a_folder_that_was_put_back_is_refused(faults: Scenarios) -> None:
-    """All files together, copied while the agent ran, end `run` with 1; what to do about a move is said."""
+    """All files together, copied while the agent ran, end `run` with 1, and `ledger --moved` as well."""
     run = faults["hot"]
-    assert run.folder.returncode == 1
-    assert "restored from a backup, or moved" in run.folder.stderr
-    assert "--moved" in run.folder.stderr
-    assert run.moved.returncode == 0
+    for ended in (run.folder, run.moved):
+        assert ended.returncode == 1
+        assert "copied while an agent ran" in ended.stderr
+        assert "--restored-at" in ended.stderr
+        assert "--moved" not in ended.stderr
 
 
 def test_after_restored_at_nothing_is_released_twice(faults: Scenarios) -> None:

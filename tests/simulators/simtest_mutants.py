@@ -290,6 +290,11 @@ def takes_every_jump_for_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BootClock, "step_ms", lambda *_: 0)
 
 
+def forgets_the_clocks_of_the_former_process(patch: pytest.MonkeyPatch) -> None:
+    """A process that starts after a machine was resumed from a snapshot continues its open windows."""
+    patch.setattr(BootClock, "recall", lambda *_: None)
+
+
 def sends_more_than_the_broker_takes(patch: pytest.MonkeyPatch) -> None:
     """The broker's Receive Maximum is not read."""
     connack = Protocol._connack
@@ -368,6 +373,7 @@ MUTANTS = [
         (leaves_with_the_last_reading, "not due at the time of the public schedule", 3),
         (stands_at_the_oldest, "energy that was not measured", 59),
         (takes_every_jump_for_time, "a resumed copy continues", 26),
+        (forgets_the_clocks_of_the_former_process, "a resumed copy continues", 26),
         (keeps_what_it_has, "before all its time is decided", 200),
         (sends_more_than_the_broker_takes, "more messages at once than it accepts", 0),
         (never_pings, "does not keep its connection alive", 0),

@@ -100,7 +100,7 @@ def test_a_store_that_was_moved(tmp_path: Path) -> None:
     for name in ("db", "db.gen"):
         shutil.copy(tmp_path / name, tmp_path / "new" / name)
     path = tmp_path / "new" / "db"
-    with pytest.raises(StoreRestored, match="--moved"):
+    with pytest.raises(StoreRestored, match=r"restored from a backup, or moved; .*--restored-at.*--moved"):
         open_store(path)
     before, known = path.read_bytes(), generation.read_generation(path)
     assert accept_moved(path)
@@ -130,6 +130,57 @@ def test_what_moved_does_not_accept(tmp_path: Path) -> None:
     path.write_bytes(copy)
     with pytest.raises(StoreRestored):
         accept_moved(path)
+
+
+@pytest.mark.parametrize("ends", ["runs", "is killed"])
+def test_a_store_that_was_not_stopped_has_not_been_moved(ends: str, tmp_path: Path) -> None:
+    """A folder that was copied while an agent ran, or after it was killed, is no moved store."""
+    path = tmp_path / "new" / "db"
+    with open_store(tmp_path / "db") as store:
+        persist(store, opening(0, "m"))
+        if ends == "runs":
+            persist(store, sending(0))
+        path.parent.mkdir()
+        for name in ("db", "db-wal", "db.gen"):
+            shutil.copy(tmp_path / name, path.with_name(name))
+    for attempt in (open_store, accept_moved):
+        with pytest.raises(StoreRestored, match="copied while an agent ran, or moved before") as refusal:
+            attempt(path)
+        assert "--moved" not in str(refusal.value)
+    restore_at(path, at_ms=10 * LENGTH_MS, now_ms=0)
+    open_store(path).close()
+
+
+def test_a_moved_store_that_has_run_since_is_accepted_after_its_next_stop(tmp_path: Path) -> None:
+    """Whoever starts the moved store after `restore_at`, and stops it, can move it again."""
+    path = tmp_path / "new" / "db"
+    open_store(tmp_path / "db").close()
+    for name in ("db", "db.gen"):
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(tmp_path / name, path.with_name(name))
+    assert accept_moved(path)
+    store = open_store(path)
+    known = generation.read_generation(path)
+    assert known
+    assert not known.is_stopped
+    store.close()
+    known = generation.read_generation(path)
+    assert known
+    assert known.is_stopped
+
+
+@pytest.mark.parametrize(("text", "reason"), [(None, "is missing"), ("{", "cannot be read")])
+def test_what_is_wrong_with_the_generation_file_is_said(
+    text: str | None, reason: str, tmp_path: Path
+) -> None:
+    """A file that is missing or damaged is not called an old copy of the store."""
+    path = tmp_path / "db"
+    open_store(path).close()
+    generation_file = path.with_name("db.gen")
+    generation_file.unlink() if text is None else generation_file.write_text(text)
+    with pytest.raises(StoreRestored, match=f"the file .gen beside it {reason}.*--restored-at") as refusal:
+        open_store(path)
+    assert "copy" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ class World:
         self.store = folder / "db"
         self.now_ms = START_MS
         self.ahead_ms = 0
+        self.boot_id = "boot"
         self.synchronised: bool | None = True
         self.listen_s = 0.0
         self.pipeline: type[Pipeline] = Pipeline
@@ -120,7 +121,9 @@ class World:
 
     def boot(self) -> BootClock:
         """Return a boot clock that runs with the wall clock and lags behind it by `ahead_ms`."""
-        return BootClock(lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised)
+        return BootClock(
+            lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised, self.boot_id
+        )
 
     def environment(self, **parts: Any) -> Environment:
         """Return the agent's environment: this world's clocks, and the system's randomness and store."""

@@ -75,11 +75,13 @@ class InDoubtCommit(NamedTuple):
 class Oracle:
     """The reference state of a world.
 
-    `meanings` maps each topic and payload to its meaning. `is_copy` says whether the process was resumed from
-    a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
-    processes. `listening_clock_s` is the loop's clock if the agent listens for other stores, and else None.
-    `_alternatives` holds other contents that the store may have after a crash while receivers were admitted
-    and revoked; `_is_settled` says whether the store has been compared since then.
+    `meanings` maps each topic and payload to its meaning. `is_copy` says whether the store was resumed from a
+    snapshot, which a process must detect before it does anything; `is_noted` says whether the store holds a
+    time of a synchronised clock, by which even a process that starts later detects it. `prices` counts the
+    outcomes of prices in former processes. `listening_clock_s` is the loop's clock if the agent listens for
+    other stores, and else None. `_alternatives` holds other contents that the store may have after a crash
+    while receivers were admitted and revoked; `_is_settled` says whether the store has been compared since
+    then.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -87,6 +89,7 @@ class Oracle:
     process: ProcessRecord = field(default_factory=lambda: ProcessRecord(0, Counts()))
     in_doubt: InDoubtCommit | None = None
     is_copy: bool = False
+    is_noted: bool = False
     prices: Counter[str] = field(default_factory=Counter)
     listening_clock_s: Callable[[], float] | None = None
     _alternatives: list[ExpectedStore] = field(default_factory=list)
@@ -112,7 +115,7 @@ class Oracle:
         for model in self.process.models.values():
             self.prices += Counter({name: model.outcomes[name] for name in OUTCOMES})
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
-        self.is_copy = False
+        self.is_copy &= self.is_noted
         self._late_before = len(self.checker.late)
         self._charges = Counter()
         for (meter, day_ms, _), spending in expected.spending.items():
@@ -179,6 +182,7 @@ class Oracle:
         )
         self.checker.replace_store(expected)
         self.in_doubt = None
+        self.is_copy = self.is_noted = False
         self._saved_meters.clear()
 
     def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:

@@ -26,6 +26,7 @@ from meteragent.spark.worker import KeyFingerprint, Reader, attempt, millisecond
 
 RELEASES = "_releases"
 """The folder of the releases; Delta passes over names that begin with an underscore."""
+_PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"run=(.+/part-([0-9a-f]+)-[0-9a-f]+-(\d+)\.parquet)")
 
 
@@ -94,9 +95,11 @@ def _write(address: str, path: str, content: pa.Buffer) -> None:
     """Write a file. Raises ArchiveError if that fails."""
     with (
         path_in_errors(f"{address}/{path}", "cannot be written"),
-        files_below(address).open_output_stream(path, buffer_size=1 << 16) as stream,
+        files_below(address).open_output_stream(path, buffer_size=2 * _PIECE_BYTES) as stream,
     ):
-        stream.write(content)
+        # What fits into the buffer is copied into bytes; larger pieces are not, and `deltalake` refuses them.
+        for start in range(0, len(content), _PIECE_BYTES):
+            stream.write(content[start : start + _PIECE_BYTES])
 
 
 def _batches(address: str, files: RecordBatch, options: dict[str, Any]) -> Iterator[RecordBatch]:

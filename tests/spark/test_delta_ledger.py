@@ -273,6 +273,20 @@ def test_object_store(tmp_path: Path) -> None:
         name, count = part.releases_of(files["path"].to_pylist()[0])
         with part.files_below(ledger.address).open_input_file(name) as file:
             assert pq.read_table(file).num_rows == count == homes.plain(place).num_rows
+        assert_round_trip("s3://homes/other")
+
+
+def test_files_of_any_size(tmp_path: Path) -> None:
+    """A file that is larger than every buffer is written and read whole."""
+    assert_round_trip(str(tmp_path))
+
+
+def assert_round_trip(address: str) -> None:
+    """Check that a large file is read as it was written."""
+    content = os.urandom((11 << 20) + 7)
+    part._write(address, "folder/file", pa.py_buffer(content))
+    with part.files_below(address).open_input_stream("folder/file") as stream:
+        assert stream.read_buffer().to_pybytes() == content
 
 
 @contextmanager

@@ -17,9 +17,9 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
-the distribution, and half over the events. The p-value of chi-square is asymptotic (each cell's expected
-count is at least 20); all others are exact or upper bounds. A passed check is evidence, not proof: only the
-ratio of `log_mass` can show deviations rarer than 1/samples.
+the distribution, and half over the events. The p-value of chi-square is asymptotic (cells expect at least
+20); all others are exact or upper bounds. Only the ratio of `log_mass` can show deviations rarer than
+1/samples.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ The setting is a library of N windows x_i on the lattice (in quanta), a prior, a
 An attacker names shape i if the release is in A_i, and is right with probability S = sum over i of prior_i
 P_i(A_i).
 
-*For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
+*For every mechanism* that is epsilon d_inf-private, mechanism and attacker together form a channel from
 shapes to names, private on the shapes, in which S is linear. So S is at most the value of a linear program,
 and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed
-them. Further windows on which the mechanism must be private can only lower the bound (`through`).
+them. Further windows (`through`) can only lower it.
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 

@@ -15,10 +15,9 @@ randomness with an advantage of at most the sum of:
   distinguishing AES-256 under the tag key from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise's distribution then
-holds except with these probabilities, and only against adversaries with bounded computing power: the promise
-becomes computational (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can check a guess of a
-window's data, and so recover all data that can be guessed: see SECURITY.md.
+terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise then holds except with
+these probabilities, and only against adversaries with bounded computing power (Mironov, Pandey, Reingold,
+Vadhan 2009). Anyone who has the key can check a guess of a window's data: see SECURITY.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bounds on the change in slot values when the load changes (THEORY T.8 proves them).
 
-Noise protects readings, but a meter's readings are not the load: the meter samples power from time to time,
-or counts energy in steps. This module bounds how far slot values can change when the load itself changes. All
-bounds are Fractions and public; the caller chooses the units, as long as energy = power * time.
+A meter samples power from time to time, or counts energy in steps. This module bounds how far slot values can
+change when the load itself changes. All bounds are Fractions and public; the caller chooses the units, as
+long as energy = power * time.
 
 A *change* of X is the difference f of two loads that agree except on one stretch of time within a slot. On
 this stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power):

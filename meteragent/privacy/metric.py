@@ -159,12 +159,11 @@ class GraphMetric:
 class Induced:
     """The metric that a query induces on its answers: the largest under which the query is 1-Lipschitz.
 
-    The distance between two answers is the length of the shortest chain of answers that joins them. The
-    length of a link between two answers is the distance between the nearest two points that have these
-    answers. A mechanism H is private for this metric if and only if H after the query is private for
-    `metric`, because both conditions bound the same odds for each link: the odds between the answers of two
-    points. Chatzikokolakis 2013, Theorem 6, is the case in which the metric of the answers is Delta times
-    this metric.
+    The distance of two answers is the length of the shortest chain of answers between them, where a link is
+    as long as the distance of the nearest two points with its answers. A mechanism H is private for this
+    metric if and only if H after the query is private for `metric`, because both conditions bound the same
+    odds for each link. Chatzikokolakis 2013, Theorem 6, is the case in which the answers' metric is Delta
+    times this one.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:

@@ -11,8 +11,7 @@ node: the kinds of the nodes from the root down to it. Nodes with equal paths ha
 distribution.
 
 For a dithered number, the variance is averaged over loads, from `accuracy.sd`. If all numbers are dithered,
-the estimates are unbiased for every load. With half-up rounding, the variance does not include the rounding
-error, which can bias estimates.
+the estimates are unbiased for every load. With half-up rounding, the rounding error can bias them.
 """
 
 import math

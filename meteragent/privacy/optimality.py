@@ -4,12 +4,11 @@ A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsil
 
     K(z|x) <= e^level(x, x') K(z|x')        for all x, x', z  (Chatzikokolakis 2013, Definition 1).
 
-A Bayesian user has a prior p(x) and a loss(x, w) for the guess w, and maps the output z to the guess with
-the least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may
-as well release guesses. It minimises the sum of cost(x, w) K(w|x), where cost = prior * loss. This is a
-linear program. Two users of the same mechanism are equivalent to one user whose guesses are pairs. A
-mechanism is best for both users only if the least cost of the program for pairs is the sum of the two users'
-least costs.
+A Bayesian user has a prior p(x) and a loss(x, w) for the guess w, and maps the output z to the guess with the
+least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may as
+well release guesses: it minimises the sum of cost(x, w) K(w|x), cost = prior * loss, a linear program. Two
+users are equivalent to one user whose guesses are pairs. A mechanism is best for both only if the least cost
+for pairs is the sum of their least costs.
 
 A solver's value is trusted only as far as its dual proves it. Consider multipliers >= 0 of the constraints
 e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K the added terms are not positive, so
@@ -20,14 +19,13 @@ e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K the added terms are not
 So the validity of `bound` does not depend on the solver: `dual_bound` computes it from any multipliers >= 0.
 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
-10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
-its answers (`metric.Induced`), so the best H solves a program on the answers alone. If that metric is a line
-of equal steps q|i-j| (`Query.is_uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap
-attains the least loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh,
-Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f. A user who knows
-which databases occur may be better served by a mechanism of another form. The answers of counts under d_h
-form such lines; so do those of sums and percentiles under d_1 (normalised or not), of percentiles under
-d_inf, and of averages that are rounded to whole quanta, but not those of an unrounded average.
+10). A mechanism H after f is private if and only if H is private for the metric that f induces on its answers
+(`metric.Induced`), so the best H solves a program on the answers alone. If that metric is a line of equal
+steps q|i-j| (`Query.is_uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap attains
+the least loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden,
+Sundararajan 2009). A user who knows which databases occur may be better served by another form. Counts under
+d_h have such answers; so do sums and percentiles under d_1 (normalised or not), percentiles under d_inf, and
+averages that are rounded to whole quanta.
 
 If the induced graph under d_h is not a path, no mechanism is universally optimal for any epsilon < ln 2
 (Theorem 9; Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps,

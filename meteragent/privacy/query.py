@@ -8,9 +8,8 @@ each link are those of two points x, x' with d_Y = Delta d_X(x, x')).
 
 *Why the search is finite.* By Delta-sensitivity, the nearest two points that give the answers of a link are
 at least d_Y/Delta apart, so the link is expansive if this is exactly their distance. Then y and y' have a
-tight expansive chain if and only if their shortest path along expansive links has the length d_Y(y, y'). This
-holds for all pairs of answers if and only if d_Y is Delta times the metric that f induces on its answers
-(`metric.Induced`).
+tight expansive chain if and only if their shortest path along expansive links has the length d_Y(y, y'): for
+all pairs, if and only if d_Y is Delta times the metric that f induces on its answers (`metric.Induced`).
 
 *Sums over rows.* Let f(x) = g(x_1) + .. + g(x_n), and let L be the sensitivity of g on a row's space of width
 V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest
@@ -18,13 +17,12 @@ V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L u
 sensitivity is 1 under d_inf and d_1, and V under the other metrics.
 
 *Rows that may be absent* (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, and at least one row must be present. Adding or removing a row moves each result
-by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
-exception: if only one row is present, the average moves as far as that row. Theorems 11 and 12 state that the
-three queries are uniformly sensitive under the normalised d_1 and d_1, and Theorem 13 states the same of
-average and percentile under d_inf. On the lattice q [0..k], it does not hold for the average: 0 and q/2 are
-answers whose nearest databases are q apart. An average that is rounded down to whole quanta is uniformly
-sensitive under these metrics, and a truncated geometric mechanism on q [0..k] needs this rounding anyway.
+of the rows that are present, at least one. Adding or removing a row moves each result by at most V and counts
+as a distance of V, so the sensitivities are those above, except that an average of a single row moves as far
+as that row. Theorems 11 to 13 state that the queries are uniformly sensitive (the sum not under d_inf). On
+the lattice q [0..k], this does not hold for the average: 0 and q/2 are answers whose nearest databases are q
+apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated geometric
+mechanism on q [0..k] needs this rounding anyway.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ quanta (THEORY 3.9), and the sign of a weight does not matter:
 For one term the bound is attained. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
 
 One term has a closed form. The distribution of a sum is convolved by the fast Fourier transform, on a grid of
-1/1024 of the longest decay length |w| q/a. Each term is symmetric about its mean; its mass between two points
-of the grid is divided between them so that the mean is preserved. This raises the tails by a relative error
-of at most 1e-6 for each term. The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12
-is added for this mass and for the rounding of the transform.
+1/1024 of the longest decay length |w| q/a. Each term's mass between two points of the grid is divided between
+them so that the mean is preserved, which raises the tails by a relative error of at most 1e-6 for each term.
+The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12 is added for this mass and for
+the rounding of the transform.
 """
 
 import math

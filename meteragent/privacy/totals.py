@@ -13,19 +13,19 @@ masses of a window's error. The grid ends where the mass beyond it is below 1e-1
 cells themselves), so that the mass that wraps around is negligible.
 
 With dithering, the worst load for a total is taken to be half a quantum off the lattice in every slot, where
-each variance is Var z + 1/4 (THEORY-2 A.8). So r is replaced by sqrt(r^2 + 1/2), which gives this variance.
-In addition, these errors lie on a lattice whose step is at most the heaviest slot's quantum. Half of that
-quantum is added to a half-width, so that the number of lattice points inside is at least the length of the
-interval. Enumeration shows that this suffices for every load of the sums in the tests, but there is no
-general proof. For one slot, and for all slots of a window at once, the half-widths are proved to hold for
-every load. `law_of_total` is for the load taken as the worst, without the added half quantum.
+each variance is Var z + 1/4 (THEORY-2 A.8), so r is replaced by sqrt(r^2 + 1/2). In addition, half of the
+heaviest slot's quantum, the largest step of the lattice of these errors, is added to a half-width, so that
+the number of lattice points inside is at least the length of the interval. Enumeration shows that this
+suffices for every load of the sums in the tests, but there is no general proof. For one slot, and for all
+slots of a window at once, the half-widths are proved. `law_of_total` is for the load taken as the worst,
+without the added half quantum.
 
-There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
-total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
-many values, neighbours are merged into about 1024 values (16384 if m = 1). G_w is computed on a grid, 513
-points of which cover the heaviest slot's uniform distribution. All three approximations mainly affect the
-standard deviation, so the result is scaled to the exact standard deviation. The remaining error is below 5e-5
-of a half-width, and below 1e-5 for the usual coverages (measured by the tests against independent formulas).
+There are three approximations. A window's error is moved to the middle of its cell, 1/256 of the total's
+standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has many
+values, neighbours are merged into about 1024 (16384 if m = 1). G_w is computed on a grid, 513 points of which
+cover the heaviest slot's uniform distribution. The result is scaled to the exact standard deviation. The
+remaining error is below 5e-5 of a half-width, and below 1e-5 for the usual coverages (measured by the tests
+against independent formulas).
 """
 
 import math

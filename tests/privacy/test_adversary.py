@@ -23,7 +23,6 @@ from meteragent.privacy.adversary import (
     largest_odds_ratio,
 )
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.families import replacements, whole_rows
 from meteragent.privacy.metric import (
     GraphMetric,
     Metric,
@@ -35,6 +34,7 @@ from meteragent.privacy.metric import (
     manhattan,
     normalised_manhattan,
 )
+from simulators.papers.families import replacements, whole_rows
 from tests.support.channels import FEW, VERY_FEW, channels
 from tests.support.families import boxes, database_exchanges, row_exchanges, row_segments
 

@@ -1,4 +1,4 @@
-"""Events in place of outputs, and the papers' families in full (meteragent.privacy.adversary, families)."""
+"""Events in place of outputs, and the papers' families in full (simulators.papers.families)."""
 
 import itertools
 from fractions import Fraction
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from meteragent.privacy.adversary import Hiding, is_maximally_tight, largest_odds_ratio
 from meteragent.privacy.channel import Channel
-from meteragent.privacy.families import (
+from meteragent.privacy.metric import Metric, Nullable, Rowwise, Scaled, absolute, discrete, euclidean
+from simulators.papers.families import (
     database_maps,
     database_sets,
     point_maps,
@@ -17,7 +18,6 @@ from meteragent.privacy.families import (
     row_maps,
     row_sets,
 )
-from meteragent.privacy.metric import Metric, Nullable, Rowwise, Scaled, absolute, discrete, euclidean
 from tests.support.channels import FEW, channels
 
 HALF = Fraction(1, 2)

@@ -5,7 +5,7 @@ from itertools import combinations, product
 from typing import Any
 
 from meteragent.privacy.adversary import Hiding, Neighbourhood
-from meteragent.privacy.families import _row, _rowwise
+from simulators.papers.families import _row, _rowwise
 
 
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:

@@ -1,7 +1,7 @@
 """Noise for points of the plane: planar Laplace for d_2, and two Laplace numbers for d_1.
 
-These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
-6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise z, in quanta, has the distribution
+These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6, section
+6.2) on the lattice q Z^2. With a = epsilon q, the noise z, in quanta, has the distribution
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 

@@ -1,9 +1,8 @@
 """Answers to queries, with noise added either to the data before the query or to its answer.
 
-Sanitised response (Holohan 2014, section 2.2): a query Q on a database d is answered by X_{Q,d} = Q(X_d).
-Noise is added to the database once, and every answer is computed from the noisy database. So a single release
-is charged, for any number of queries (Theorem 4, Corollary 1). A repeated query has the same answer. See
-`Sanitised` and, for one function of a mechanism's output, `Then`.
+Sanitised response (Holohan 2014, section 2.2): X_{Q,d} = Q(X_d). Noise is added to the database once, every
+answer is computed from the noisy database, and a single release is charged, for any number of queries
+(Theorem 4, Corollary 1). See `Sanitised` and, for one function of a mechanism's output, `Then`.
 
 Output perturbation (section 2.2): the answer is X_{Q,d} = X_{Q(d)}. Every answer gets fresh noise and is
 charged, even if the query is repeated. The promise holds on the space of answers, with the metric d_Y, and

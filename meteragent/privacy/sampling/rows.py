@@ -11,17 +11,15 @@ the distribution of `windows`, for every n >= 1:
   bits; the last bit_length(m-1) bits of u are v, and the slot is v - R if v < m. The first accepted attempt
   counts.
 
-No address is read twice. Bounds, slots and streams have different pages. Each attempt at a bound has a
-separate word of page 0 and a separate stream. Each attempt at the slots has a separate page, with a word for
-each slot. R determines the width of these words for the whole row, so no page is read with two widths. A
-stream hands out each of its bits once.
+No address is read twice: each attempt at a bound has a word of page 0 and a stream of its own, each attempt
+at the slots a page with a word for each slot. R determines the width of these words for the whole row, so no
+page is read with two widths. A stream hands out each of its bits once.
 
-So with independent fair bits, attempts are independent and identically distributed. The first accepted
-attempt has the distribution of any accepted attempt, which is that of `windows` (THEORY 2.1). If a line
-(see `windows`) leaves an attempt undecided, its height plus a uniform number U is compared with the weight of
-R. If the line decides earlier, U's bits would decide in the same way, so a draw does not depend on how close
-the lines are. No row depends on another. Rows are processed together only to do each step for all rows at
-once, in parts that fit into the processor's cache.
+So with independent fair bits, attempts are independent and identically distributed, and the first accepted
+one has the distribution of `windows` (THEORY 2.1). If a line (see `windows`) leaves an attempt undecided, its
+height plus a uniform number U is compared with the weight of R. If the line decides earlier, U's bits would
+decide in the same way, so a draw does not depend on how close the lines are. Rows are processed together only
+to do each step for all rows at once.
 
 If all attempts fail, or a page ends, `OverflowError` is raised; no bit is used twice. All 511 attempts at
 a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a

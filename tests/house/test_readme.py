@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from meteragent import __main__ as program
 from meteragent import cli
 from meteragent.cli.usage import parser
 from meteragent.domain import presets
@@ -69,7 +70,7 @@ def test_an_installation_has_the_command() -> None:
     """What pip installs from this folder is the command that the README runs, and it is one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, function = project["scripts"][Path(PROGRAM).name].partition(":")
-    assert getattr(import_module(module), function) is cli.main
+    assert getattr(import_module(module), function) is program.main
 
 
 @pytest.mark.parametrize("text", blocks("python"))

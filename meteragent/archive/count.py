@@ -1,8 +1,4 @@
-"""Read an input's numbers and count them: how many there are, and how many are missing, clamped or repeated.
-
-An input is refused if most of its numbers are outside the range. The counts are private: show them only to
-people who may see the readings.
-"""
+"""Read an input's numbers and count them; the counts are private, for people who may see the readings."""
 
 from collections.abc import Iterable, Iterator
 

@@ -115,11 +115,7 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
 
 
 def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
-    """Convert a column of numbers to quanta in the simplest case; return None in any other case.
-
-    In the simplest case the column is not empty and holds integers, none of them missing or out of range, and
-    1 in the input is a whole number of quanta. The result equals the result of `micro`, rounded to quanta.
-    """
+    """Convert integers to quanta as `micro` does, in the simplest case; return None in any other case."""
     ratio, usual = policy.scale / policy.usual.quantum_u, policy.usual
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None

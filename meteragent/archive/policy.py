@@ -46,11 +46,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """The terms under which an archive is released, the input's columns and two paths.
-
-    A policy can be pickled. `key_file` is the key's file, and `ledger` is the folder of the key's only
-    ledger; both paths are absolute.
-    """
+    """The terms under which an archive is released, the input's columns, and the paths of key and ledger."""
 
     stream: Stream
     columns: Columns

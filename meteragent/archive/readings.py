@@ -1,8 +1,4 @@
-"""Find the windows that the readings of many meters open, and integrate the readings into their slots.
-
-Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are sorted by
-meter and start, regardless of the order of the readings.
-"""
+"""Find the windows that the readings of many meters open, and integrate the readings into their slots."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -73,11 +69,7 @@ def slots(
 
 
 class Merged(NamedTuple):
-    """Readings in order of meter and time, one for each, and those that another one replaces.
-
-    `repeated` are all but one of several at one time; `conflicting` are those of another value than the one
-    that counts.
-    """
+    """Readings in order, one for each meter and time; the `repeated` ones, and those of another value."""
 
     readings: Readings
     repeated: Readings

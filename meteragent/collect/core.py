@@ -64,11 +64,7 @@ _JOULES_PER_WH = 3600
 
 
 class Message(NamedTuple):
-    """A message as it arrived; its source needs `token` to acknowledge it.
-
-    The topic and the payload are empty if an MQTT message was too large to be read. A payload is cut to at
-    most PAYLOAD_MAX + 1 bytes.
-    """
+    """A message as it arrived; empty if it was too large to be read. Its source needs the `token`."""
 
     topic: str
     payload: bytes

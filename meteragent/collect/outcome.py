@@ -48,11 +48,7 @@ class Content(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a commit: rows written, rows that already existed, and refusals by stream and reason.
-
-    `refusals` has an entry for each message that the core refused, but not necessarily for each row that the
-    sink refused. A dataset refuses rows later, with those of later batches.
-    """
+    """The result of a commit: rows written, rows that already existed, and refusals by stream and reason."""
 
     written: int
     repeated: int

@@ -119,10 +119,7 @@ _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker; if it is the source's, the sink inherits missing keys.
-
-    A sink that sets a key of `_IDENTITY` has its own login, and inherits only `ca_file` and `protocol`.
-    """
+    """Return the settings of the sink's broker; it inherits the source's, unless it has its own login."""
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
         return sink

@@ -223,10 +223,7 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """Return the budget as epsilon in 1/W per period; None if the stream has no budget.
-
-    If epsilon differs between windows, the largest counts, so a level of k pays for k windows of level 1.
-    """
+    """Return the budget as the largest window's epsilon in 1/W per period; None if there is no budget."""
     if stream.privacy.budget is None:
         return None
     largest_epsilon = max(window.epsilon_per_w / window.level for window in shapes(stream))

@@ -170,11 +170,7 @@ def _results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) 
 
 
 def _result(series: Series, column: Floats, coverage: float) -> Nested:
-    """Return the result of one stream.
-
-    `column`, shape (4, records), holds values, standard deviations and half-widths in kWh, and the flag
-    `combined` as 0 or 1.
-    """
+    """Return a stream's result; the rows of `column` are values, sds, half-widths (kWh), and `combined`."""
     values, sd, half = column[:3] / series.kwh_per_unit
     is_combined = column[3] == 1
     return Nested(

@@ -304,11 +304,7 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split the weighted sum of the first `weights.size` records into windows.
-
-    Windows with the same descriptor and weights become one part. The noises of the slots of an l1 window are
-    independent, so each slot is treated as a window.
-    """
+    """Split a weighted sum into windows, equal ones as one part; the slots of l1 windows are independent."""
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:

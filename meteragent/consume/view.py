@@ -33,11 +33,7 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """Return the non-negative view of a series.
-
-    On a day with missing records, the energy of the existing records is preserved. Raises ValueError as
-    `Series.kwh_per_unit` does.
-    """
+    """Return the non-negative view of a series, which keeps the energy of each day. Raises ValueError."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):

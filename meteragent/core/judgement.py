@@ -177,10 +177,7 @@ class _Count(NamedTuple):
 
 
 class Judge:
-    """The judge of one counter's readings, in the order in which they arrive, for problems alone.
-
-    It keeps the last good reading, those that wait or are doubted, and the highest count of the level.
-    """
+    """The judge of one counter's readings, in the order in which they arrive, for problems alone."""
 
     __slots__ = ("_held", "_highest_u", "_is_doubted")
 
@@ -190,10 +187,7 @@ class Judge:
         self._is_doubted = False
 
     def hear(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
-        """Yield what a reading shows: of the changes that it settles, and then of itself if it is doubted.
-
-        A sum of phases, which were judged by themselves, has a `shift_u`.
-        """
+        """Yield what a reading shows: of the changes that it settles, and of itself if it is doubted."""
         counts = self._held
         if counts and reading.time_ms <= counts[-1].time_ms:
             return

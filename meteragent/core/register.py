@@ -64,10 +64,7 @@ from meteragent.domain.reading import Token
 
 @dataclass(slots=True, eq=False)
 class RegisterTimeline(Timeline):
-    """The pending readings and open windows of one meter of a stream of registers.
-
-    The oldest pending reading is good. Those after it are judged whenever time is integrated.
-    """
+    """The pending readings and open windows of one meter of a stream of registers; the oldest is good."""
 
     _stood: list[Pending] = field(default_factory=list)
     _is_proven: bool = False  # whether another reading has gone on from one since the start

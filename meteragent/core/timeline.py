@@ -291,10 +291,7 @@ class Timeline:
 
 
 def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pending | None:
-    """Accept a power reading and integrate up to it in one step, if this stays within one open slot.
-
-    Return the previous standing reading, whose token is free; None if this fast path does not apply.
-    """
+    """Integrate up to a power reading in one step, if it can; return the reading that stood, else None."""
     if len(timeline.pending) != 1 or len(timeline.windows) != 1:
         return None
     [standing], [window] = timeline.pending, timeline.windows

@@ -64,10 +64,7 @@ def micro(value: Decimal) -> int:
 
 
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
-    """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
-
-    The value is clamped first, so that no payload can produce an integer of a million digits.
-    """
+    """Make the exact function floor(value * factor * 10**6 + 1/2), which clamps huge values first."""
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
         return partial(_round_decimal, unit=Decimal(unit.numerator))

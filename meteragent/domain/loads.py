@@ -30,10 +30,7 @@ MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 
 
 def counts_max(terms: Terms) -> int:
-    """Return the largest number of truncated counts in a slot's value or, in l1, in all values of a window.
-
-    Each counter contributes one count for each interval or, for a register, for each price in each stretch.
-    """
+    """Return the largest number of truncated counts in a slot's value or, in l1, in a window's values."""
     slots = range(terms.n if terms.places else 1)
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
@@ -53,10 +50,7 @@ def distance(terms: Terms, change_wh: Fraction) -> Fraction:
 
 
 def reported_change_bound(terms: Terms, change: Fraction) -> Fraction:
-    """Return a bound on the change of a window's reported values if the exact ones change by `change`.
-
-    A power may differ by the dead band from the last reported one; an energy is counted in steps.
-    """
+    """Return a bound on the change of a window's reported values if the exact ones change by `change`."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if not change or not step:
         return change

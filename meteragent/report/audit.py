@@ -31,10 +31,7 @@ _END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end befo
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of a stream's mechanism: alone, and from readings to messages, unless that takes too long.
-
-    `descriptors` describe all windows with this mechanism, which may differ in length, but not in noise.
-    """
+    """The audits of a stream's mechanism: alone, and from readings to messages if that is fast enough."""
 
     stream: str
     descriptors: tuple[TermsDescriptor, ...]

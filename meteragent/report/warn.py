@@ -116,10 +116,7 @@ def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
 
 
 def unknown_of_loads(terms: Terms) -> str:
-    """Return the property of the source that is unknown, as it stands in the keys of texts.
-
-    If nothing is known of a power, one of two is enough: it is sent at regular times, or on change.
-    """
+    """Return the property of the source that is unknown, as it stands in the keys of texts."""
     if terms.readings.kind is not Kind.POWER:
         return "step"
     keys = loads.unknown_keys(terms)

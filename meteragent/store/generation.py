@@ -76,10 +76,7 @@ def read_generation(path: Path) -> Generation | None:
 
 
 class Writer:
-    """The writer of a generation file; any thread may prepare the next file in advance.
-
-    The fsync of a file takes milliseconds, so the next one is written while the agent waits for readings.
-    """
+    """The writer of a generation file; any thread may prepare the next file, whose fsync takes time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -44,11 +44,7 @@ class Check:
     keys: tuple[str, ...]
 
     def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Problems:
-        """Yield refusals, and add their keys to `wrong_paths`.
-
-        Nothing is yielded if a key that the check reads is malformed or was refused by an earlier check: what
-        the check would find might only follow from that error.
-        """
+        """Yield refusals, and add their keys to `wrong_paths`; none if a key it reads is wrong already."""
         if not is_wrong(wrong_paths, *self.keys):
             for problem in self.problems(stream):
                 wrong_paths.add(path_of(problem.key))

@@ -171,10 +171,7 @@ def _shares(stream: Stream) -> Problems:
 
 @check_of("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
 def _nesting(stream: Stream) -> Problems:
-    """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest.
-
-    Fewer than two shares are refused, too, and so is a time zone that is wrong or that no length needs.
-    """
+    """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest."""
     if (shares := stream.privacy.shares) is None:
         return
     if len(shares) < 2:

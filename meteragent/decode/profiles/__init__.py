@@ -1,7 +1,4 @@
-"""The profiles of known devices, by name: each is a file. For some families, a module adds what needs code.
-
-A file is read, and its module loaded, when its profile is first requested, so an agent has only what it uses.
-"""
+"""The profiles of known devices, by name: each is a file, read when it is first requested."""
 
 import dataclasses
 import importlib

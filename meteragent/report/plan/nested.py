@@ -89,10 +89,7 @@ class NestedQuestion:
 
 @dataclass(frozen=True)
 class NestedAnswer:
-    """The best shares, and a single stream of the finest length.
-
-    `is_possible` states whether all goals are met, and `is_better` whether the shares beat the single stream.
-    """
+    """The best shares, a single stream of the finest length, and whether shares are possible and better."""
 
     question: NestedQuestion
     best: Division

@@ -46,10 +46,7 @@ class TopicLog:
 
 
 class Listener:
-    """A bounded log of messages by topic; `now_ms` returns the current time.
-
-    `shed` is the number of messages on topics beyond `TOPICS_MAX`.
-    """
+    """A bounded log of messages by topic; `shed` counts those on topics beyond `TOPICS_MAX`."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.topics: dict[str, TopicLog] = {}

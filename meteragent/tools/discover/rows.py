@@ -114,10 +114,7 @@ def _names_another(place: Place) -> bool:
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that a bare number's topic names: in its last segment or, failing that, anywhere.
-
-    Return None if the topic names no kind, or if the meter's or phase's name refers to another quantity.
-    """
+    """Return the kind that a bare number's topic names; None if it names none, or another quantity."""
     topic = place.log.topic
     if _names_another(place):
         return None

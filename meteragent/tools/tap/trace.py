@@ -16,21 +16,14 @@ from meteragent.domain.units import HOUR_MS, Kind
 
 
 class Raw(NamedTuple):
-    """The use in a slot, in the unit of the values: a mean power, an energy or a peak.
-
-    `is_partial` is true if the slot has not ended, or some of its time was before the trace's `since_ms`.
-    """
+    """The use in a slot, in the unit of the values; `is_partial` if some of its time is not known."""
 
     value: float
     is_partial: bool
 
 
 class Trace:
-    """The use in each slot of one meter.
-
-    `since_ms` is the time from which the use is known: the time of the first reading or, for an energy of an
-    interval, the start of its interval.
-    """
+    """The use in each slot of one meter, known from `since_ms` on."""
 
     def __init__(self, phases: Sequence[str], schedule: Schedule, subtracted: Collection[str] = ()) -> None:
         """Start without readings."""

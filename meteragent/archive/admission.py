@@ -41,6 +41,7 @@ class Admission:
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
     holds the ids of the keys of the released windows. Private are `ambiguous_readings` of the source, and
     `similar_meters`, whose names differ from another's only by case, white space or Unicode form.
+    `clamp` accepts an input that is mostly outside the range.
     """
 
     run: str
@@ -50,6 +51,7 @@ class Admission:
     keys: set[str] = field(default_factory=set)
     similar_meters: int = 0
     ambiguous_readings: int = 0
+    clamp: bool = field(default=False, compare=False)
 
     @property
     def windows(self) -> int:

@@ -58,14 +58,11 @@ def names_of(names: dict[str, int]) -> pa.Array:
     return pa.array(sorted(names, key=names.__getitem__), pa.string())
 
 
-def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
-    """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp` is true.
+def require_range(source: Source, show: ProgressReporter) -> None:
+    """Raise ArchiveError if most of an input's numbers are outside `window.range`.
 
-    Missing numbers do not count. Such an input is probably in another unit, and no release can be corrected.
     Reading stops once at least half of the numbers are known to be within the range.
     """
-    if clamp:
-        return
     total, counts = sum(group.values for group in source.groups), Counts()
     with show("check", source.rows, "row") as progress:
         rows = 0

@@ -56,7 +56,7 @@ def preview(
     with ledger.lock_shared():
         _, run = identify(source, first_key, show)
         manifest_facts = manifest.find(out, run, engine.cut)
-        admission, is_debited = Admission(run), ledger.has(run)
+        admission, is_debited = Admission(run, clamp=True), ledger.has(run)
         if is_debited:
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:

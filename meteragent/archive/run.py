@@ -138,9 +138,8 @@ def sanitise_archive(
     with ledger.lock():
         digests, run = identify(source, first_key, show)
         earlier_facts = manifest.find(out, run, engine.cut)
-        admission = Admission(run)
+        admission = Admission(run, clamp=clamp)
         if not ledger.has(run):
-            require_range(source, show, clamp=clamp)
             tables = engine.debits(source, ledger, key, admission, show)
             ledger.add(run, tables, lambda: _last_facts(source, digests, admission, out))
         with _resumable(out):
@@ -225,6 +224,8 @@ class Local:
         self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the run's rows for the ledger, one table per job."""
+        if not admission.clamp:
+            require_range(source, show)
         with show("admit", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
             yield from admission.admit(source, jobs_of(source), ledger, key, progress)

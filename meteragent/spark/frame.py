@@ -25,11 +25,9 @@ from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, Work, safely
 
 INTERVALS = "meter string, start timestamp, end timestamp"
-_COUNTS = ", ".join(f"{name}: bigint" for name in TOTALS)
-WINDOWS = (
-    "meter string, start timestamp, quanta array<bigint>, end timestamp,"
-    f" counts struct<{_COUNTS}, first: struct<meter: string, time_ms: bigint>>"
-)
+_TOTALS = ", ".join(f"{name}: bigint" for name in TOTALS)
+_COUNTS = f"counts struct<{_TOTALS}, first: struct<meter: string, time_ms: bigint>>"
+WINDOWS = f"meter string, start timestamp, quanta array<bigint>, end timestamp, {_COUNTS}"
 _TIMES = "spark.sql.parquet.outputTimestampType"
 PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
@@ -77,6 +75,17 @@ def windows_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
     return integrate_groups(assign_readings(rows, policy).groupBy("meter", "start"), policy)
 
 
+def releases_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
+    """Release all windows of rows, with the column `counts`: workers read and release them in one step."""
+    fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
+    schema = f"{ddl(kernel.release_schema(policy))}, {_COUNTS}"
+    if row_layout == "wide":
+        return rows(worker.releaser(worker.wide_reader(policy), policy, fingerprint), schema)
+    lists = _lists(assign_readings(rows, policy).groupBy("meter", "start"))
+    work = worker.releaser(worker.group_reader(policy), policy, fingerprint)
+    return lists.mapInArrow(safely(work), schema)
+
+
 def count_columns() -> list[Column]:
     """Return aggregates of the column `counts`: the number of windows, and what `counts_of` takes."""
     first = F.min("counts.first")
@@ -110,9 +119,13 @@ def assign_readings(rows: Rows, policy: Policy) -> DataFrame:
 
 def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
     """Integrate readings grouped by the window to which they are assigned: meter, start, quanta, end."""
+    return _lists(groups).mapInArrow(safely(worker.group_reader(policy)), WINDOWS)
+
+
+def _lists(groups: GroupedData) -> DataFrame:
+    """Return the readings of each group as a list: meter, start, readings."""
     readings_by_window = groups.agg(F.collect_list(F.struct("time", "value_u")).alias("readings"))
-    lists = readings_by_window.select("meter", "start", "readings")
-    return lists.mapInArrow(safely(worker.group_reader(policy)), WINDOWS)
+    return readings_by_window.select("meter", "start", "readings")
 
 
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
@@ -159,14 +172,16 @@ def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
 
 
 def opened_windows(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
-    """Return the windows that readings open: meter, start, end. Values must be readable; they have no effect.
+    """Return the windows that readings open: meter, start, end, and counts that add up to the input's.
 
     In the long layout each window appears once. In the wide layout there is a row for each input row, with
     the column `fits`: whether the row is on the grid and has the right number of values.
     """
+    schema = ", ".join([INTERVALS, *(f"{name} bigint" for name in worker.READ)])
     if row_layout == "long":
-        return rows(worker.window_opener(policy), INTERVALS).distinct()
-    return rows(worker.row_checker(policy), f"{INTERVALS}, fits boolean")
+        windows = rows(worker.window_opener(policy), schema).groupBy("meter", "start", "end")
+        return windows.agg(*(F.sum(name).alias(name) for name in worker.READ))
+    return rows(worker.row_checker(policy), f"{schema}, fits boolean")
 
 
 def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
@@ -186,7 +201,12 @@ def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
 def read(spark: SparkSession, paths: Iterable[Path], schema: str | None = None) -> DataFrame:
     """Return the rows of these Parquet files, whose names Spark would otherwise take as patterns."""
     reader = spark.read.schema(schema) if schema else spark.read
-    return reader.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", _address(path)) for path in paths))
+    return reader.parquet(*(literal(_address(path)) for path in paths))
+
+
+def literal(address: str) -> str:
+    """Return the pattern by which Spark finds this address alone."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", address)
 
 
 def _address(path: Path) -> str:

@@ -32,9 +32,8 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     ]
     files = [file for path in sorted(runs) for file in parts_of(path)]
     if not files:
-        return spark.createDataFrame(
-            [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
-        )
+        schema = "meter string, taken array<struct<start: timestamp, end: timestamp>>"
+        return spark.createDataFrame([], schema).limit(0)  # or else Spark sorts all windows for a join
     return merge_intervals(read(spark, files, INTERVALS))
 
 

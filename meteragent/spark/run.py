@@ -29,6 +29,7 @@ from meteragent.archive import manifest
 from meteragent.archive import preview as archive_preview
 from meteragent.archive import run as archive
 from meteragent.archive.admission import Admission, ProgressReporter, duplicate_error, misfit_error
+from meteragent.archive.count import require_unclamped
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
@@ -121,13 +122,12 @@ class _Spark:
         with show("admit", source.rows, "row") as progress:
             windows = frame.opened_windows(self._rows(source), source.layout, policy).persist()
             try:
-                count, admission.similar_meters = (
-                    _check_windows(windows, source),
-                    frame.count_similar(windows),
-                )
-                new_windows = frame.drop_taken(
-                    windows.drop("fits"), taken_intervals(self._spark, ledger, admission.run)
-                )
+                count, counts = _check_windows(windows, source)
+                if not admission.clamp:
+                    require_unclamped(counts, policy)
+                admission.similar_meters = frame.count_similar(windows)
+                intervals = taken_intervals(self._spark, ledger, admission.run)
+                new_windows = frame.drop_taken(windows.select("meter", "start", "end"), intervals)
                 for table in ledger_rows(new_windows, policy):
                     admission.released_windows += sum(table.column("windows").to_pylist())
                     admission.keys.update(table.column("key").to_pylist())
@@ -164,12 +164,15 @@ class _Spark:
             part.unlink()
         with show("release", source.rows, "row") as progress:
             observation = Observation()
-            windows = frame.count_numbers(self._windows(source), observation)
-            new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, admission.run))
-            releases = frame.sort_into_parts(
-                frame.add_noise(new_windows, source.policy),
-                frame.part_count(admission.released_windows, source.policy),
-            )
+            if admission.refused_windows:
+                windows = frame.count_numbers(self._windows(source), observation)
+                intervals = taken_intervals(self._spark, ledger, admission.run)
+                releases = frame.add_noise(frame.drop_taken(windows, intervals), source.policy)
+            else:
+                releases = frame.releases_of(self._rows(source), source.layout, source.policy)
+                releases = frame.count_numbers(releases, observation)
+            part_count = frame.part_count(admission.released_windows, source.policy)
+            releases = frame.sort_into_parts(releases, part_count)
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
             row_count = Observation()
@@ -195,14 +198,16 @@ class _Spark:
         return lambda work, schema: numbers.mapInArrow(worker.read_groups(source, tasks, work), schema)
 
 
-def _check_windows(windows: DataFrame, source: Source) -> int:
-    """Return the number of windows. Raises ArchiveError if a wide row does not fit or a window is double."""
+def _check_windows(windows: DataFrame, source: Source) -> tuple[int, Counts]:
+    """Return the numbers of windows and of numbers. Raises ArchiveError for wide rows that are no windows."""
+    misfits = F.count_if(~F.col("fits")) if source.layout == "wide" else F.lit(0)
+    sums = [F.sum(name) for name in worker.READ]
+    count, misfit_count, *numbers = windows.agg(F.count(F.lit(1)), misfits, *sums).collect()[0]
+    if misfit_count:
+        raise misfit_error(misfit_count, source)
     if source.layout == "wide":
-        misfit_count = windows.where(~F.col("fits")).count()
-        if misfit_count:
-            raise misfit_error(misfit_count, source)
         require_unique(windows)
-    return windows.count()
+    return count, Counts(**dict(zip(worker.READ, numbers, strict=True)))
 
 
 def require_unique(windows: DataFrame) -> None:

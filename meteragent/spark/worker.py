@@ -40,6 +40,8 @@ TIME = pa.timestamp("us", tz="UTC")
 _FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
 COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
 """The type of the column with the counts of a batch's numbers."""
+READ = "numbers", "gap", "clamped"
+"""The columns with those counts of a batch's numbers that decide whether an input is refused."""
 _KEYS: dict[Path, tuple[tuple[int, int], Key]] = {}
 """The keys that this process has read, with the versions of their files, by path."""
 
@@ -175,29 +177,40 @@ def group_reader(policy: Policy) -> Work:
 
 
 def window_opener(policy: Policy) -> Work:
-    """Return a function from readings to the windows that they open, each once per batch."""
+    """Return a function from readings to the windows that they open, each once per batch, with `READ`."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Group the readings of a batch by meter and window."""
         meters, times = _meters_and_times(batch, policy)
         table = pa.table({"meter": meters, "start": policy.starts(times - policy.lead_ms)})
         windows = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
-        return _intervals(windows.column("meter").chunk(0), windows.column("start").to_numpy(), policy)
+        starts = windows.column("start").to_numpy()
+        intervals = _intervals(windows.column("meter").chunk(0), starts, policy)
+        return _with_counts(intervals, batch.column(policy.columns.value), policy)
 
     return work
 
 
 def row_checker(policy: Policy) -> Work:
-    """Return a function from rows of the wide layout to their intervals and the column `fits`."""
+    """Return a function from rows of the wide layout to their intervals, `READ`, and the column `fits`."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Compute each row's interval, and check whether its list fits the window."""
         meters, starts = _meters_and_times(batch, policy)
-        fits, _ = layout.row_fits_and_lengths(starts, batch.column(policy.columns.value), policy)
-        intervals = _intervals(meters, starts, policy)
+        lists = batch.column(policy.columns.value)
+        fits, _ = layout.row_fits_and_lengths(starts, lists, policy)
+        intervals = _with_counts(_intervals(meters, starts, policy), lists.flatten(), policy)
         return RecordBatch.from_pydict({**_columns(intervals), "fits": pa.array(fits)})
 
     return work
+
+
+def _with_counts(intervals: RecordBatch, numbers: pa.Array, policy: Policy) -> RecordBatch:
+    """Add the columns of `READ`, whose first row has the counts of these numbers, and all others 0."""
+    counts = number.Counts.of(number.micro(numbers, policy), policy.usual)
+    first_row = np.arange(intervals.num_rows) == 0
+    columns = {name: pa.array(first_row * getattr(counts, name), pa.int64()) for name in READ}
+    return RecordBatch.from_pydict({**_columns(intervals), **columns})
 
 
 def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Integers]:
@@ -216,6 +229,18 @@ def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatc
 def noise_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that releases windows, with noise under the driver's key."""
     return lambda batch: for_spark(add_noise(batch, policy, fingerprint))
+
+
+def releaser(read: Work, policy: Policy, fingerprint: KeyFingerprint) -> Work:
+    """Return a function that makes windows with `read` and releases them, and keeps the column `counts`."""
+    add_noise = noise_adder(policy, fingerprint)
+
+    def work(batch: RecordBatch) -> RecordBatch:
+        """Read and release; windows and releases have the same order."""
+        windows = read(batch)
+        return add_noise(windows).append_column("counts", windows.column("counts"))
+
+    return work
 
 
 def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:

@@ -111,6 +111,11 @@ def ms(batch: RecordBatch, name: str) -> list[int]:
     return times
 
 
+def read_counts(batch: RecordBatch) -> tuple[int, ...]:
+    """The counts of a batch: numbers, gaps and clamped ones."""
+    return tuple(sum(batch.column(name).to_pylist()) for name in worker.READ)
+
+
 def test_rows_fit() -> None:
     """A row fits if it starts on the grid and its list is null or divides the window evenly."""
     policy = archives.policy(window=QUARTERS)
@@ -126,14 +131,16 @@ def test_rows_fit() -> None:
         == expected.tolist()
         == [True, False, True, False, True, True, False]
     )
+    assert read_counts(actual) == (528, 96, 0)
 
 
 def test_opened() -> None:
-    """The windows that readings open are there once in a batch, with or without a value."""
+    """The windows that readings open are there once in a batch, with or without a value, which is counted."""
     policy = POLICIES["energies"]
     times = [DAY_0_MS + offset_ms for offset_ms in (1_800_000, 1_800_001, 3_600_000, 3_600_000)]
-    columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
-    actual = worker.window_opener(policy)(pa.record_batch(columns, names=["meter", "time"]))
+    columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME), pa.array([1e9, None, 5.0, 6.0])]
+    actual = worker.window_opener(policy)(pa.record_batch(columns, names=["meter", "time", "value"]))
+    assert read_counts(actual) == (4, 1, 1)
     rows = zip(actual.column("meter").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True)
     offsets_ms = [(meter, start_ms - DAY_0_MS, end_ms - DAY_0_MS) for meter, start_ms, end_ms in rows]
     assert sorted(offsets_ms) == [

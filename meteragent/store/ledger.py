@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
-from meteragent.domain.grid import floor
+from meteragent.domain.grid import round_down
 from meteragent.store import json_rows, meta_value
 
 _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
@@ -24,7 +24,7 @@ def debit_windows(tx: sqlite3.Connection, commit: Commit, budget: Budget | None 
     for kind, windows in commit.charges.items():
         tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), json_rows(windows)))
         if budget:
-            starts |= {(meter, floor(kind.day_ms, budget.period_ms)) for meter in windows}
+            starts |= {(meter, round_down(kind.day_ms, budget.period_ms)) for meter in windows}
     for meter, start_ms in starts:
         if budget and sum_charges(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
             raise StoreError(f"{commit.stream} would exceed the budget of a meter")
@@ -52,7 +52,7 @@ def recent_charges(
     for meter, end_ms in marks:
         rows = connection.execute(
             "SELECT day_ms, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
-            (meter, floor(min(end_ms, from_ms), period_ms)),
+            (meter, round_down(min(end_ms, from_ms), period_ms)),
         )
         for day_ms, epsilon, windows in rows.fetchall():
             yield meter, day_ms, Fraction(epsilon) * windows

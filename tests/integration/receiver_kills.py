@@ -212,7 +212,8 @@ class Rounds:
             if (barrier.side, barrier.meter) == (name, meter):
                 strays = {t for t in got - barrier.before if t < barrier.until_ms}
                 texts += [f"{meter}: {iso_time(t)} is of a time that is not its own" for t in sorted(strays)]
-                first_ms = min(t for t in got if t >= barrier.until_ms)
+                # Without a slot since then, nothing later is due: `mistakes` ends at the older last slot.
+                first_ms = min((t for t in got if t >= barrier.until_ms), default=barrier.until_ms)
                 excused |= set(range(barrier.from_ms // SLOT_MS * SLOT_MS - SLOT_MS, first_ms, SLOT_MS))
         return texts + [f"{meter}: lacks {iso_time(t)}" for t in sorted(due - got - excused)]
 

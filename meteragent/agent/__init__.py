@@ -29,7 +29,7 @@ from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.service.boot_clock import COMPARE_S
-from meteragent.store import Store, grants, meta_value, read_only
+from meteragent.store import Store, grants, meta_value, outbox, read_only
 
 DRAIN_S = 10.0
 """The longest time that a stop waits for brokers to confirm the messages that are due."""
@@ -120,7 +120,7 @@ class Agent:
             sent_grants = *grants.active_grants(store.connection), *revoked_grants
             thread.kept_queues |= {grant.queue for grant in sent_grants}
             self._claim(streams, store)
-            self._environment.boot.recall(store.former_boot_note)
+            self._environment.boot.recall(meta_value(store.connection, "boot", ""))
             clock.check_no_jump()
             store.boot_note = lambda: self._environment.boot.note
             clock.set_earliest(store.clock_ms)
@@ -157,7 +157,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _report_replaced(self, store: Store) -> None:
-        """Count and log that a store has been replaced, or could not be erased."""
+        """Log that a store was replaced or could not be erased; hold back and log damaged messages."""
         if store.was_set_aside:
             self.counts.add("store_set_aside")
             _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
@@ -165,6 +165,10 @@ class Agent:
             _log.error(
                 "the open windows in the store that was set aside could not be erased: delete that file"
             )
+        if store.connection.execute(f"SELECT 1 {outbox.WAITS_DAMAGED}").fetchone():
+            from meteragent.store import held  # noqa: PLC0415  a damaged message is rare
+
+            _log.error("damaged messages in the store are not sent: %s", "; ".join(held.hold_damaged(store)))
 
     def _claim(self, streams: list[settings.Stream], store: Store) -> None:
         """Claim the streams that run in the store, and retire all others."""

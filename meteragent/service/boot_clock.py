@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
@@ -46,11 +45,7 @@ class BootClock:
     def __init__(
         self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None], boot_id: str = ""
     ) -> None:
-        """Start before the first comparison.
-
-        `was_synchronised` returns None if it is unknown. `boot_id` names this start of the machine; if it is
-        empty, no note is recalled.
-        """
+        """Start before the first comparison; without the machine's `boot_id`, no note is recalled."""
         self.note = ""
         self._boot_ms = boot_ms
         self._query = synchronised
@@ -108,16 +103,9 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
-def boot_id() -> str:
-    """Return the name of this start of the machine; empty if it is unknown.
-
-    The service's sandbox hides the kernel's file (`ProcSubset=`), so its unit passes the name on.
-    """
-    with suppress(OSError):
-        return os.environ.get("METERAGENT_BOOT_ID") or _BOOT_ID.read_text("ascii").strip()
-    return ""
-
-
 def boot_clock() -> BootClock:
-    """Return the system's boot clock."""
-    return BootClock(boot_ms, was_synchronised, boot_id())
+    """Return the system's boot clock; the unit passes on the boot id, which `ProcSubset=` hides."""
+    boot_id = os.environ.get("METERAGENT_BOOT_ID", "")
+    if not boot_id and _BOOT_ID.exists():
+        boot_id = _BOOT_ID.read_text("ascii").strip()
+    return BootClock(boot_ms, was_synchronised, boot_id)

@@ -17,9 +17,8 @@ def whole_file(
 ) -> Iterator[BinaryIO]:
     """Yield a file that takes the name `path` when the block ends; it is then on disk.
 
-    If the block raises, nothing remains. A process that is killed leaves the hidden file `part`, which the
-    next call replaces, and never a part of the file under its name. Raises OSError, and FileExistsError for a
-    file that exists if `is_new`.
+    If the block raises, nothing remains. A process that is killed leaves only `part`, which the next call
+    replaces. Raises OSError, and FileExistsError for a file that exists if `is_new`.
     """
     part = part or path.with_name(f".{path.name}.part")
     try:

@@ -53,8 +53,10 @@ from meteragent.store.states import States
 
 __all__ = ["Store", "json_rows", "meta_value", "read_only", "restore_at", "stored_terms"]
 
-_MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
-    ON CONFLICT (stream, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
+_MARK = """INSERT INTO mark
+    SELECT ?1, key, json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?2) WHERE true
+    ON CONFLICT (stream, meter) DO UPDATE SET end_ms = excluded.end_ms, crc = excluded.crc
+    WHERE excluded.end_ms > end_ms"""
 
 
 Connection = sqlite3.Connection
@@ -119,7 +121,10 @@ class Store(OpenStore):
         """Write a commit without charges, descriptors and messages. Raises StoreError if it breaks law 1."""
         self._openings.check_commit(tx, commit, self.floor_ms)
         if commit.marks:
-            tx.execute(_MARK, (commit.stream, json_rows(commit.marks)))
+            sums = {
+                name: (end, schema.row_crc(commit.stream, name, end)) for name, end in commit.marks.items()
+            }
+            tx.execute(_MARK, (commit.stream, json_rows(sums)))
         terms = [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()]
         tx.executemany("INSERT OR IGNORE INTO terms VALUES (?, ?, ?)", terms)
         totals = [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()]
@@ -194,11 +199,6 @@ class Store(OpenStore):
         return bytes(meta_value(self.connection, "secret"))
 
     @property
-    def former_boot_note(self) -> str:
-        """What `boot_note` returned in the last transaction; empty if the store was restored since then."""
-        return str(meta_value(self.connection, "boot", ""))
-
-    @property
     def claim_key(self) -> bytes:
         """The key of the store's marks in descriptors: 32 bytes, which outlive a store that is set aside."""
         return bytes.fromhex(self._generation.claim_key)
@@ -248,7 +248,7 @@ def restore_at(
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < (clock_ms := meta_value(tx, "clock_ms")):
         raise StoreError(f"TIME is before the newest time in the store; use {iso_time(clock_ms)} or later")
-    tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
+    tx.execute("UPDATE mark SET end_ms = ?1, crc = row_crc(stream, meter, ?1) WHERE end_ms < ?1", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")
     tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || stream, '' FROM mark")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from meteragent.domain.errors import StoreError, StoreLost
 from meteragent.store import file, generation, wal
 from meteragent.store.file import accept_copy
-from meteragent.store.outbox import PAGE_ROWS, DeliveredRow
+from meteragent.store.outbox import IS_DAMAGED, PAGE_ROWS, DeliveredRow
 
 
 class DayCharge(NamedTuple):
@@ -78,17 +78,19 @@ def opened_to_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def delivered_rows(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
-    """Yield all delivered rows that are still kept, in the order of their commits.
+    """Yield all delivered rows that are still kept, in the order of their commits, except damaged ones.
 
     Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the
-    store).
+    store). Raises StoreError at the end if rows are damaged.
     """
-    last_id = 0
+    last_id, damaged = 0, list[str]()
     while rows := connection.execute(
-        "SELECT id, queue, topic, payload, due_ms, delivered_ms FROM outbox"
+        f"SELECT id, {IS_DAMAGED}, queue, topic, payload, due_ms, delivered_ms FROM outbox"  # noqa: S608 -- constants
         " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
         (last_id, PAGE_ROWS),
     ).fetchall():
         last_id = rows[-1][0]
-        for row in rows:
-            yield DeliveredRow(*row[1:])
+        damaged += [topic for _, is_damaged, _, topic, *_ in rows if is_damaged]
+        yield from (DeliveredRow(*values) for _, is_damaged, *values in rows if not is_damaged)
+    if damaged:
+        raise StoreError(f"{len(damaged)} damaged messages are left out, of {', '.join(damaged)}")

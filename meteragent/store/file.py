@@ -27,7 +27,7 @@ from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
 from meteragent.store.generation import Generation
 from meteragent.store.mount import NETWORK_FILE_SYSTEMS, mount_of
-from meteragent.store.schema import APPLICATION_ID, VERSION
+from meteragent.store.schema import APPLICATION_ID, VERSION, row_crc
 
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
@@ -240,7 +240,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 def open_file(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to an existing file in mode "rw" or "ro"; transactions must be begun explicitly."""
     uri = f"{path.as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(uri, BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+    connection.create_function("row_crc", -1, row_crc, deterministic=True)
+    return connection
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:

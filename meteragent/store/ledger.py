@@ -13,16 +13,22 @@ from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import round_down
 from meteragent.store import json_rows, meta_value
+from meteragent.store.schema import row_crc
 
-_CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
-    ON CONFLICT (meter, day_ms, stream, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
+_CHARGE = """INSERT INTO charge
+    SELECT key, ?1, ?2, ?3, json_extract(value, '$[0]'), json_extract(value, '$[1]')
+    FROM json_each(?4) WHERE true
+    ON CONFLICT (meter, day_ms, stream, epsilon)
+    DO UPDATE SET windows = windows + excluded.windows, crc = crc + excluded.windows"""
 
 
 def debit_windows(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
     """Debit the windows that a commit opens or redraws. Raises StoreError if a budget would be exceeded."""
     starts = set()
     for kind, windows in commit.charges.items():
-        tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), json_rows(windows)))
+        key = kind.day_ms, commit.stream, str(kind.epsilon_per_w)
+        rows = {meter: (number, row_crc(meter, *key) + number) for meter, number in windows.items()}
+        tx.execute(_CHARGE, (*key, json_rows(rows)))
         if budget:
             starts |= {(meter, round_down(kind.day_ms, budget.period_ms)) for meter in windows}
     for meter, start_ms in starts:

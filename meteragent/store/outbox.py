@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
 from meteragent.store import Store, json_rows
+from meteragent.store.schema import row_crc
 
 PAGE_ROWS = 1000
 """The largest number of rows that are read or deleted at once."""
 _NO_SLOT = (None, None, None)
 _START = (-math.inf, 0.0)
-_ROW_BYTES = 64
+ROW_BYTES = 64
 """The size of a row without topic and payload, in bytes; the triggers in `schema` use the same number."""
 
 
@@ -39,7 +40,7 @@ class WaitingRow(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The row's contribution to the totals, in bytes."""
-        return _ROW_BYTES + len(self.topic) + len(self.payload)
+        return ROW_BYTES + len(self.topic) + len(self.payload)
 
 
 class DeliveredRow(NamedTuple):
@@ -52,10 +53,14 @@ class DeliveredRow(NamedTuple):
     delivered_ms: int
 
 
+_SUMMED = "queue, due_ms, topic, retain, until_ms, id_of_terms, from_ms, to_ms, payload"
+IS_DAMAGED = f"crc IS NOT row_crc({_SUMMED})"
+"""The condition on a row whose values have changed since it was appended."""
+WAITS_DAMAGED = f"FROM outbox WHERE delivered_ms IS NULL AND queue <> '@damaged' AND {IS_DAMAGED}"
 _APPEND = f"""INSERT INTO outbox
-        (queue, due_ms, topic, retain, until_ms, id_of_terms, from_ms, to_ms, payload)
+        ({_SUMMED}, crc)
     SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(8))},
-           substr(?2, json_extract(value, '$[8]'), json_extract(value, '$[9]'))
+           substr(?2, json_extract(value, '$[8]'), json_extract(value, '$[9]')), json_extract(value, '$[10]')
     FROM json_each(?1)"""  # noqa: S608 -- constants
 
 
@@ -70,14 +75,10 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
     if not outgoing:
         return []
     sizes = [len(row.payload) for row in outgoing]
-    rows = [
-        (
-            *(row.queue, row.due_ms, row.topic, int(row.retain), row.until_ms),
-            *(row.slot or _NO_SLOT),
-            *(end - size + 1, size),
-        )
-        for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
-    ]
+    rows = []
+    for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True):
+        values = row.queue, row.due_ms, row.topic, int(row.retain), row.until_ms, *(row.slot or _NO_SLOT)
+        rows.append((*values, end - size + 1, size, row_crc(*values, row.payload)))
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
     last_id = tx.execute(_APPEND, (json_rows(rows), payloads)).lastrowid or 0
     return [
@@ -145,7 +146,7 @@ def prune_delivered(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE_RO
 
 def commit_bytes(commit: Commit) -> int:
     """Return the size in bytes of a commit's messages."""
-    return sum(_ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
+    return sum(ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
 
 
 def total_bytes(connection: sqlite3.Connection) -> int:

@@ -29,7 +29,7 @@ TABLES = (
     f"PRAGMA user_version = {VERSION}",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
     """CREATE TABLE mark (stream TEXT, meter TEXT, end_ms INTEGER NOT NULL,
-       PRIMARY KEY (stream, meter)) WITHOUT ROWID""",
+       crc INTEGER NOT NULL, PRIMARY KEY (stream, meter)) WITHOUT ROWID""",
     """CREATE TABLE terms (stream TEXT, id TEXT, terms TEXT NOT NULL,
        PRIMARY KEY (stream, id)) WITHOUT ROWID""",
     # The key is not the meter, because rows must never move (rule 2 of the store).
@@ -37,13 +37,15 @@ TABLES = (
        state BLOB NOT NULL)""",
     "CREATE INDEX state_meter ON state (stream, meter)",
     """CREATE TABLE charge (meter TEXT, day_ms INTEGER, stream TEXT, epsilon TEXT,
-       windows INTEGER NOT NULL, PRIMARY KEY (meter, day_ms, stream, epsilon)) WITHOUT ROWID""",
+       windows INTEGER NOT NULL, crc INTEGER NOT NULL,
+       PRIMARY KEY (meter, day_ms, stream, epsilon)) WITHOUT ROWID""",
     """CREATE TABLE descriptor (queue TEXT, topic TEXT, id TEXT NOT NULL, payload BLOB NOT NULL,
        PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
     # AUTOINCREMENT never assigns an id twice, so a late acknowledgement cannot refer to another row.
     """CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL,
        due_ms INTEGER NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, retain INTEGER NOT NULL,
-       delivered_ms INTEGER, id_of_terms TEXT, from_ms INTEGER, to_ms INTEGER, until_ms INTEGER)""",
+       delivered_ms INTEGER, id_of_terms TEXT, from_ms INTEGER, to_ms INTEGER, until_ms INTEGER,
+       crc INTEGER NOT NULL)""",
     # With partial indexes, the time to find waiting rows does not depend on the number of delivered rows.
     "CREATE INDEX outbox_waiting ON outbox (queue, due_ms, id) WHERE delivered_ms IS NULL",
     "CREATE INDEX outbox_left ON outbox (delivered_ms, id) WHERE delivered_ms IS NOT NULL",
@@ -82,6 +84,11 @@ TABLES = (
        PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
 )
 """The statements that make a new store."""
+
+
+def row_crc(*values: object) -> int:
+    """Return the checksum of the values of a mark, charge or message; SQL has it as a function, too."""
+    return crc32(repr(values).encode())
 
 
 _quoted = json.encoder.encode_basestring_ascii

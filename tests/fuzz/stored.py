@@ -24,7 +24,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import MeteragentError, StoreError
 from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
-from meteragent.store import Store, commands, ledger, outbox
+from meteragent.store import Store, commands, held, ledger, outbox
 from simulators.simtest.store.disk import settle
 from tests.support.configurations import written
 from tests.support.stores import persist
@@ -220,6 +220,7 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     ledger.unknown_before_ms(store.connection)
     list(commands.day_charges(store.connection))
     outbox.latest_descriptors(store.connection, "main")
+    held.hold_damaged(store)
     waiting = outbox.pending_rows(store.connection, "main", 2**62, 1000)
     if sound:
         _assert_alike(before, known, waiting)

@@ -139,7 +139,6 @@ DAMAGED: dict[str, tuple[str, str, Callable[[str], object]]] = {
     "a mark that is a text": ("mark", "end_ms", lambda _: "later"),
     "a mark before the end of the open window": ("mark", "end_ms", lambda _: 0),
     "a charge that is no fraction": ("charge", "epsilon", lambda _: "much"),
-    "a payload that is a number": ("outbox", "payload", lambda _: 7),
 }
 
 

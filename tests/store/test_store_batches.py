@@ -86,19 +86,22 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
     stream = commit.stream
     for (day_ms, epsilon), opened in commit.charges.items():
         tx.executemany(
-            "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, stream, epsilon)"
-            " DO UPDATE SET windows = windows + excluded.windows",
+            "INSERT INTO charge VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4) + ?5)"
+            " ON CONFLICT (meter, day_ms, stream, epsilon)"
+            " DO UPDATE SET windows = windows + excluded.windows, crc = crc + excluded.windows",
             [(meter, day_ms, stream, str(epsilon), windows) for meter, windows in opened.items()],
         )
     for meter, end_ms in commit.marks.items():
-        tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (stream, meter, end_ms))
+        query = "INSERT OR REPLACE INTO mark VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))"
+        tx.execute(query, (stream, meter, end_ms))
     for meter, item in commit.states.items():
         _write_state(tx, stream, meter, schema.encode_state(item) if item else b"")
     no_slot = (None, None, None)
     for row in commit.outgoing:
         tx.execute(
-            "INSERT INTO outbox (queue, due_ms, topic, payload, retain, until_ms,"
-            " id_of_terms, from_ms, to_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO outbox (queue, due_ms, topic, payload, retain, until_ms, id_of_terms, from_ms,"
+            " to_ms, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+            " row_crc(?1, ?2, ?3, ?5, ?6, ?7, ?8, ?9, ?4))",
             (row.queue, row.due_ms, row.topic, row.payload, row.retain, row.until_ms, *(row.slot or no_slot)),
         )
 

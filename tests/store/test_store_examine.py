@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.commit import Commit, Outgoing, ReleasedSlot
+from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import Band
-from meteragent.store import grants, ledger, restore_at, schema, transaction
+from meteragent.store import commands, file, grants, held, ledger, outbox, restore_at, schema, transaction
+from meteragent.store import examine as meaning
 from tests.support.stores import LENGTH_MS, TERMS, open_store, opening, persist, sending
 from tests.support.terms import in_bands
 
@@ -19,7 +21,10 @@ DAMAGES = {
     "a single value is of another kind": "UPDATE meta SET value = 5 WHERE key = 'client_id'",
     "a mark is a text": "UPDATE mark SET end_ms = 'soon'",
     "a mark's meter is no UTF-8": "UPDATE mark SET meter = CAST(x'ff' AS TEXT) WHERE meter = 'a'",
-    "a message is a text": "UPDATE outbox SET payload = 'record'",
+    "a mark has another value": "UPDATE mark SET end_ms = end_ms + 1",
+    "a mark is of another meter": "UPDATE mark SET meter = 'A' WHERE meter = 'a'",
+    "a charge counts more": "UPDATE charge SET windows = windows + 1",
+    "a charge has another epsilon": "UPDATE charge SET epsilon = '1/21'",
     "a charge is nothing": "UPDATE charge SET epsilon = '0'",
     "a charge is no number": "UPDATE charge SET epsilon = '1/0'",
     "a charge is endless": f"UPDATE charge SET epsilon = '{'9' * 5000}'",
@@ -44,8 +49,6 @@ DAMAGES_OF_RECEIVERS = {
     "a topic to withdraw is no UTF-8": "UPDATE announced SET queue = CAST(x'ff' AS TEXT)",
     "a count for the receipt is a text": "UPDATE sent SET records = 'many'",
     "the terms in a receipt are no UTF-8": "UPDATE sent SET id = CAST(x'ff' AS TEXT)",
-    "a waiting record's slot is a text": "UPDATE outbox SET to_ms = 'late' WHERE to_ms IS NOT NULL",
-    "a waiting record's slot has no end": "UPDATE outbox SET to_ms = NULL WHERE to_ms IS NOT NULL",
 }
 
 
@@ -95,6 +98,85 @@ def test_receivers_that_cannot_have_been_written_are_set_aside(tmp_path: Path, d
     with open_store(path, now_ms=77) as store:
         assert store.was_set_aside
         assert grants.active_grants(store.connection) == []
+
+
+DAMAGES_OF_MESSAGES = {
+    "is a text": "UPDATE outbox SET payload = 'record'",
+    "is a number": "UPDATE outbox SET payload = 7",
+    "has another number": "UPDATE outbox SET payload = x'35'",
+    "is due at another time": "UPDATE outbox SET due_ms = due_ms + 1",
+    "is for another topic": "UPDATE outbox SET topic = 'elsewhere'",
+    "is for another receiver": "UPDATE outbox SET queue = 'other'",
+    "has a slot that is a text": "UPDATE outbox SET to_ms = 'late'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES_OF_MESSAGES.values(), ids=DAMAGES_OF_MESSAGES)
+def test_a_damaged_message_is_held_back_alone(tmp_path: Path, damage: str) -> None:
+    """It is named, and neither sent nor exported; all other messages are as they were."""
+    path = stored(tmp_path / "db")
+    with open_store(path) as store:
+        first, *others = outbox.pending_rows(store.connection, "main", 10**15, 99)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(f"{damage} WHERE id = {first.id}").rowcount == 1
+    with open_store(path) as store:
+        assert not store.was_set_aside
+        [name] = held.hold_damaged(store)
+        assert ", " in name
+        assert not store.connection.execute(f"SELECT 1 {outbox.WAITS_DAMAGED}").fetchone()
+        assert outbox.pending_rows(store.connection, "main", 10**15, 99) == others
+        assert outbox.queue_depth(store.connection, "main") == len(others)
+        assert outbox.queue_depth(store.connection, "other") == 0
+        with store.transaction() as tx:
+            outbox.mark_delivered(tx, [row.id for row in others], 5)
+        assert outbox.queue_depth(store.connection, "main") == 0
+        assert [row.payload for row in commands.delivered_rows(store.connection)] == [
+            row.payload for row in others
+        ]
+
+
+def test_a_delivered_message_that_is_damaged_is_not_exported(tmp_path: Path) -> None:
+    """All others are, and then its topic is named."""
+    path = stored(tmp_path / "db")
+    with open_store(path) as store:
+        rows = outbox.pending_rows(store.connection, "main", 10**15, 99)
+        with store.transaction() as tx:
+            outbox.mark_delivered(tx, [row.id for row in rows], 5)
+            tx.execute("UPDATE outbox SET payload = x'35' WHERE id = ?", (rows[0].id,))
+        exported = commands.delivered_rows(store.connection)
+        assert [next(exported).payload for _ in rows[1:]] == [row.payload for row in rows[1:]]
+        with pytest.raises(StoreError, match=f"1 damaged messages are left out, of {rows[0].topic}"):
+            next(exported)
+
+
+def test_any_flipped_bit_of_a_message_a_mark_or_a_charge_is_noticed(tmp_path: Path) -> None:
+    """Whatever bit of their values is flipped in the file, the row is held back or the store is set aside."""
+    path = stored(tmp_path / "db")
+    marks = "SELECT stream, meter, end_ms FROM mark"
+    with open_store(path) as store:
+        known = store.connection.execute(marks).fetchall(), list(commands.day_charges(store.connection))
+        rows = outbox.pending_rows(store.connection, "main", 10**15, 99)
+    content, epsilon = path.read_bytes(), str(known[1][0].epsilon_per_w)
+    texts = rows[0].topic.encode() + rows[0].payload, b"maina", b"main" + epsilon.encode()
+    places = {8 * content.index(text) + bit for text in texts for bit in range(-160, 8 * len(text) + 160)}
+    noticed = 0
+    for bit in places:
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with closing(file.open_file(path, "ro")) as connection:
+            try:
+                meaning.examine_content(connection)
+                damaged = {id_ for (id_,) in connection.execute(f"SELECT id {outbox.WAITS_DAMAGED}")}
+                left = outbox.pending_rows(connection, "main", 10**15, 99)
+                found = connection.execute(marks).fetchall(), list(commands.day_charges(connection))
+            except (StoreError, sqlite3.Error, UnicodeDecodeError):
+                noticed += 1
+                continue
+            noticed += bool(damaged)
+            assert found == known
+            assert all(row in rows for row in left if row.id not in damaged)
+    assert noticed > len(places) // 2
 
 
 def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_lines_and_floors_are_drawn_where_they_are(
 ) -> None:
     """Each line is the error over what is hidden, each dashed one its floor; the point lies on it."""
     drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
     monkeypatch.setattr(setting.Setting, "floor_w", property(lambda one: float(one.radius_w)))
     said(capsys, "--hide", "110Wh", "--share", "half-hour", "--homes", "9", "--plot", str(tmp_path / "x.png"))
     lines = [np.array(line.get_xydata(), np.float64) for line in drawn[0].axes[0].lines[:6]]

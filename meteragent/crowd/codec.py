@@ -35,7 +35,7 @@ class Reader:
         """The number of bytes read so far."""
         return self._position
 
-    def read_bytes(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         """Read `size` bytes."""
         data = self._data[self._position : self._position + size]
         if len(data) != size:
@@ -43,18 +43,18 @@ class Reader:
         self._position += size
         return data
 
-    def read_number(self, size: int) -> int:
+    def number(self, size: int) -> int:
         """Read an unsigned integer of `size` bytes."""
-        return int.from_bytes(self.read_bytes(size), "big")
+        return int.from_bytes(self.take(size), "big")
 
-    def read_label(self) -> str:
+    def label(self) -> str:
         """Read a label. Raises Malformed if the label is not valid."""
-        text = self.read_bytes(self.read_number(1)).decode("latin-1")
+        text = self.take(self.number(1)).decode("latin-1")
         if not is_label(text):
             raise Malformed("a label that is not valid")
         return text
 
-    def check_end(self) -> None:
+    def end(self) -> None:
         """Check that the whole message has been read. Raises Malformed if it has not."""
         if self._position != len(self._data):
             raise Malformed("too long")

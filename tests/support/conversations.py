@@ -6,7 +6,7 @@ from typing import Any
 from meteragent import config
 from meteragent.cli.conversation import Listen, Options, Question, Step, converse
 from meteragent.cli.draft import Draft
-from meteragent.tools.discover import Findings, Listener, find_meters
+from meteragent.tools.discover import Findings, Listener, findings
 
 URL = "mqtt://broker"
 
@@ -20,7 +20,7 @@ def findings_of(*messages: tuple[str, object]) -> Findings:
             text = payload if isinstance(payload, str) else json.dumps(payload)
             listener.on_message(topic, text.encode(), retain=False)
         now_ms[0] += 10_000
-    return find_meters(listener)
+    return findings(listener)
 
 
 EM = ("shellypro3em-c0ffee4d1177/status/em:0", {"id": 0, "total_act_power": 514.517})

@@ -23,9 +23,9 @@ Rules
 
 from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.configuration import Access
-from meteragent.tools.discover.findings import Findings, Offer, Proposal, find_meters
+from meteragent.tools.discover.findings import Findings, Offer, Proposal, findings
 from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.propose import progress_line, report_text
+from meteragent.tools.discover.propose import progress, report
 
 __all__ = [
     "Access",
@@ -34,7 +34,7 @@ __all__ = [
     "Offer",
     "Proposal",
     "Unplaced",
-    "find_meters",
-    "progress_line",
-    "report_text",
+    "findings",
+    "progress",
+    "report",
 ]

@@ -55,7 +55,7 @@ class Listener:
         self._room = KEPT_MAX
 
     @property
-    def message_count(self) -> int:
+    def messages(self) -> int:
         """The number of messages that arrived."""
         return sum(log.count for log in self.topics.values()) + self.shed
 

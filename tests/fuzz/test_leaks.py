@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from meteragent import config, consume
 from meteragent.domain.errors import ConfigError, MeteragentError, RecordError, StoreError
-from meteragent.store import Store, schema
+from meteragent.store import Store, held, schema
 from tests.fuzz.seeds import SEEDS
 from tests.support.configurations import written
 from tests.support.stores import open_store, opening, persist, sending
@@ -106,7 +106,6 @@ def test_of_what_the_store_holds(what: str, place: int, put: object, inside: boo
         ("terms", "terms", b"\xff" + CANARY.encode()),
         ("mark", "end_ms", CANARY + "W"),
         ("charge", "epsilon", CANARY + "/0"),
-        ("outbox", "payload", CANARY),
     ],
 )
 def test_of_a_store_that_is_set_aside(
@@ -122,6 +121,18 @@ def test_of_a_store_that_is_set_aside(
     with caplog.at_level(logging.DEBUG):
         text = raised(StoreError, lambda: Store.open(path, now_ms=0, recovery_floor_ms=None))
     assert CANARY not in text + caplog.text
+
+
+def test_of_a_message_that_is_held(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged message is named by its topic, and never repeated."""
+    path = tmp_path / "db"
+    with open_store(path) as store:
+        persist(store, sending(0))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE outbox SET payload = ?", (CANARY,))
+    with caplog.at_level(logging.DEBUG), open_store(path) as store:
+        (name,) = held.hold_damaged(store)
+    assert CANARY not in name + caplog.text
 
 
 @pytest.mark.parametrize("section", ["source", "sink"])

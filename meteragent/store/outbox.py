@@ -158,10 +158,10 @@ def total_bytes(connection: sqlite3.Connection) -> int:
 def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bool, int]:
     """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 
-    There is room while the undelivered rows of `streams` take less than `max_bytes`. While all rows take
-    more, each call deletes a page: delivered rows, oldest first, or else undelivered rows of streams that are
-    no longer configured, which only then count as dropped. The ledger is never pruned, and must not stop the
-    agent.
+    There is room while the undelivered rows of `queues` take less than `max_bytes`. While all rows take
+    more, each call deletes a page: delivered rows, oldest first, or else undelivered rows of other queues,
+    which a stream that is configured again would send; only these count as dropped. The ledger is never
+    pruned, and must not stop the agent.
     """
     rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
     waiting_bytes = sum(waiting for queue, waiting, _ in rows if queue in queues)

@@ -84,7 +84,7 @@ SHAPE_MUTANTS = [
     ShapeMutant(Space.CURVE, "integrand", ENERGY, 23),
     ShapeMutant(Space.CURVE, "lattice", ENERGY, 23),
     ShapeMutant(Space.CURVE, "redraw", DRAWS, 23),
-    ShapeMutant(Space.CURVE, "difference", DIFFERENCE, 134),
+    ShapeMutant(Space.CURVE, "difference", DIFFERENCE, 434),
     ShapeMutant(Space.PROFILE, "reach", CHARGES, 1),
     ShapeMutant(Space.PROFILE, "integrand", ENERGY, 1),
     ShapeMutant(Space.PROFILE, "lattice", "exceeds its bound", 1),

@@ -407,13 +407,13 @@ SKIPPED = """
 seed=500003101 pace=fast end_ms=6010
 configuration 0: grid=10/10 catch_up=30
 configuration 0: name=other grid=40/40 catch_up=5
-at 0.907 s: read meter=1 time_ms=907 value_u=302249
-at 2.865 s: stop down_ms=2800 then=0
+at 0.407 s: read meter=1 time_ms=407 value_u=302249
+at 0.965 s: stop down_ms=4700 then=0
 at 3.561 s: slow takes_ms=1200
 at 4.324 s: resume jump_ms=330000
 """
 """A schedule on which the judge erred: it ended while the agent was still closing the windows that the clock
-had skipped while the agent did not run."""
+had skipped while the agent did not run. It stops before it knows of its clock, so this is no jump to it."""
 
 
 def test_the_end_waits_for_skipped_windows(where: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_view_is_the_default(
         result = sanitise_archive(place.policy, Path("data/in"), Path("place/relative out"), homes.quiet)
         assert seen.admission == result.admission
         assert set(table(result).column("meter").to_pylist()) == meters
-        with pytest.raises(ArchiveError, match="expected a path, file:// or s3://"):
+        with pytest.raises(ArchiveError, match="expected a path, file://, s3:// or iceberg://"):
             sanitise_archive(place.policy, f"{root}/mounted/in", tmp_path / "out", homes.quiet)
     other = Place.make(tmp_path / "second")
     expected = local.sanitise_archive(other.policy, path, other.folder / "out", homes.quiet)

@@ -70,6 +70,7 @@ def test_no_text_survives(document: object, ascii_only: bool) -> None:
     """No key or text of a document that is not a known name is in the output, however written."""
     written = json.dumps(document, ensure_ascii=ascii_only)
     quoted = {json.dumps(one, ensure_ascii=ascii_only)[1:-1] for one in texts(document)}
+    quoted -= {one for one in quoted if one in "true false null Infinity"}  # JSON's own words stay
     assert not survivors(written, lambda _: quoted)
 
 

@@ -236,7 +236,7 @@ def _any_reader(readers: Collection[Callable[[Any], Any]]) -> Callable[[Any], An
 def _object_reader(schema: Schema) -> Callable[[Any], Any]:
     required_names, extra = set(schema.get("required", ())), schema.get("additionalProperties")
     readers = {name: _reader(inner_schema) for name, inner_schema in schema.get("properties", {}).items()}
-    other = None if extra is None else _reader(extra)
+    extra_reader = None if extra is None else _reader(extra)
 
     def read(value: Any) -> Any:
         """Return the value. Raises ValueError unless it is a small object with fields as stated."""
@@ -246,7 +246,7 @@ def _object_reader(schema: Schema) -> Callable[[Any], Any]:
             raise ValueError("lacks a field")
         for name, item in value.items():
             NAME.read(name)
-            if (reader := readers.get(name, other)) is not None:
+            if (reader := readers.get(name, extra_reader)) is not None:
                 reader(item)
         return value
 

@@ -37,7 +37,7 @@ from benchmarks.plain_consumer import Batches, Row
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
 from meteragent.collect.dataset import Staging
-from meteragent.collect.service import BATCH
+from meteragent.collect.service import BATCH_MAX
 from meteragent.collect.topic import StreamTopic
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -66,7 +66,7 @@ def messages(meters: int, slots: int) -> Iterator[Message]:
     for slot in range(slots):
         for number in range(meters):
             meter, time_ms = f"m{number:06}", NOON_MS + slot * HALF_HOUR_MS
-            yield Message(topic(meter), shared.record(meter, time_ms, 0, (number * 7919 + slot) % 3000))
+            yield Message(topic(meter), shared.encode(meter, time_ms, 0, (number * 7919 + slot) % 3000))
 
 
 def descriptors() -> Iterator[Message]:
@@ -74,12 +74,12 @@ def descriptors() -> Iterator[Message]:
     shared = describe(TERMS)
     for number in range(METERS_MAX):
         meter = f"m{number:06}"
-        yield Message(f"{topic(meter)}/privacy", shared.message(meter, NOON_MS))
+        yield Message(f"{topic(meter)}/privacy", shared.encode_message(meter, NOON_MS))
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Divide items into batches, one per transaction."""
-    yield from (items[place : place + BATCH] for place in range(0, len(items), BATCH))
+    yield from (items[place : place + BATCH_MAX] for place in range(0, len(items), BATCH_MAX))
 
 
 async def payloads_of(records: Sequence[Message]) -> Batches:
@@ -113,18 +113,18 @@ async def write_file(folder: str, rows: Sequence[Row]) -> None:
 async def collect_to_table(url: str, records: Sequence[Message]) -> None:
     """Write records to the database as the service does."""
     async with Database.connect(url, None, "bench", "month") as database:
-        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        core = Core(STREAMS, Limits(), *await database.begin_service(is_first=True))
         for batch in batches(records):
-            await database.write(core.take(batch, NOW_MS), len(batch), NOW_MS)
+            await database.write_batch(core.take_messages(batch, NOW_MS), len(batch), NOW_MS)
 
 
 async def collect_to_files(folder: str, records: Sequence[Message]) -> None:
     """Write records to the dataset as the service does."""
     staging = Staging(Path(folder), "bench", "hour")
-    staging.create()
-    core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
+    staging.create_tables()
+    core = Core(STREAMS, Limits(), *staging.begin_service(is_first=True))
     for batch in batches(records):
-        staging.write(core.take(batch, NOW_MS), len(batch), NOW_MS)
+        staging.write_batch(core.take_messages(batch, NOW_MS), len(batch), NOW_MS)
     staging.flush()
     staging.close()
 
@@ -132,17 +132,17 @@ async def collect_to_files(folder: str, records: Sequence[Message]) -> None:
 async def prepare_table(url: str) -> None:
     """Create the tables and their partitions, and write the descriptors."""
     async with Database.connect(url, None, "bench", "month") as database:
-        await database.create()
-        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
-        await database.write(core.take(descriptors(), NOW_MS), 1, NOW_MS)
+        await database.create_tables()
+        core = Core(STREAMS, Limits(), *await database.begin_service(is_first=True))
+        await database.write_batch(core.take_messages(descriptors(), NOW_MS), 1, NOW_MS)
 
 
 def prepare_files(folder: Path) -> None:
     """Create a dataset that has the descriptors."""
     staging = Staging(folder, "bench", "hour")
-    staging.create()
-    core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
-    staging.write(core.take(descriptors(), NOW_MS), 1, NOW_MS)
+    staging.create_tables()
+    core = Core(STREAMS, Limits(), *staging.begin_service(is_first=True))
+    staging.write_batch(core.take_messages(descriptors(), NOW_MS), 1, NOW_MS)
     staging.close()
 
 

@@ -33,7 +33,7 @@ from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Outgoing
 from meteragent.crowd.seal import Identity
 from meteragent.operators.desk import Arrival, Desk, Step
-from meteragent.operators.service import BATCH
+from meteragent.operators.service import BATCH_MAX
 from meteragent.operators.store import Store
 from meteragent.privacy.bits import SeededBits
 from simulators.commands.crowd import LATTICE, MEAN_W, make_group, secret
@@ -87,7 +87,7 @@ class Operators:
         Raises AssertionError if the total does not count every home.
         """
         start_s = time.monotonic()
-        closes_s = self.group.closes_s(SLOT_S) + 1
+        closes_s = self.group.closing_s(SLOT_S) + 1
         if name == "reports":
             for arrivals in self._batches():
                 self._step("leader", name, lambda arrivals=arrivals: self._desk_takes("leader", arrivals))  # type: ignore[misc]
@@ -102,28 +102,28 @@ class Operators:
         return self.measured
 
     def _desk_takes(self, role: str, arrivals: list[Arrival]) -> Step:
-        return self.desks[role].take(arrivals, arrivals[0].at_s)
+        return self.desks[role].take_messages(arrivals, arrivals[0].at_s)
 
     def _batches(self) -> Iterator[list[Arrival]]:
         end_s, reports = self.group.end_s(SLOT_S), list(self._reports.items())
-        for start in range(0, len(reports), BATCH):
-            batch = reports[start : start + BATCH]
+        for start in range(0, len(reports), BATCH_MAX):
+            batch = reports[start : start + BATCH_MAX]
             yield [Arrival(f"report/{label}", payload, end_s) for label, payload in batch]
 
     def _begin(self, role: str) -> Any:
-        step = self.desks[role].begin(SLOT_S)
-        self.stores[role].commit(step.rows)
-        return home.keys_of(self.group, role, step.messages[0].payload, 0)
+        step = self.desks[role].first_step(SLOT_S)
+        self.stores[role].commit_step(step.rows)
+        return home.decode_key_list(self.group, role, step.messages[0].payload, 0)
 
     def _report(self, label: str, keys: home.SlotKeys) -> bytes:
         slot = home.open_slot(self.group, label, SLOT_S, LATTICE, keys, self.bits)
-        return home.close_slot(self.group.id, label, slot.add(MEAN_W * 1_800_000))
+        return home.close_slot(self.group.id, label, slot.with_energy(MEAN_W * 1_800_000))
 
     def _step(self, role: str, name: str, step: Callable[[], Step]) -> None:
         """Take and commit a step of an operator, and add its CPU time."""
         start_s = time.process_time()
         effects = step()
-        self.stores[role].commit(effects.rows, effects.lines)
+        self.stores[role].commit_step(effects.rows, effects.lines)
         cpu_s = self.measured.cpu_s
         cpu_s[name] = cpu_s.get(name, 0.0) + time.process_time() - start_s
         self._messages = effects.messages

@@ -19,7 +19,7 @@ from benchmarks.harness import ROOT, ROUNDS
 from benchmarks.line import folder, open_store
 from meteragent import config
 from meteragent.agent.link.crowd import Keys
-from meteragent.agent.parts import Links, core
+from meteragent.agent.parts import Links, core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -92,11 +92,11 @@ def street() -> tuple[groups.Group, Keys]:
     tables = [
         f'[{role}]\nname = "{role}"\nidentity = "{key.public.hex()}"' for role, key in identities.items()
     ]
-    group, lists = groups.parse("\n".join([GROUP, *tables])), {}
+    group, lists = groups.parse_group("\n".join([GROUP, *tables])), {}
     for role, identity in identities.items():
         operator = type(role, (Operator,), {"role": role})(group, identity, {})
-        payload = operator.prepare(NOW_MS // 1000, os.urandom).messages[0].payload
-        lists[role] = home.keys_of(group, role, payload, 0)
+        payload = operator.renew_keys(NOW_MS // 1000, os.urandom).messages[0].payload
+        lists[role] = home.decode_key_list(group, role, payload, 0)
 
     async def commit(_role: str, _serial: int, _payload: bytes) -> None:
         """Do nothing, because no new list of keys arrives."""
@@ -108,10 +108,10 @@ def street() -> tuple[groups.Group, Keys]:
 def streams() -> dict[str, Stream]:
     """Return, by name, a stream with noise of its own and the same stream in a crowd."""
     [plain] = config.parse(TEXT).stream
-    local = core(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
+    local = core_of(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
     group, keys = street()
     terms = {"level": group.level, "radius": group.hide_wh, "quantum": group.quantum_wh}
-    member = plain.changed(group=group, privacy=terms)
+    member = plain.with_changes(group=group, privacy=terms)
     leader = Receiver(local.name, f"crowd/{group.name}/report/{{meter}}")
     crowd = replace(local, schedule=config.schedule(member), receivers=(leader,), crowd=keys)
     return {"noise of its own": local, "in a crowd": crowd}

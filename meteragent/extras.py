@@ -33,7 +33,7 @@ SIMULATORS = "meteragent-simulators"
 _FOLDERS = {"meteragent": "'.[{}]'", SIMULATORS: ". './simulators[{}]'"}
 
 
-def missing(extra: str) -> str | None:
+def missing_module(extra: str) -> str | None:
     """Return the first module of an extra that is not installed; None if all are."""
     return next((name for name in MODULES[extra] if importlib.util.find_spec(name) is None), None)
 

@@ -42,7 +42,7 @@ def write(folder: Path) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    return usage.parser(__version__)
+    return usage.make_parser(__version__)
 
 
 # Manual pages ---------------------------------------------------------------------------------------

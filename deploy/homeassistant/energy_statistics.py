@@ -91,8 +91,8 @@ def released(store: Path) -> dict[tuple[str, str], Series]:
     """Return the records that have left, by stream and meter."""
     records: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     with read_only(store) as connection:
-        descriptors = export.descriptors(connection)
-        for exported in export.records(connection):
+        descriptors = export.read_descriptors(connection)
+        for exported in export.delivered_records(connection):
             record = Record.parse(exported.payload)
             records[exported.stream, record.meter].append(record)
     return {key: Series.of(values, descriptors) for key, values in records.items()}
@@ -111,7 +111,7 @@ def hourly(series: Series) -> dict[int, int]:
     for record, end_ms in zip(series.records, ends_ms, strict=True):
         if record.band is not None:
             raise ValueError("the bands of a mean day do not describe single days")
-        energy_mwh = Fraction(record.value) * series.terms(record).kwh_per_unit() * MWH_PER_KWH
+        energy_mwh = Fraction(record.value) * series.descriptor_of(record).kwh_per_unit() * MWH_PER_KWH
         for hour_ms in range(record.time_ms - record.time_ms % HOUR_MS, end_ms, HOUR_MS):
             overlap_ms = min(end_ms, hour_ms + HOUR_MS) - max(record.time_ms, hour_ms)
             energies[hour_ms] += energy_mwh * overlap_ms / (end_ms - record.time_ms)

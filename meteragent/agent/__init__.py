@@ -28,7 +28,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
-from meteragent.service.boot_clock import LOOK_S
+from meteragent.service.boot_clock import COMPARE_S
 from meteragent.store import Store, grants, meta_value, outbox, read_only
 
 DRAIN_S = 10.0
@@ -121,7 +121,7 @@ class Agent:
             thread.kept_queues |= {grant.queue for grant in sent_grants}
             self._claim(streams, store)
             self._environment.boot.recall(meta_value(store.connection, "boot", ""))
-            clock.check()
+            clock.check_no_jump()
             store.boot_note = lambda: self._environment.boot.note
             clock.set_earliest(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
@@ -138,7 +138,7 @@ class Agent:
             end_ms = receivers.next_ms(config, now_ms)
             await run_until(end_ms, clock, _serve(units, services, self._environment))
         finally:
-            _log.info("totals: %s", self.counts.text())
+            _log.info("totals: %s", self.counts.as_text())
             await thread.close()
 
     def _open(self, now_ms: int) -> Store:
@@ -150,9 +150,9 @@ class Agent:
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
-            ends_ms = [settings.schedule(stream).first_ms(now_ms) for stream in self._config.stream]
-            budgets = [budget for stream in self._config.stream if (budget := parts.budget(stream))]
-            floor_ms = max(ends_ms + [grid.ceil(now_ms, budget.period_ms) for budget in budgets])
+            ends_ms = [settings.schedule(stream).first_start_ms(now_ms) for stream in self._config.stream]
+            budgets = [budget for stream in self._config.stream if (budget := parts.budget_of(stream))]
+            floor_ms = max(ends_ms + [grid.round_up(now_ms, budget.period_ms) for budget in budgets])
         path = self._config.store.path
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
@@ -220,25 +220,25 @@ async def _drain(units: list[Unit]) -> None:
 async def _synchronised_ms(clock: SteadyClock) -> int:
     """Wait until the clock shows a time, and return it. Raises ClockJumped after a jump."""
     while True:
-        clock.check()
+        clock.check_no_jump()
         if (now_ms := clock.now_ms()) is not None:
             return now_ms
         await asyncio.sleep(POLL_S)
 
 
 async def _compare(clock: SteadyClock) -> None:
-    """Compare the wall clock with the boot clock every `LOOK_S`. Raises ClockJumped after a jump."""
+    """Compare the wall clock with the boot clock every `COMPARE_S`. Raises ClockJumped after a jump."""
     while True:
-        clock.check()
-        await asyncio.sleep(LOOK_S)
+        clock.check_no_jump()
+        await asyncio.sleep(COMPARE_S)
 
 
 async def _keep_totals(context: Context) -> None:
     """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
     while True:
         await asyncio.sleep(TOTALS_S)
-        _log.info("totals: %s", context.counts.text(is_public=True))
-        _log.debug("all totals: %s", context.counts.text())
+        _log.info("totals: %s", context.counts.as_text(is_public=True))
+        _log.debug("all totals: %s", context.counts.as_text())
         if not parts.has_event_clock(context.config):
             for odometer in context.odometers.values():
                 odometer.forget_before(context.clock.newest_ms - FORGET_MS)

@@ -14,7 +14,7 @@ from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock
 from meteragent.report import sharing
-from meteragent.report.format import hidden
+from meteragent.report.format import hidden_text
 
 _IN_SECONDS = 120
 """Waits shorter than this are stated in seconds, all others in minutes."""
@@ -29,10 +29,10 @@ def startup_lines(settings: config.Config) -> Iterator[str]:
         source = stream.source
         kind = str(source.kind).replace("_", " ")
         yield (
-            f"{name}: reads {kind} in {source.unit} from {source.url}, topic {config.formula(source)},"
+            f"{name}: reads {kind} in {source.unit} from {source.url}, topic {config.topics_formula(source)},"
             f" profile {source.profile}"
         )
-        yield f"{name}: hides {hidden(terms)}"
+        yield f"{name}: hides {hidden_text(terms)}"
         if stream.group is not None:
             yield f"{name}: {_group_text(stream.group)}"
         if not stream.receivers:
@@ -53,7 +53,7 @@ def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms:
     noun, name = "number" if stream.group is None else "report", f"stream {stream.name}"
     if core.terms.clock is Clock.EVENT:
         return f"{name}: the next {noun} leaves when the readings' timestamps have passed the end of a slot"
-    slots = [slot for meter in pipeline.meters() if (slot := pipeline.upcoming(meter)) is not None]
+    slots = [slot for meter in pipeline.meters() if (slot := pipeline.upcoming_slot(meter)) is not None]
     if not slots:
         first_ms = first_number_ms(core.schedule, now_ms + (round(listen_s * 1000) if core.listens else 0))
         return (
@@ -82,7 +82,7 @@ def _time_text(time_ms: int, now_ms: int) -> str:
 
 def first_number_ms(schedule: Schedule, time_ms: int) -> int:
     """Return when the first slot closes, lateness included, if windows may start at `time_ms` or later."""
-    start_ms = schedule.first_ms(time_ms)
-    terms = schedule.terms(start_ms)
+    start_ms = schedule.first_start_ms(time_ms)
+    terms = schedule.terms_at(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
     return start_ms + min(ends_ms) + terms.lateness_ms

@@ -6,8 +6,8 @@ which slots may close.
 
 The time since the machine's start (`BootClock`) reveals copies (law 1). Memory and disk that are resumed from
 a snapshot contain open windows whose intervals may have been released since, with the same noise: the wall
-clock is then set forward, while the other has not advanced. Such a jump ends a SteadyClock: `check` raises
-ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
+clock is then set forward, while the other has not advanced. Such a jump ends a SteadyClock: `check_no_jump`
+raises ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any
 
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
-from meteragent.service.boot_clock import LOOK_S, BootClock
+from meteragent.service.boot_clock import COMPARE_S, BootClock
 
 EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
@@ -81,7 +81,7 @@ class SteadyClock:
         self.newest_ms = now_ms
         return now_ms
 
-    def check(self) -> None:
+    def check_no_jump(self) -> None:
         """Raise ClockJumped after a jump; nothing may be fed to the core after a jump."""
         self.now_ms()
         if self.jumped_ms:
@@ -152,5 +152,5 @@ async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any,
 async def _wait_until(clock: SteadyClock, time_ms: int) -> None:
     """Wait until the wall clock has reached `time_ms`; the clock may be set during the wait."""
     while (now_ms := clock.now_ms()) is None or now_ms < time_ms:
-        left_s = LOOK_S if now_ms is None else (time_ms - now_ms) / 1000
-        await asyncio.sleep(min(left_s, LOOK_S))
+        left_s = COMPARE_S if now_ms is None else (time_ms - now_ms) / 1000
+        await asyncio.sleep(min(left_s, COMPARE_S))

@@ -13,7 +13,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
 from meteragent.store.outbox import WaitingRow
 
-OF_TIMES = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
+TIME_PROBLEMS = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
 """Codes of problems that depend on the times of readings, or on a meter that has had none: always logged."""
 PAUSE_MS = 10_000
 """The time between two judgements, each of which looks at all meters."""
@@ -67,4 +67,4 @@ class FirstMinutes:
         """Return whether the time of a problem's line reveals no value and no silence (law 4)."""
         if code == "all_clamped":  # before any reading was within the range, this is a wrong unit
             return self._counts["accepted"] == self._counts["clamped"]
-        return code in OF_TIMES or not self._has_reading
+        return code in TIME_PROBLEMS or not self._has_reading

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.problem import Problem, problem
+from meteragent.domain.problem import Problem, make_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 LAG_S = 60.0
@@ -91,22 +91,22 @@ class AgentVitals(Vitals):
 
     def _problems(self) -> Iterator[Problem]:
         if self.stands is not None:
-            yield problem(_PAUSED[self.stands])
+            yield make_problem(_PAUSED[self.stands])
         elif self.unerased_s > UNERASED_S:
-            yield problem("wal_not_erased")
+            yield make_problem("wal_not_erased")
         for stream in self.streams:
             for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up)):
                 if code := stream.faults.get(side):
-                    yield problem(code, stream.name, side=side)
+                    yield make_problem(code, stream.name, side=side)
                 elif not is_up:
-                    yield problem(f"{side}_down", stream.name)
+                    yield make_problem(f"{side}_down", stream.name)
             if stream.sink_up and not stream.has_keys:
-                yield problem("no_keys", stream.name)
+                yield make_problem("no_keys", stream.name)
             if stream.refused_topics:
-                yield problem("topic_refused", stream.name, topics=stream.refused_topics)
+                yield make_problem("topic_refused", stream.name, topics=stream.refused_topics)
             if stream.lag_s > LAG_S:
                 since_ms = round(stream.lag_s) * 1000
-                yield problem("messages_wait", stream.name, waiting=stream.waiting, since_ms=since_ms)
+                yield make_problem("messages_wait", stream.name, waiting=stream.waiting, since_ms=since_ms)
         yield from self.raised
 
 

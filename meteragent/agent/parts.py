@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.config.source import decoders, every_ms, has_local_times, hold_ms, reports_on_change
+from meteragent.config.source import every_ms, has_local_times, hold_ms, part_decoders, reports_on_change
 from meteragent.core.arrivals import Limits
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Budget, Receiver
@@ -28,16 +28,15 @@ class Links(NamedTuple):
         """Read and return a stream's links. Raises ConfigError if an address or a file cannot be used."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
-        source = settings.endpoint("source", stream.source.url, stream.source)
+        source = settings.read_endpoint("source", stream.source.url, stream.source)
         source = replace(source, keeps_order=stream.source.acknowledge == "in order")
         if stream.receivers:
             return cls(source, None, key)
-        return cls(
-            source, settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream)), key
-        )
+        sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
+        return cls(source, sink, key)
 
 
-def core(
+def core_of(
     stream: settings.Stream,
     others_per_day: Fraction,
     links: Links,
@@ -51,7 +50,7 @@ def core(
         name=stream.name,
         source=settings.topic_of(stream.source),
         receivers=(Receiver(stream.name, stream.sink.topic),) if receivers is None else receivers,
-        decode=decoders(stream.source) or settings.decoder(stream.source),
+        decode=part_decoders(stream.source) or settings.build_decoder(stream.source),
         schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
         forget_ms=settings.forget_ms(stream.source, stream.window.forget),
@@ -102,7 +101,7 @@ def connection_name(stream: settings.Stream, side: str) -> str:
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
 
 
-def budget(stream: settings.Stream) -> Budget | None:
+def budget_of(stream: settings.Stream) -> Budget | None:
     """Return the budget of a stream; None if the stream has no budget."""
     limit, setting = settings.budget(stream), stream.privacy.budget
     return None if limit is None or setting is None else Budget(limit, setting.per)
@@ -127,7 +126,7 @@ def load_odometers(config: settings.Config, store: Store) -> dict[str, Odometer]
     Charges are read from the earliest time at which a meter may still be charged: with an event clock all,
     because a new stream's readings may start at any time; the first window may lie in the past anyway.
     """
-    budgets = {stream.name: budget(stream) for stream in config.stream}
+    budgets = {stream.name: budget_of(stream) for stream in config.stream}
     odometers = {
         name: Odometer(budget.period_ms, budget.epsilon_per_w) for name, budget in budgets.items() if budget
     }

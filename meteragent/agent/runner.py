@@ -73,7 +73,7 @@ class Runner:
             closing_ms = self.catch_up.advance(now_ms, is_subscribed=is_subscribed)
             steps = self._steps(last_now_ms, now_ms)
             # Slots that fell due since the last round stay open until the waiting messages are fed.
-            messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batches)
+            messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batch_count)
             for step_ms in steps:
                 await self._feed([], step_ms, last_closing_ms if messages_first else min(closing_ms, step_ms))
             if messages_first and closing_ms > last_closing_ms:
@@ -81,7 +81,7 @@ class Runner:
             if self._may_wait(last_now_ms, now_ms, closing_ms):
                 await asyncio.sleep(min(self._pause_s(), self.context.config.store.flush / 1000))
                 continue
-            await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
+            await self._feed(self.source.take_batch(now_ms), now_ms, closing_ms)
             last_now_ms, last_closing_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s())
 
@@ -93,18 +93,18 @@ class Runner:
         """
         if (
             self.context.viewers
-            or not 0 < self.source.backlog <= self.source.backlog_max
+            or not 0 < self.source.backlog_count <= self.source.backlog_max
             or now_ms - fed_ms >= self.context.config.store.flush
         ):
             return False
         deadline_ms = self.pipeline.deadline_ms(includes_closings=closing_ms == now_ms)
-        due_ms = self.pipeline.schedule.first_ms(fed_ms + 1)
+        due_ms = self.pipeline.schedule.first_start_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, last_closing_ms: int, closing_ms: int) -> None:
         """Feed the waiting messages, then close the slots that fell due while no slot closed."""
-        for _ in range(self.source.batches):
-            await self._feed(self.source.batch(now_ms), now_ms, last_closing_ms)
+        for _ in range(self.source.batch_count):
+            await self._feed(self.source.take_batch(now_ms), now_ms, last_closing_ms)
         for step_ms in self._steps(last_closing_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
@@ -116,14 +116,14 @@ class Runner:
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         clock, viewers, name = self.context.clock, self.context.viewers, self.pipeline.name
         self.heartbeat()
-        clock.check()
+        clock.check_no_jump()
         has_too_many = self.context.thread.note_refused(name, self.outlets.refused_bytes)
-        self.pipeline.withhold(self.outlets.refused if has_too_many else ())
-        observer = viewers.observer(name) if viewers else None
+        self.pipeline.withhold_from(self.outlets.refused_destinations if has_too_many else ())
+        observer = viewers.observer_of(name) if viewers else None
         self.pipeline.admit_destinations(self.outlets.take_free_destinations(), clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)
-        self.outlets.ask(effects.listen)
+        self.outlets.ask_about(effects.listen)
         if viewers:
             viewers.queue_records(name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
@@ -135,7 +135,7 @@ class Runner:
             self.outlets.note_marked(row_ids)
             if rows:
                 self.on_commit(rows)
-                self.outlets.take(rows)
+                self.outlets.queue_rows(rows)
 
     async def _time(self) -> int:
         """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
@@ -143,7 +143,7 @@ class Runner:
         while True:
             self.heartbeat()
             await thread.wait_until_erased()
-            clock.check()
+            clock.check_no_jump()
             now_ms = clock.now_ms()
             if now_ms is not None:
                 is_unerased = thread.unerased_s >= UNERASED_MAX_S

@@ -130,9 +130,9 @@ class OutboxReader:
         connection = self._thread.store.connection
         return await self._thread.call(outbox.pending_rows, connection, self._queue, now_ms, limit, after)
 
-    async def descriptors(self) -> list[Descriptor]:
+    async def latest_descriptors(self) -> list[Descriptor]:
         """Return the latest descriptor of each topic."""
-        return await self._thread.call(outbox.descriptors, self._thread.store.connection, self._queue)
+        return await self._thread.call(outbox.latest_descriptors, self._thread.store.connection, self._queue)
 
     async def open_topics(self) -> set[str]:
         """Return the receiver's topics of the open windows."""

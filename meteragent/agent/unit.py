@@ -19,7 +19,7 @@ from meteragent.agent.watch import StreamWatch
 from meteragent.config.source import has_times
 from meteragent.core.charges import Spending
 from meteragent.core.stream import Crowd, Stream
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import Kind
 from meteragent.mqtt import WEEK_S, Endpoint, Entropy, Link, Serve, keep_connected
@@ -65,7 +65,7 @@ class Unit(NamedTuple):
             link,
             count=partial(self.watch.note_event, side, queue),
             on_failed=partial(self.watch.note_failed, side, queue),
-            advice=partial(advice, side=side),
+            advice=partial(connection_advice, side=side),
         )
         await keep_connected(link, partial(self.watch.serve, side, queue, serve), entropy)
 
@@ -79,7 +79,7 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
         {outlet.queue: outlet.listener for outlet in connections},
     )
     crowd = connections[0].crowd if connections else None
-    core, counts = _core(stream, links, context, crowd), context.counts.part()
+    core, counts = _core(stream, links, context, crowd), context.counts.make_part()
     spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
     pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
     pipeline.leave_after(outlets.last_due_ms(store))
@@ -96,7 +96,7 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
         outlets=outlets,
         context=context,
         catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
-        budget=parts.budget(stream),
+        budget=parts.budget_of(stream),
         heartbeat=watch.heartbeat,
         on_commit=first_minutes.on_commit,
     )
@@ -108,7 +108,7 @@ def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: 
     """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
     store, others_per_day = context.store, settings.others_per_day(context.config, stream)
     granted = receivers.granted_receivers(stream, store)
-    core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=granted)
+    core = parts.core_of(stream, others_per_day, links, store.secret, store.claim_key, receivers=granted)
     listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
     return replace(core, listens=listens, crowd=crowd)
 

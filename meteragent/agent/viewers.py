@@ -13,7 +13,7 @@ from meteragent.domain.schedule import Schedule
 
 VIEWERS_MAX = 8
 """The largest number of pages that may be open at once."""
-WAITING = 2000
+WAITING_MAX = 2000
 """The largest number of readings, and of records, that may wait for a viewer."""
 
 
@@ -39,24 +39,24 @@ class Viewer:
         self.topic = topic
         self.is_over = False
         self._means = SlotMeans(schedule)
-        self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING)
-        self._records: deque[bytes] = deque(maxlen=WAITING)
+        self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING_MAX)
+        self._records: deque[bytes] = deque(maxlen=WAITING_MAX)
         self._missed_count = 0
         self._wake = asyncio.Event()
 
     def queue_reading(self, time_ms: int, value_u: int) -> None:
         """Queue a reading of the meter."""
-        self._missed_count += len(self._readings) == WAITING
+        self._missed_count += len(self._readings) == WAITING_MAX
         self._readings.append((time_ms, value_u))
         self._wake.set()
 
     def add_span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Integrate a stretch of the meter's time into the viewer's means."""
-        self._means.add(start_ms, end_ms, value)
+        self._means.add_stretch(start_ms, end_ms, value)
 
     def queue_record(self, payload: bytes) -> None:
         """Queue a record of the meter."""
-        self._missed_count += len(self._records) == WAITING
+        self._missed_count += len(self._records) == WAITING_MAX
         self._records.append(payload)
         self._wake.set()
 
@@ -69,10 +69,10 @@ class Viewer:
         """Wait for an event, for at most `timeout_s`."""
         await wait_at_most(self._wake, timeout_s)
 
-    def take(self) -> News:
+    def take_news(self) -> News:
         """Remove all waiting events, and return them with the means of the open and newly closed slots."""
         self._wake.clear()
-        news = News(list(self._readings), list(self._records), self._missed_count, self._means.take())
+        news = News(list(self._readings), list(self._records), self._missed_count, self._means.take_means())
         self._readings.clear()
         self._records.clear()
         self._missed_count = 0
@@ -99,7 +99,7 @@ class Viewers:
         """Remove a viewer, with its queues and means."""
         self._open.remove(viewer)
 
-    def observer(self, stream: str) -> Observer | None:
+    def observer_of(self, stream: str) -> Observer | None:
         """Return the observer of a stream's readings; None while no page shows the stream."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         return _Observer(viewers) if viewers else None
@@ -112,7 +112,7 @@ class Viewers:
                 if viewer.topic == row.topic and not row.retain and row.until_ms is None:
                     viewer.queue_record(row.payload)
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         """End every viewer, because the server is stopping."""
         for viewer in self._open:
             viewer.end()

@@ -16,8 +16,8 @@ from meteragent.agent.runner import UNERASED_MAX_S
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.errors import LinkError
-from meteragent.domain.grid import floor
-from meteragent.domain.problem import Problem, problem
+from meteragent.domain.grid import round_down
+from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Serve, Session
 from meteragent.service import health
@@ -28,7 +28,7 @@ from meteragent.store.file import has_room
 if TYPE_CHECKING:
     from meteragent.agent.link.crowd import Keys
 
-BY_METER = b"meters"
+METERS_QUESTION = b"meters"
 """The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
 
 
@@ -60,7 +60,7 @@ class StreamWatch:
         """Record progress of the runner, advance the intake's clock, and log the stream's first minutes."""
         self.heartbeat_s = loop_s()
         now_ms = self._context.clock.newest_ms
-        self._pipeline.arrivals.advance(now_ms, is_connected=self.up["source"])
+        self._pipeline.arrivals.advance_clock(now_ms, is_connected=self.up["source"])
         self._first_minutes.note_answers(self._outlets.unmarked_ids, self._outlets.late_ids)
         self._first_minutes.update(now_ms, self.problems)
 
@@ -69,9 +69,9 @@ class StreamWatch:
         if self.up["source"] and (self._stream.source.shard is None or self._pipeline.meters()):
             yield from self._pipeline.arrivals.problems(self._limits)
 
-    def arrivals(self) -> tuple[ArrivalRow, ...]:
+    def arrival_rows(self) -> tuple[ArrivalRow, ...]:
         """Return what has arrived of each of the first meters and phases, for those who ask on the device."""
-        return tuple(islice(self._pipeline.arrivals.rows(self._limits), metrics.METERS_MAX))
+        return tuple(islice(self._pipeline.arrivals.arrival_rows(self._limits), metrics.METERS_MAX))
 
     def note_event(self, side: str, queue: str, event: str) -> None:
         """Count an event of a connection; a side is up only while all of its queues are connected."""
@@ -102,7 +102,7 @@ class StreamWatch:
         waiting_count, first_ms = await thread.call(_waiting, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
-            epsilons = await thread.call(_spent, connection, public_ids, floor(now_ms, DAY_MS))
+            epsilons = await thread.call(_spent, connection, public_ids, round_down(now_ms, DAY_MS))
         faults = {side: code for (side, _), code in self._faults.items() if code}
         if self.up["sink"] and not self._outlets.retains:
             faults["sink"] = "no_retain"
@@ -115,12 +115,12 @@ class StreamWatch:
             meters=len(public_ids),
             spent_per_w=epsilons,
             shard=None if stream.source.shard is None else str(stream.source.shard),
-            refused_topics=len(self._outlets.refused),
+            refused_topics=len(self._outlets.refused_destinations),
             group=None if stream.group is None else stream.group.name,
             has_keys=self._crowd is None or now_ms is None or self._crowd.has_slot(now_ms),
             faults=faults,
             is_waiting=self._pipeline.arrivals.is_waiting(self._limits),
-            arrivals=self.arrivals() if has_arrivals else (),
+            arrivals=self.arrival_rows() if has_arrivals else (),
         )
 
 
@@ -162,7 +162,7 @@ class Watch:
             pause_reason = "the log is not erased"
         problems = [item for stream in self._streams for item in stream.problems()] * (pause_reason is None)
         if not has_room(path):
-            problems.append(problem("disk_full"))
+            problems.append(make_problem("disk_full"))
         return AgentVitals(
             service="agent",
             running_s=loop_s() - self._start_s,
@@ -183,7 +183,7 @@ class Watch:
         await health.serve_socket(health.socket_path(self._context.store.path), self._reply)
 
     async def _reply(self, question: bytes) -> str:
-        return as_json(await self.vitals(has_arrivals=question == BY_METER), question)
+        return as_json(await self.vitals(has_arrivals=question == METERS_QUESTION), question)
 
     async def notify_systemd(self) -> None:
         """Report readiness and the status to systemd and, while all runners make progress, liveness."""

@@ -27,7 +27,7 @@ from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.slots import Ragged, Spans, fill_slots, integrate
 from meteragent.domain.errors import ArchiveError
-from meteragent.domain.identity import holds_text
+from meteragent.domain.identity import is_valid_name
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
@@ -45,7 +45,7 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
     )
     if unnamed_count:
         raise ArchiveError(f"column {policy.columns.meter!r}: rows without a meter name: {unnamed_count}")
-    unfit_names = [name for name in pc.unique(names).to_pylist() if not holds_text(name)]
+    unfit_names = [name for name in pc.unique(names).to_pylist() if not is_valid_name(name)]
     if unfit_names:
         raise ArchiveError(
             f"column {policy.columns.meter!r}: names with control characters, or of more than 128 characters:"

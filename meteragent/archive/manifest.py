@@ -32,7 +32,7 @@ from meteragent.consume.archive import (
     write_manifest,
 )
 from meteragent.domain.errors import ArchiveError, RecordError
-from meteragent.wire.descriptor import canonical
+from meteragent.wire.descriptor import canonical_json
 
 VALUES = 1 << 21
 """The approximate number of values in a row group of the wide layout. In the long layout, a row group has a
@@ -56,7 +56,7 @@ _DOMAIN = b"meteragent run 1"
 def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
     """Compute a run's id from the policy, the digests of the input's files and the key of the first epoch."""
     facts = [dict(policy.facts), key.tenant, list(digests)]
-    parts = (_DOMAIN, canonical({"run": facts}), hashlib.sha256(policy.secret).digest())
+    parts = (_DOMAIN, canonical_json({"run": facts}), hashlib.sha256(policy.secret).digest())
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return hmac.digest(key.run, message, "sha256").hex()[:16]
 
@@ -115,7 +115,7 @@ def build(
 def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
     """Return the descriptor for the window that starts at `start_ms`, valid from that time on."""
     _, (terms,) = policy.terms(np.array([start_ms], np.int64))
-    descriptor: dict[str, Any] = json.loads(policy.descriptor(terms).message("", start_ms))
+    descriptor: dict[str, Any] = json.loads(policy.descriptor(terms).encode_message("", start_ms))
     return descriptor
 
 

@@ -90,7 +90,7 @@ class Policy:
     @property
     def shapes(self) -> tuple[Terms, ...]:
         """All windows' terms (on a calendar, of ten years from 2025), rounded half up as in archives."""
-        return config.shapes(self.stream, "half-up")
+        return config.distinct_terms(self.stream, "half-up")
 
     @property
     def scale(self) -> Fraction:
@@ -118,7 +118,7 @@ class Policy:
             return np.zeros(starts_ms.size, np.int64), [self.usual]
         starts, inverse = np.unique(starts_ms, return_inverse=True)
         index_of: dict[Terms, int] = {}
-        indices = [index_of.setdefault(self.schedule.terms(t), len(index_of)) for t in starts.tolist()]
+        indices = [index_of.setdefault(self.schedule.terms_at(t), len(index_of)) for t in starts.tolist()]
         return np.array(indices, np.int64)[inverse], list(index_of)
 
     def descriptor(self, terms: Terms) -> TermsDescriptor:
@@ -212,7 +212,7 @@ def _refuse(stream: Stream) -> None:
         raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
     if source.part:
         expected = "no parts: sum them, since a row of an archive belongs to one meter"
-        raise ConfigError("source.part", config.formula(source), expected)
+        raise ConfigError("source.part", config.topics_formula(source), expected)
     usual = config.terms(stream)
     ratio = (source.scale or Fraction(1)) * MICRO
     largest = max(abs(usual.readings.low_u), abs(usual.readings.high_u)) + 2

@@ -10,8 +10,8 @@ give equal inputs):
 
 The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
 for the input when bits are generated (`privacy.keyed.KeyedRows`): a PMAC under the epoch's tag key
-(`privacy.keyed.tags`, AES-256) of the SHA-256 of all parts before the numbers, computed once per meter, and
-of the numbers themselves, which would take four times as long to hash.
+(`privacy.keyed.compute_tags`, AES-256) of the SHA-256 of all parts before the numbers, computed once per
+meter, and of the numbers themselves, which would take four times as long to hash.
 
 All these parts determine the bits, because if two releases y and y' used equal bits, y' - y would be the
 difference between their data: a correction would be revealed exactly, and releases under two epsilons would
@@ -97,13 +97,13 @@ def tags(key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers
     digests = {meter: hashlib.sha256(_head(shape, prefix, meter)).digest() for meter in set(meters)}
     digest_words = np.frombuffer(b"".join(map(digests.__getitem__, meters)), "<u8").reshape(-1, _DIGEST_WORDS)
     starts = starts_ms.view(np.uint64)[:, np.newaxis]
-    return keyed.tags(key.tag, digest_words, starts, quanta.view(np.uint64))
+    return keyed.compute_tags(key.tag, digest_words, starts, quanta.view(np.uint64))
 
 
 def keyed_rows(
     key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers, quanta: Integers
 ) -> keyed.KeyedRows:
-    """Return the random bits of windows of a shape and epoch, for `release_rows`. Raises as `tags` does."""
+    """Return the random bits of windows of a shape and epoch. Raises as `compute_tags` does."""
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 
 

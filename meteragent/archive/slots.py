@@ -132,16 +132,16 @@ def _fits_int64(terms: Terms) -> bool:
     """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
     largest = 2 * max(abs(terms.readings.low_u), abs(terms.readings.high_u), abs(terms.readings.gap_u))
     longest_ms = max(_durations_ms(terms))
-    lattice = max(terms.lattice(slot) for slot in range(terms.n))
+    lattice = max(terms.steps_per_quantum(slot) for slot in range(terms.n))
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
 
 
 def _round(terms: Terms, sums: Integers) -> Integers:
     """Add gap * ms back to each slot's sum, and round the total to quanta: floor(total / lattice + 1/2).
 
-    `core.window.Window.close` rounds in the same way if the dither is half a quantum.
+    `core.window.Window.close_slot` rounds in the same way if the dither is half a quantum.
     """
-    durations_ms, lattice = _durations_ms(terms), [terms.lattice(slot) for slot in range(terms.n)]
+    durations_ms, lattice = _durations_ms(terms), [terms.steps_per_quantum(slot) for slot in range(terms.n)]
     totals = sums.reshape(-1, terms.n) + terms.readings.gap_u * np.array(durations_ms, sums.dtype)
     quanta: Integers = round_half_up(totals, np.array(lattice, sums.dtype)).astype(np.int64).ravel()
     return quanta

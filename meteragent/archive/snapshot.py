@@ -135,7 +135,7 @@ def metadata_address(name: str) -> str:
 
 def _reader(kind: str, place: str) -> Any:
     """Return the module that reads a kind of tables. Raises ArchiveError if its library is not installed."""
-    if (module := extras.missing("tables")) is not None:
+    if (module := extras.missing_module("tables")) is not None:
         raise ArchiveError(f"{place}: a table of {kind}: reading it needs {module}: {extras.hint('tables')}")
     from meteragent.archive import delta, iceberg  # noqa: PLC0415  the extra may be missing
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    parser = usage.parser(__version__, words[0] if words else "")
+    parser = usage.make_parser(__version__, words[0] if words else "")
     if not words:
         parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE)

@@ -44,7 +44,7 @@ def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> c
         if len(known_ms) > 1:
             text = _SEVERAL.format(" and ".join(f"'{format_duration(each_ms)}'" for each_ms in known_ms))
             error = ConfigError(f"stream[{number}].window.lateness", "none", "", text=text)
-            refusals.append(config.locate(error, path))
+            refusals.append(config.locate_error(error, path))
         elif known_ms != [usual_ms]:
             print(_KEPT.format(path, stream.name, *map(format_duration, (*known_ms, usual_ms))), file=out)
             window = stream.window.model_copy(update={"lateness": known_ms[0]})
@@ -64,9 +64,9 @@ def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
         return {}
 
 
-def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
+def admission_refusals(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately those of streams that have run before, which are only warnings."""
-    file_errors = [*config.missing_extras(settings), *config.file_refusals(settings)]
+    file_errors = [*config.missing_extra_refusals(settings), *config.file_refusals(settings)]
     running = _running(settings)
     new_streams = {stream.name for stream in settings.stream} - running
     return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
@@ -76,13 +76,13 @@ def report_refusals(
     path: Path, settings: config.Config, out: TextIO, *, more_refusals: Iterable[ConfigError] = ()
 ) -> bool:
     """Write the refusals, and warnings for streams that have run before; return whether there are any."""
-    refusals, warnings = admit(settings)
+    refusals, warnings = admission_refusals(settings)
     refusals += more_refusals
     for warning in warnings:
-        place = config.locate(warning, path).place
+        place = config.locate_error(warning, path).location_text
         print(f"{place}warning (not refused, because the stream has run before): {warning.text}", file=out)
     for refusal in refusals:
-        print(config.locate(refusal, path), file=out)
+        print(config.locate_error(refusal, path), file=out)
     return bool(refusals)
 
 

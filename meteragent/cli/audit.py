@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
         return common.EXIT_CRASH
     from meteragent.report import audit  # noqa: PLC0415  scipy, which may be missing
 
-    trials = audit.trials(settings, samples=options.samples)
+    trials = audit.audit_mechanisms(settings, samples=options.samples)
     print(audit.as_json(trials) if options.json else audit.as_text(trials))
     return 0 if all(trial.holds for trial in trials) else common.EXIT_VIOLATED
 

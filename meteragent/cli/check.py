@@ -37,13 +37,13 @@ def _run(options: argparse.Namespace) -> int:
     if options.statement:
         from meteragent.report import markdown  # noqa: PLC0415  only the statement needs it
 
-        print(markdown.page(settings, events, _stored_terms(settings.store.path)), end="")
+        print(markdown.statement_text(settings, events, _stored_terms(settings.store.path)), end="")
         return 0
     guarantees = _guarantees(settings, events)
     if options.json:
         print(facts.as_json(guarantees, settings))
         return 0
-    print(terminal.text(guarantees, settings), end="\n\n")
+    print(terminal.guarantees_text(guarantees, settings), end="\n\n")
     print(_next_step(guarantees, settings, options.config))
     return 0
 
@@ -52,7 +52,7 @@ def print_new(path: Path) -> int:
     """Print a new configuration's promises, any refusals and the next steps; return 78 if refused, else 0."""
     settings = config.load(path)
     guarantees = _guarantees(settings, event.EVENTS)
-    print(terminal.text(guarantees, settings), end="\n\n", flush=True)
+    print(terminal.guarantees_text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.report_refusals(path, settings, sys.stderr)
     print(_next_step(guarantees, settings, path, is_refused=refused, is_new=True))
     return common.EXIT_CONFIG if refused else 0
@@ -72,14 +72,14 @@ def _next_step(
     is_new: bool = False,
 ) -> str:
     """Return the next steps, with commands that start the program as the user started it."""
-    program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
+    program = common.program_words(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
     quoted = shlex.quote(str(path))
     return terminal.next_step(
         guarantees, settings, quoted, is_refused=is_refused, program=program, is_new=is_new
     )
 
 
-parse_event = common.argument(event.parse)
+parse_event = common.argument(event.parse_event)
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:

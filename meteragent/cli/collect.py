@@ -59,8 +59,8 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
     """Return a summary: what would be collected, from where, and the folder or the partitions of the sink."""
-    meters = settings.meters()
-    hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
+    meters = settings.read_meters()
+    hosts = [f"{server.host}:{server.port}" for server in settings.source.read_servers()]
     lines = [
         f"{path}: accepted",
         *(f"stream {stream.name}: {stream.topic}" for stream in settings.stream),

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from meteragent import extras
 from meteragent.domain.errors import LinkError
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def program(script: str, interpreter: str, on_path: str | None) -> str:
+def program_words(script: str, interpreter: str, on_path: str | None) -> str:
     """Return the words that start this program, for commands to copy, given how it was started.
 
     `on_path` is the file that the command `meteragent` would run, if there is one.
@@ -63,7 +63,7 @@ def connection_failure(reason: LinkError) -> str:
     """Return why listening to a broker failed, with what to do, where options stand for keys."""
     if reason.code:
         key = re.compile(r"source\.(\w+)")
-        cure = key.sub(lambda key: "--" + key[1].replace("_", "-"), advice(reason.code, "source"))
+        cure = key.sub(lambda key: "--" + key[1].replace("_", "-"), connection_advice(reason.code, "source"))
         return f"{reason}. {cure}"
     hint = "; is the address in --url right, and is the broker running?"
     return f"{reason}{hint if 'cannot connect' in str(reason) else ''}"
@@ -71,7 +71,7 @@ def connection_failure(reason: LinkError) -> str:
 
 def report_missing_extra(extra: str, purpose: str) -> bool:
     """Print how to install an extra if one of its modules is missing; return whether one is."""
-    module = extras.missing(extra)
+    module = extras.missing_module(extra)
     if module is not None:
         fail(f"{purpose} needs {module}: {extras.hint(extra)}")
     return module is not None

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from meteragent import config
 from meteragent.cli import draft
-from meteragent.cli.draft import Draft, Reading, Stated
+from meteragent.cli.draft import Draft, Reading, StatedQuantity
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.identity import holds_name
+from meteragent.domain.identity import fits_segment
 from meteragent.domain.presets import DEFAULT
 from meteragent.domain.units import UNITS, Kind
 from meteragent.mqtt import Endpoint, LoginRefused
@@ -90,7 +90,7 @@ def converse(options: Options) -> Conversation:
     question = Question("out", "Save the configuration as", default=default_out)
     out = yield from _ask(options, question, _file_objection)
     unit_file = yield from _choose_unit(options)
-    return draft.draft(base, preset, topic, Path(out), password, unit_file)
+    return draft.draft_files(base, preset, topic, Path(out), password, unit_file)
 
 
 def _ask(
@@ -240,14 +240,14 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
     if source["kind"] == Kind.INTERVAL_ENERGY:
         question = Question("interval", "How much time does each number cover?", default="15min")
         source["interval"] = yield from _ask(options, question)
-    return replace(reading, offers=(Stated(source),))
+    return replace(reading, offers=(StatedQuantity(source),))
 
 
 def _choose_quantities(
     options: Options, reading: Reading, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
     """Return the streams to release. Raises Refused if there are none, or --quantity names none of them."""
-    selections = draft.selections(reading, has_solar)
+    selections = draft.possible_selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
     choices = tuple((selection.names[0], selection.text) for selection in selections)
@@ -267,7 +267,9 @@ def _choose_quantities(
 
 def _name_objection(name: str) -> str | None:
     """Return the expected form of a meter's name; None if the name fits a topic."""
-    return None if holds_name(name) and "/" not in name else "a name without /, +, #, $ or control characters"
+    return (
+        None if fits_segment(name) and "/" not in name else "a name without /, +, #, $ or control characters"
+    )
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:

@@ -11,7 +11,7 @@ from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli import common
 from meteragent.consume import Series, read_table
-from meteragent.consume.archive import read
+from meteragent.consume.archive import read_archive
 from meteragent.domain.errors import ArchiveError, FormatError, RecordError
 from meteragent.domain.figures import count_text
 from meteragent.domain.grid import END_MS, FIRST_MS
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.config is not None:
             return _write_mapped(options)
-        entries = entry.distinct(_entries(options, left_out), left_out)
+        entries = entry.drop_copies(_entries(options, left_out), left_out)
         if options.to == "readings":
             _write_readings(entries, options.output)
         else:
@@ -67,7 +67,7 @@ def _entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[en
     if options.meter is not None:
         raise FormatError("--meter is for Green Button files only: other files have names of meters")
     if path.is_dir():
-        return entry.released(_series(path, options.stream).values())
+        return entry.entries_of(_series(path, options.stream).values())
     return table.read(content, left_out)
 
 
@@ -99,7 +99,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
     _require_pyarrow("reading")
     if (folder / "descriptor.parquet").exists():
         return read_table(folder, stream, FIRST_MS, END_MS)
-    return read(folder)
+    return read_archive(folder)
 
 
 def _require_pyarrow(task: str) -> None:
@@ -112,7 +112,7 @@ def _write_readings(entries: list[entry.Entry], path: Path) -> None:
     _require_pyarrow("writing")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 
-    content = readings.table(entries)
+    content = readings.arrow_table(entries)
     with whole_file(path, is_new=True) as file:
         pq.write_table(content, file)
     print(f"[source]\n{readings.source_lines(entries)}")

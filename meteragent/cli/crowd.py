@@ -49,7 +49,7 @@ def _print_ledger(options: argparse.Namespace) -> int:
     """Print a line for each finished slot."""
     from meteragent.operators import store  # noqa: PLC0415 -- it needs the extra
 
-    for line in store.ledger(_settings(options).store.path):
+    for line in store.read_ledger(_settings(options).store.path):
         slot, at = iso_time(line.slot_s * 1000), iso_time(line.at_s * 1000)
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))

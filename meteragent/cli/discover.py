@@ -15,7 +15,7 @@ from meteragent.cli import common
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.mqtt.watch import watch_topics
-from meteragent.tools.discover import Access, Listener, progress, report
+from meteragent.tools.discover import Access, Listener, progress_line, report_text
 
 _SECONDS_MAX = 86_400
 _PROGRESS_EVERY_S = 10
@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
         return common.fail(common.connection_failure(error))
     except (ConfigError, ValueError) as error:
         return common.fail(error)
-    if not listener.messages:
+    if not listener.message_count:
         return common.fail(silence_advice(seconds, f" {options.topic!r}"))
-    print(report(listener, access, seconds, profiles))
+    print(report_text(listener, access, seconds, profiles))
     return 0
 
 
@@ -81,7 +81,7 @@ async def _show_progress(listener: Listener) -> None:
     while sys.stderr.isatty():
         await asyncio.sleep(_PROGRESS_EVERY_S)
         seconds += _PROGRESS_EVERY_S
-        print(progress(listener, seconds), file=sys.stderr)
+        print(progress_line(listener, seconds), file=sys.stderr)
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:

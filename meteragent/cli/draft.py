@@ -15,7 +15,7 @@ from meteragent.domain import presets
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
-from meteragent.report.format import energy
+from meteragent.report.format import energy_text
 from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.configuration import toml_lines
 from meteragent.tools.discover.words import Direction, Role
@@ -33,7 +33,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedQuantity:
     """A quantity whose kind, unit or both the operator stated; `source` holds its keys."""
 
     source: Mapping[str, Any]
@@ -54,13 +54,13 @@ class Stated:
         """The quantity in words."""
         return f"{str(self.kind).replace('_', ' ')} in {self.unit}"
 
-    def toml(self, access: Access, name: str = "home") -> str:
+    def to_toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""
         keys = {"url": access.url, **dict(access.keys), "meter": name, **self.source}
         return "\n".join(["[source]", *toml_lines(keys)])
 
 
-Quantity = Offer | Stated
+Quantity = Offer | StatedQuantity
 """A meter's quantity that may be released."""
 
 
@@ -149,7 +149,7 @@ def _offer_of_meter(offer: Offer, meter: str | None) -> Offer:
     return Offer(replace(candidate, topics=topics, numbers=numbers, meters=(meter,)))
 
 
-def selections(reading: Reading, has_solar: bool) -> list[Selection]:
+def possible_selections(reading: Reading, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's quantities allow, the most likely first.
 
     With solar panels, quantities that may be negative come first, then pairs of consumption and feed-in, then
@@ -242,7 +242,7 @@ def _preset_line(base: Base, preset: str) -> str | None:
         f"{_ERRORS[name]} within ± {_figure(error.value, name)} {error.unit}"
         for name, error in errors.items()
     )
-    hidden_text = f"{energy(promise.terms.hides_wh)} in each {wording.slot(promise.terms)}"
+    hidden_text = f"{energy_text(promise.terms.hides_wh)} in each {wording.slot_phrase(promise.terms)}"
     return f"{preset}: hides {PRESETS[preset]} ({hidden_text}). 95% of the time {exact}."
 
 
@@ -271,7 +271,7 @@ def _tables(
     base: Base, stream: Stream, preset: str, topic: str, password: Path | None
 ) -> dict[str, dict[str, Any]]:
     """Return the tables of one stream, taken from the configuration that discovery proposes."""
-    proposed = tomllib.loads(stream.offer.toml(base.access, base.name), parse_float=Decimal)
+    proposed = tomllib.loads(stream.offer.to_toml(base.access, base.name), parse_float=Decimal)
     source: dict[str, Any] = proposed["source"]
     window: dict[str, Any] = {}
     if password is not None:
@@ -286,7 +286,7 @@ def _tables(
     return {name: keys for name, keys in tables.items() if keys}
 
 
-def draft(
+def draft_files(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
     """Return the files to write; those with a password or a password file's name are only for their owner."""

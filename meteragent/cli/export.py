@@ -11,7 +11,7 @@ from meteragent.tools import export
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; return the exit code."""
-    write = export.write_nonnegative if options.nonnegative else export.write
+    write = export.write_nonnegative if options.nonnegative else export.write_records
     with read_only(config.load(options.config).store.path) as connection:
         try:
             raised_count = write(connection, sys.stdout)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent import config
-from meteragent.agent.watch import BY_METER
+from meteragent.agent.watch import METERS_QUESTION
 from meteragent.cli import common
 from meteragent.collect import configuration as collector
 from meteragent.core.arrivals import ArrivalRow
@@ -20,14 +20,16 @@ from meteragent.domain.figures import count_text
 from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.refusal import text_of_file
 from meteragent.service.health import ask_socket, socket_path
-from meteragent.service.vitals import METRICS
-from meteragent.store.file import FULL, has_room
+from meteragent.service.vitals import METRICS_QUESTION
+from meteragent.store.file import DISK_FULL, has_room
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the service's report, unless `--quiet`; return 1 if there is a problem or no service answers."""
     service, command, path = _service(options.config)
-    answer = ask_socket(path, METRICS if options.metrics else BY_METER if options.meters else b"")
+    answer = ask_socket(
+        path, METRICS_QUESTION if options.metrics else METERS_QUESTION if options.meters else b""
+    )
     if answer is None:
         print(f"meteragent: no {service} answers at {path.absolute()}: {_reason(path)}.", file=sys.stderr)
         print(f"Start the {service}: meteragent {command} {options.config}", file=sys.stderr)
@@ -44,7 +46,7 @@ def _reason(path: Path) -> str:
     """Return why nothing may answer at a socket."""
     store = path.with_name(path.name.removesuffix(".health"))
     if not has_room(path):
-        return FULL
+        return DISK_FULL
     is_new = store != path and not os.access(store, os.F_OK)
     return "the store does not exist yet" if is_new else "it runs as another user, or not at all"
 

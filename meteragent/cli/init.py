@@ -21,7 +21,7 @@ from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.service.whole_file import whole_file
-from meteragent.tools.discover import Findings, Listener, findings
+from meteragent.tools.discover import Findings, Listener, find_meters
 
 _NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
 """The options that answer no question."""
@@ -133,9 +133,9 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
         return error
     except LinkError as error:
         raise LinkError(common.connection_failure(error)) from None
-    if not listener.messages:
+    if not listener.message_count:
         raise Refused(discover.silence_advice(seconds))
-    return findings(listener, profiles)
+    return find_meters(listener, profiles)
 
 
 def _write(draft: Draft) -> None:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from meteragent import config
 from meteragent.cli import common
 from meteragent.domain import grid
-from meteragent.domain.figures import exact, figures
+from meteragent.domain.figures import exact_text, three_figures
 from meteragent.domain.terms import Terms
-from meteragent.report.format import energy
+from meteragent.report.format import energy_text
 from meteragent.store import commands, ledger, read_only, restore_at, stored_terms
 
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     rows = [_row(charges) for charges in period_charges]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
-        levels_text = {meter: exact(level) for meter, level in levels.items()}
+        levels_text = {meter: exact_text(level) for meter, level in levels.items()}
         report = {"unknown_before": unknown, "opened_to": opened_to, "spent": rows}
         print(json.dumps(report | {"level_per_kwh": levels_text}, indent=2))
         return 0
@@ -48,21 +48,23 @@ def run(options: argparse.Namespace) -> int:
     for row in (headings, *table):
         print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
     for name, rules in terms_of.items():
-        print(f"LEVEL of stream {name}: the level of a change of {energy(rules.hides_wh)} in each window.")
+        print(
+            f"LEVEL of stream {name}: the level of a change of {energy_text(rules.hides_wh)} in each window."
+        )
     for meter, level in levels.items():
-        print(f"{meter}: a change costs a level of at most {figures(level)} per kWh.")
+        print(f"{meter}: a change costs a level of at most {three_figures(level)} per kWh.")
     return 0
 
 
 def _level(charges: commands.DayCharge, terms_of: Mapping[str, Terms]) -> str:
     """Return a row's level at the configured radius, "-" if unknown; other radii do not add up (law 6)."""
     terms = terms_of.get(charges.stream)
-    return "-" if terms is None else figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
+    return "-" if terms is None else three_figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
 
 
 def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
     """Return, for each stream, the largest level per kWh among its configured and stored windows."""
-    configured = {stream.name: config.shapes(stream) for stream in settings.stream}
+    configured = {stream.name: config.distinct_terms(stream) for stream in settings.stream}
     return {
         name: 1000 * max(terms.level_per_wh for terms in [*configured.get(name, ()), *stored.get(name, ())])
         for name in configured.keys() | stored.keys()

@@ -20,8 +20,8 @@ from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import ConfigError, PayloadError
-from meteragent.domain.figures import count_text, exact
-from meteragent.domain.refusal import reason
+from meteragent.domain.figures import count_text, exact_text
+from meteragent.domain.refusal import unreadable_reason
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             recorded = read_recording(file)
         except OSError as error:
-            return fail(f"{file}: {reason(error)}")
+            return fail(f"{file}: {unreadable_reason(error)}")
         if len(recorded) > LIMIT:
             return fail(f"{file}: larger than {LIMIT >> 20} MiB")
         lines, count = _test(profile, recorded)
@@ -65,7 +65,7 @@ def _profile(path: Path) -> Profile:
     if close:
         text = f"no such file, and no built-in profile has this name; did you mean {close[0]}?"
         raise ConfigError("", "no such file", "a file or a built-in profile", meant=close[0], text=text)
-    return PROFILES[name] if name in PROFILES else profiles.read(path)
+    return PROFILES[name] if name in PROFILES else profiles.read_profile(path)
 
 
 def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
@@ -115,7 +115,7 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
     if quantity.scale is None:
         text = f"{number.number} in the configured unit"
     else:
-        text = f"{exact(Fraction(number.number) * quantity.scale)} {unit}"
+        text = f"{exact_text(Fraction(number.number) * quantity.scale)} {unit}"
     time_text = "on arrival"
     if number.time_ms is not None:
         time_text = f"{datetime.fromtimestamp(number.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"

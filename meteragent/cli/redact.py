@@ -63,9 +63,9 @@ def _redacted(recording: bytes, redactor: Redactor) -> bytes:
     """Redact a recording. Raises FormatError, which names the message, if a payload has an unknown format."""
     lines = []
     for number, (topic, payload) in enumerate(split_messages(recording), 1):
-        prefix = b"" if topic is None else f"{redactor.topic(topic)} ".encode()
+        prefix = b"" if topic is None else f"{redactor.redact_topic(topic)} ".encode()
         try:
-            lines.append(prefix + redactor.payload(payload))
+            lines.append(prefix + redactor.redact_payload(payload))
         except FormatError as error:
             raise FormatError(f"message {number} is {error}") from None
     return lines[0] if len(lines) == 1 else b"\n".join([*lines, b""])
@@ -82,9 +82,9 @@ def parse_profile(name: str) -> Profile:
 
 def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
     """Return lines about the replacements, how the profile reads the result, and what to check."""
-    counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
+    counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced_counts.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
-    if redactor.replaced["key"]:
+    if redactor.replaced_counts["key"]:
         lines.append("to keep a name that identifies nobody but matters for the report, use --keep NAME")
     if profile is not None:
         lines += _comparison(profile, recording, redacted)

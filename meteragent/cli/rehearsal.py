@@ -13,7 +13,7 @@ from meteragent.agent.parts import Links
 from meteragent.cli import common
 from meteragent.cli.tap import run_periodically
 from meteragent.domain.errors import LinkError
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.mqtt.watch import watch_topics
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service.process import forbid_dumps, until_signalled
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     if any(stream.group is not None for stream in config.stream):
         return common.fail(_SHARES, common.EXIT_CONFIG)
     for refusal in settings.refusals(config):
-        print(f"warning: {settings.locate(refusal, options.config)}", file=sys.stderr)
+        print(f"warning: {settings.locate_error(refusal, options.config)}", file=sys.stderr)
     forbid_dumps()
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     try:
@@ -68,7 +68,7 @@ class _Stage:
 
     async def listen(self) -> None:
         """Listen to the source, without a lasting session. Raises LinkError if the connection fails."""
-        filters, hint = self.rehearsal.filters, partial(advice, side="source")
+        filters, hint = self.rehearsal.filters, partial(connection_advice, side="source")
         await watch_topics(
             self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint
         )

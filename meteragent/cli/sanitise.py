@@ -13,11 +13,11 @@ from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, report_missing_extra
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
-from meteragent.domain.figures import count_text, exact
+from meteragent.domain.figures import count_text, exact_text
 from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.units import Kind
-from meteragent.report.format import amount, full
-from meteragent.report.wording import windows
+from meteragent.report.format import amount_text, full_text
+from meteragent.report.wording import windows_phrase
 from meteragent.service.process import forbid_dumps
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
@@ -61,7 +61,7 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     result = engine.sanitise_archive(
         policy, options.input, options.output, show_progress, clamp=options.clamp
     )
-    return as_json(result) if options.json else summary(result)
+    return as_json(result) if options.json else result_summary(result)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def show_progress(task: str, total: int, unit: str) -> Iterator[Callable[[int], 
         yield bar.update
 
 
-def summary(result: Any) -> str:
+def result_summary(result: Any) -> str:
     """Return a summary of an `archive.run.RunResult`, for the operator only, because its counts are exact."""
     admission = result.admission
     lines = [
@@ -105,7 +105,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 
 def as_json(result: Any) -> str:
-    """Return the facts of `summary` as a JSON object; exact numbers are strings."""
+    """Return the facts of `result_summary` as a JSON object; exact numbers are strings."""
     facts = _facts(result) | {
         "dry_run": False,
         "new_parts": result.new_parts,
@@ -138,8 +138,8 @@ def _facts(result: Any) -> dict[str, Any]:
         "numbers": result.counts and _number_facts(result.counts),
         "row": _row(result),
         "table": result.table and result.table._asdict(),
-        "epsilon": exact(usual.epsilon),
-        "level": exact(usual.level),
+        "epsilon": exact_text(usual.epsilon),
+        "level": exact_text(usual.level),
         "sd": usual.sd,
         "unit": usual.value_unit,
         "keys": sorted(admission.keys),
@@ -195,8 +195,8 @@ def _terms(result: Any) -> list[str]:
     usual = result.policy.usual
     epsilon = f"{usual.epsilon} per {usual.value_unit}"
     return [
-        f"  epsilon        {epsilon} in each of the {windows(usual)}: level {full(usual.level)}",
-        f"  noise          {amount(usual.sd, usual.value_unit)} in each number (one standard deviation)",
+        f"  epsilon        {epsilon} in each of the {windows_phrase(usual)}: level {full_text(usual.level)}",
+        f"  noise          {amount_text(usual.sd, usual.value_unit)} in each number (one standard deviation)",
         *[f"  Warning:       {text}" for text in _own_names_texts(result)],
         *([f"  keys           {', '.join(sorted(result.admission.keys))}"] if result.admission.keys else []),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 from meteragent import config as settings
 from meteragent.cli import common
 from meteragent.domain.errors import LinkError
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint
 from meteragent.mqtt.watch import OnMessage, watch_topics
 from meteragent.service.process import forbid_dumps, until_signalled
@@ -82,7 +82,7 @@ class LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a log record."""
-        self._view.say(record.getMessage())
+        self._view.write_line(record.getMessage())
 
 
 def _key(stream: settings.Stream) -> bytes | None:
@@ -93,13 +93,16 @@ def _key(stream: settings.Stream) -> bytes | None:
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
     """Return coroutines that listen to a stream's source and sink; the sink is silent until a slot ends."""
-    source = settings.endpoint("source", stream.source.url, stream.source)
-    sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
+    source = settings.read_endpoint("source", stream.source.url, stream.source)
+    sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filters, sink_filters = stream_view.filters
-    raw, on_listening = partial(view.raw, stream_view), partial(view.listening, stream_view)
+    raw, on_listening = (
+        partial(view.show_source_message, stream_view),
+        partial(view.note_listening, stream_view),
+    )
     return [
         _watch("source", source, source_filters, raw, on_listening),
-        _watch("sink", sink, sink_filters, partial(view.released, stream_view)),
+        _watch("sink", sink, sink_filters, partial(view.show_sink_message, stream_view)),
     ]
 
 
@@ -113,6 +116,6 @@ async def _watch(
     """Listen to a broker. Raises LinkError if the connection fails; its text names the key of the address."""
     listening = partial(watch_topics, endpoint, "tap", filters, on_message, on_listening=on_listening)
     try:
-        await listening(entropy=os.urandom, advice=partial(advice, side=side))
+        await listening(entropy=os.urandom, advice=partial(connection_advice, side=side))
     except LinkError as error:
         raise LinkError(f"{side}.url: {error}") from None

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from meteragent.collect import subject
-from meteragent.config import endpoint, read_password, read_secret
+from meteragent.config import read_endpoint, read_password, read_secret
 from meteragent.config.files import address_refusals
 from meteragent.config.model import Broker
 from meteragent.domain.errors import ConfigError
@@ -57,10 +57,10 @@ class Source(Broker):
         scheme = _SCHEMES.get(self.url.partition("://")[0])
         return "MQTT" if scheme is None else scheme.kind
 
-    def servers(self) -> tuple[Endpoint, ...]:
+    def read_servers(self) -> tuple[Endpoint, ...]:
         """Return the broker's servers. Raises ConfigError if a file cannot be used."""
         if self.kind == "MQTT":
-            return (endpoint("source", self.url, self),)
+            return (read_endpoint("source", self.url, self),)
         for key in _FILES:
             path = getattr(self, key)
             if path is not None:
@@ -73,7 +73,7 @@ class Source(Broker):
         return tuple(Endpoint(host, port, scheme.is_tls, *login) for host, port in hosts)
 
 
-def refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
+def source_refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     """Yield refusals of the URL, and of keys and topics that contradict others or do not suit the broker."""
     yield from _other_brokers_keys(source)
     if source.kind == "MQTT":
@@ -113,7 +113,7 @@ def _nats_errors(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]
         expected = "letters, digits, - and _, because it begins the names of NATS consumers"
         yield ConfigError("source.client_id", repr(source.client_id), expected)
     for index, topic in enumerate(topics):
-        if not subject.holds(topic):
+        if not subject.is_accepted_topic(topic):
             expected = "a topic without white space and without a level * or >, which NATS reserves"
             yield ConfigError(f"stream[{index}].topic", repr(topic), expected)
 

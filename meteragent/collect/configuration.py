@@ -24,7 +24,7 @@ from meteragent.config import read_password, read_secret
 from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
-from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.lines import find_key_lines, line_of, path_of
 from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, text_of_file, value_text
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
@@ -115,17 +115,17 @@ class Settings(_Section):
         """The topics of the streams."""
         return tuple(StreamTopic.parse(stream.name, stream.topic) for stream in self.stream)
 
-    def limits(self) -> Limits:
-        """Return the limits on accepted messages. Raises ConfigError as `meters` does."""
+    def read_limits(self) -> Limits:
+        """Return the limits on accepted messages. Raises ConfigError as `read_meters` does."""
         accept = self.accept
-        return Limits(accept.oldest, accept.ahead, self.meters(), accept.max_meters, accept.max_per_day)
+        return Limits(accept.oldest, accept.ahead, self.read_meters(), accept.max_meters, accept.max_per_day)
 
-    def password(self) -> str | None:
+    def read_password(self) -> str | None:
         """Return the database's password, if there is a file. Raises ConfigError if it cannot be read."""
         path = None if self.database is None else self.database.password_file
         return None if path is None else read_password("database.password_file", path)
 
-    def meters(self) -> frozenset[str] | None:
+    def read_meters(self) -> frozenset[str] | None:
         """Return the ids of accepted meters; None for all. Raises ConfigError if the file cannot be read."""
         path = self.accept.meters_file
         if path is None:
@@ -185,7 +185,7 @@ def parse(text: str) -> Settings:
             settings = Settings.model_validate(document)
     if settings is not None:
         errors += [error for error in _value_errors(settings) if error.key not in refused]
-    key_lines = lines(text)
+    key_lines = find_key_lines(text)
     for problem in errors:
         problem.line = line_of(path_of(problem.key), key_lines)
     raise_all(errors)
@@ -262,7 +262,9 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
 
 def _value_errors(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
-    broker_errors = list(broker.refusals(settings.source, [stream.topic for stream in settings.stream]))
+    broker_errors = list(
+        broker.source_refusals(settings.source, [stream.topic for stream in settings.stream])
+    )
     yield from broker_errors
     database = settings.database
     if database is not None and (not database.url.startswith(_POSTGRES) or _has_password(database.url)):
@@ -271,7 +273,11 @@ def _value_errors(settings: Settings) -> Iterator[ConfigError]:
     elif database is not None:
         yield from _option_errors(database.url)
     yield from _duplicate_errors(settings)
-    for read in (settings.password, settings.meters, *([] if broker_errors else [settings.source.servers])):
+    for read in (
+        settings.read_password,
+        settings.read_meters,
+        *([] if broker_errors else [settings.source.read_servers]),
+    ):
         try:
             read()
         except ConfigError as error:
@@ -299,7 +305,7 @@ def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
             if value in [getattr(other_stream, key) for other_stream in settings.stream[:index]]:
                 expected = f"a {key} that no other stream has"
                 yield _error(("stream", index, key), repr(value), expected, None)
-        places = [topic.place(stream.topic.replace("{meter}", "m")) for topic in settings.topics]
+        places = [topic.place_of(stream.topic.replace("{meter}", "m")) for topic in settings.topics]
         if any(place is not None and place.role is Role.DESCRIPTOR for place in places):
             expected = "a topic on which no other stream has its descriptors"
             yield _error(("stream", index, "topic"), repr(stream.topic), expected, None)

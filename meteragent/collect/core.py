@@ -1,6 +1,6 @@
 """The effect of a received message: a row, a descriptor, a waiting record, or a refusal.
 
-`Core.take` checks messages in the order of their arrival; it remembers the terms that each meter has
+`Core.take_messages` checks messages in the order of their arrival; it remembers the terms that each meter has
 announced, and how many records wait. The caller commits the effects before it passes further messages. After
 a failed commit, it builds a new core from the tables and passes the same messages again.
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from meteragent.collect.topic import Place, Role, StreamTopic
-from meteragent.consume.message import Check, Descriptor, Record, digest_of, load
+from meteragent.consume.message import Check, Descriptor, Record, digest_of, load_fields
 from meteragent.domain.errors import RecordError
-from meteragent.domain.identity import holds_name
+from meteragent.domain.identity import fits_segment
 from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
 from meteragent.wire.grammar import DESCRIPTOR
 from meteragent.wire.number import VALUE_MAX
@@ -151,12 +151,12 @@ class Batch:
     refusal_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     refusals: "list[Refusal]" = field(default_factory=list)
 
-    def refuse(self, refusal: "Refusal") -> None:
+    def add_refusal(self, refusal: "Refusal") -> None:
         """Count a refusal, and keep its origin."""
         self.refusal_counts[refusal.key] += 1
         self.refusals.append(refusal)
 
-    def add(self, batch: "Batch") -> None:
+    def add_batch(self, batch: "Batch") -> None:
         """Add the effects in another batch to this batch."""
         self.rows += batch.rows
         self.descriptors |= batch.descriptors
@@ -294,7 +294,7 @@ class Core:
         """The topic filters of all streams."""
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
-    def take(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
+    def take_messages(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
         """Check messages in order, and return their effects; a waiting record among them waits no longer."""
         batch = Batch()
         for message in messages:
@@ -307,16 +307,18 @@ class Core:
                 self._add_effect(message, place, now_ms, batch)
             except Refused as refusal:
                 stream = "" if place is None else place.stream
-                batch.refuse(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
+                batch.add_refusal(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
         if batch.links and batch.waiting:
             self._settle(batch, now_ms)
         return batch
 
-    def refuse(self, message: "Message | Waiting") -> Batch:
+    def refuse_message(self, message: "Message | Waiting") -> Batch:
         """Return the refusal of a message whose effect cannot be stored."""
         batch, place = Batch(), self._place(message.topic)
         self._end_waiting(message, batch)
-        batch.refuse(Refusal("" if place is None else place.stream, "unstorable", _origin(message.topic)))
+        batch.add_refusal(
+            Refusal("" if place is None else place.stream, "unstorable", _origin(message.topic))
+        )
         return batch
 
     def _end_waiting(self, message: "Message | Waiting", batch: Batch) -> None:
@@ -329,13 +331,13 @@ class Core:
         """Check again the records that arrived before a descriptor in the same batch."""
         early_records = [record for record in batch.waiting if self._terms(record.key, record.d)]
         batch.waiting = [record for record in batch.waiting if not self._terms(record.key, record.d)]
-        batch.add(self.take(early_records, now_ms))
+        batch.add_batch(self.take_messages(early_records, now_ms))
 
     def knows(self, key: Key) -> bool:
         """Return whether a meter has announced a descriptor."""
         return self._terms(key[:2], key[2]) is not None
 
-    def awaited(self) -> "list[Key]":
+    def awaited_descriptors(self) -> "list[Key]":
         """Return the descriptors that are known for meters some of whose records wait in the sink."""
         return [(*key, d) for key in self._waiting.known_meters() for d in self._of_meter[key]]
 
@@ -343,7 +345,7 @@ class Core:
         return self._of_meter.get(key, {}).get(d)
 
     def _place(self, topic: str) -> Place | None:
-        places = (stream.place(topic) for stream in self._streams)
+        places = (stream.place_of(topic) for stream in self._streams)
         return next((place for place in places if place is not None), None)
 
     def _add_effect(self, message: "Message | Waiting", place: Place, now_ms: int, batch: Batch) -> None:
@@ -392,7 +394,7 @@ class Core:
         self._require_room(key, len(payload), is_new=terms is None)
         if terms is None:
             descriptor = _descriptor(payload, self._limits)
-            terms = self._announced[digest] = Announced(digest, len(payload), descriptor.check)
+            terms = self._announced[digest] = Announced(digest, len(payload), descriptor.record_check)
             batch.descriptors[digest] = descriptor
         self._link(key, terms)
         self._waiting.introduce(key)
@@ -473,7 +475,7 @@ def _detail(error: Exception) -> str:
 
 def _load(payload: bytes) -> Mapping[str, Any]:
     try:
-        return load(payload, float)
+        return load_fields(payload, float)
     except (RecordError, UnicodeError) as error:
         raise Refused("unreadable", _detail(error)) from None
 
@@ -484,7 +486,7 @@ def _record(payload: bytes) -> Record:
         record = Record.parse(payload)
     except (RecordError, UnicodeError) as error:
         raise Refused("unreadable", _detail(error)) from None
-    if not holds_name(record.meter):
+    if not fits_segment(record.meter):
         raise Refused("unreadable", "'meter' is not a name")
     return record
 
@@ -492,7 +494,7 @@ def _record(payload: bytes) -> Record:
 def _row(stream: str, record: Record, terms: Announced) -> Row:
     """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
-        quanta = terms.check.require(record)
+        quanta = terms.check.require_match(record)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
     # Time-zone data here may differ from the agent's: on a calendar, only overlapping slots are refused.

@@ -37,7 +37,7 @@ from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.outcome import (
-    SLICE,
+    SLICE_MAX,
     Content,
     Outcome,
     UnstorableError,
@@ -202,7 +202,7 @@ class Database:
         if encoding != "UTF8":
             raise DatabaseError(f"the database is in {encoding}: create one with ENCODING 'UTF8'")
 
-    async def create(self) -> bool:
+    async def create_tables(self) -> bool:
         """Create the tables unless they exist, and return whether they were created."""
         with self._answered():
             async with self._connection.transaction():
@@ -225,7 +225,7 @@ class Database:
             )
         return bool(is_new)
 
-    async def begin(self, *, is_first: bool) -> Content:
+    async def begin_service(self, *, is_first: bool) -> Content:
         """Prepare the connection, and return the content of the tables."""
         with self._answered():
             await self._execute(_SESSION)
@@ -245,7 +245,7 @@ class Database:
         counts = {(stream, meter): count for stream, meter, count in waiting}
         return Content(announced_terms(digests), [Link(*link) for link in links], counts)
 
-    async def expire(self, wait_ms: int) -> Outcome:
+    async def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         with self._answered():
             async with self._connection.transaction():
@@ -253,15 +253,15 @@ class Database:
                 await self._count_refusals(outcome)
         return outcome
 
-    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
+    async def waiting_records(self, keys: Collection[Key]) -> list[Waiting]:
         """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
         if not keys:
             return []
         columns = map(list, zip(*keys, strict=True))
         with self._answered():
-            return [Waiting(*row) for row in await self._rows(_WAITING, *columns, SLICE)]
+            return [Waiting(*row) for row in await self._rows(_WAITING, *columns, SLICE_MAX)]
 
-    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+    async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch."""
         with self._answered():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
@@ -346,7 +346,7 @@ class Database:
 
     async def _make_partitions(self, times_ms: Sequence[int], now_ms: int) -> None:
         """Create the partitions that are needed now or soon, except those that are known to exist."""
-        new = partition.cover(times_ms, now_ms, self._length) - self._partitions
+        new = partition.partitions_covering(times_ms, now_ms, self._length) - self._partitions
         if not new:
             return
         async with self._connection.transaction():
@@ -384,7 +384,7 @@ def _tables(length: partition.Length) -> str:
 def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
     """Return the row of a descriptor for the table `descriptor`, with the numbers that the views need."""
     numbers = numbers_of(descriptor)
-    key = descriptor.digest, descriptor.id, descriptor.hashed
+    key = descriptor.digest, descriptor.id, descriptor.hashed_text
     return *key, *numbers._replace(variance=repr(numbers.variance))
 
 

@@ -43,7 +43,7 @@ from meteragent.collect import record_file
 from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.outcome import (
     DATA_FAULTS,
-    SLICE,
+    SLICE_MAX,
     Content,
     Outcome,
     announced_terms,
@@ -194,7 +194,7 @@ class Staging:
         self._database.close()
         os.close(self._lock)
 
-    def create(self) -> bool:
+    def create_tables(self) -> bool:
         """Create the tables unless they exist, and return whether they were created. Raises DatabaseError."""
         self._database.execute("PRAGMA journal_mode = WAL").fetchone()
         self._database.execute("PRAGMA synchronous = FULL")
@@ -217,7 +217,7 @@ class Staging:
             )
         return bool(version == 0)
 
-    def begin(self, *, is_first: bool) -> Content:
+    def begin_service(self, *, is_first: bool) -> Content:
         """Return the dataset's content. If `is_first`, reset the collector's counts to 0."""
         if is_first:
             with self._transaction():
@@ -240,7 +240,7 @@ class Staging:
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
-    def expire(self, wait_ms: int) -> Outcome:
+    def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         with self._transaction():
             outcome = expiry_outcome(self._rows(_EXPIRED, wait_ms // 1000))
@@ -248,13 +248,13 @@ class Staging:
             self._count(outcome, 0)
         return outcome
 
-    def waiting(self, keys: Iterable[Key]) -> list[Waiting]:
+    def waiting_records(self, keys: Iterable[Key]) -> list[Waiting]:
         """Return at most SLICE records that wait for one of the given descriptors."""
         rows = itertools.chain.from_iterable(self._database.execute(_WAITING, key) for key in keys)
-        records = [Waiting(*row) for row in itertools.islice(rows, SLICE)]
+        records = [Waiting(*row) for row in itertools.islice(rows, SLICE_MAX)]
         return sorted(records, key=lambda record: record.place)
 
-    def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+    def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch."""
         self._latest = iso_time(now_ms)
         with self._transaction():
@@ -309,9 +309,9 @@ class Staging:
         path = self._folder / "record" / part.path
         table = record_file.table_of([row for row, _ in rows], terms)
         counts = np.array([count for _, count in rows], np.int64)
-        merged = record_file.merge(record_file.read(path), table, counts)
+        merged = record_file.merge_rows(record_file.read_file(path), table, counts)
         if merged.new:
-            record_file.write(path, self._folder, merged.table)
+            record_file.write_table(path, self._folder, merged.table)
         refusal_counts = Counter({(part.stream, "twice"): merged.different})
         refusal_counts[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
         refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
@@ -331,7 +331,7 @@ class Staging:
             limits = part.stream, part.start_ms, part.end_ms, last
             staged = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)] if mixed else []
             if rows := [row for row in staged if (row.stream, row.meter) in mixed]:
-                flags = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
+                flags = record_file.overlap_flags(self._around(part, rows), record_file.table_of(rows, terms))
                 overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
         for stream in {stream for stream, _ in mixed} & {part.stream for part in parts}:
             rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
@@ -347,7 +347,7 @@ class Staging:
         for file in record_file.parts_between(part.stream, start_ms, end_ms, self._length):
             spans = [span for span in meters_by_span if span[0] <= file.start_ms and file.end_ms <= span[1]]
             if meters := set[str]().union(*(meters_by_span[span] for span in spans)):
-                tables.append(record_file.read(self._folder / "record" / file.path, meters))
+                tables.append(record_file.read_file(self._folder / "record" / file.path, meters))
         return pa.concat_tables(tables)
 
     def _staged_parts(self, last: int) -> list[Part]:
@@ -359,7 +359,7 @@ class Staging:
         """Write everything in a batch except its rows and refusals."""
         execute = self._database.executemany
         facts = [
-            (digest, descriptor.id, descriptor.hashed, *numbers_of(descriptor))
+            (digest, descriptor.id, descriptor.hashed_text, *numbers_of(descriptor))
             for digest, descriptor in batch.descriptors.items()
         ]
         execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", facts)
@@ -392,7 +392,7 @@ class Staging:
         if count == self._descriptor_count:
             return
         path = self._folder / "descriptor.parquet"
-        record_file.replace(path, self._folder, partial(_fill, self._database.execute(_DESCRIPTORS)))
+        record_file.replace_file(path, self._folder, partial(_fill, self._database.execute(_DESCRIPTORS)))
         self._descriptor_count = count
 
     @contextmanager
@@ -425,7 +425,7 @@ def _meters_by_span(
 def _fill(rows: sqlite3.Cursor, file: Any) -> None:
     """Write rows of descriptors to a file, in slices."""
     with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
-        while slice_rows := rows.fetchmany(SLICE):
+        while slice_rows := rows.fetchmany(SLICE_MAX):
             columns = zip(zip(*slice_rows, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
             arrays = [pa.array(column).cast(kind) for column, kind in columns]
             writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))

@@ -55,7 +55,7 @@ class KafkaSource:
 
     def __init__(self, servers: Sequence[Endpoint], group: str, topics: Sequence[str], sasl: str) -> None:
         self._name = ", ".join(f"{server.host}:{server.port}" for server in servers)
-        self._settings, self._topics = settings(servers, group, sasl), list(topics)
+        self._settings, self._topics = consumer_settings(servers, group, sasl), list(topics)
         self._thread = ThreadPoolExecutor(1, "kafka")
         self._consumer: Consumer | None = None
         self._start = asyncio.Event()
@@ -75,7 +75,7 @@ class KafkaSource:
             await asyncio.shield(self._call(consumer.close))
             self._thread.shutdown(wait=False)
 
-    async def batch(self, size: int) -> list[Message]:
+    async def take_batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, or none if none arrive for IDLE_S seconds."""
         await self._start.wait()
         end_s = asyncio.get_running_loop().time() + IDLE_S
@@ -120,7 +120,7 @@ class KafkaSource:
             _log.warning("source %s: %s", self._name, text)
 
 
-def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, Any]:
+def consumer_settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, Any]:
     """Return the settings of librdkafka for a consumer group; `sasl` is the mechanism of the login."""
     server = servers[0]
     has_login = server.username is not None

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from meteragent.collect.core import Message
 from meteragent.collect.queue import Queue
 from meteragent.domain.errors import LinkError
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
 
 QUEUE_MAX: Final = 20_000
@@ -50,12 +50,12 @@ class MqttSource:
             count=self._count,
             session_expiry_s=SESSION_EXPIRY_S,
             role="source",
-            advice=partial(advice, side="source"),
+            advice=partial(connection_advice, side="source"),
             on_failed=self._on_failed,
         )
         await keep_connected(link, self._serve, self._entropy)
 
-    async def batch(self, size: int) -> list[Message]:
+    async def take_batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
         messages = await self._queue.take(size)
         if self._session is not None and self._queue.has_room:

@@ -22,16 +22,16 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from meteragent.collect.core import Message
 from meteragent.collect.queue import Queue
-from meteragent.collect.subject import subjects, topic
+from meteragent.collect.subject import subjects_of, topic_of
 from meteragent.domain.errors import LinkError
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Backoff, Endpoint, Entropy, LoginRefused
 from meteragent.mqtt.reconnect import ConnectionLog
 
 ACK_WAIT_S: Final = 30
 """The time after which an unacknowledged message is delivered again."""
 QUEUE_MAX: Final = 10_000
-PULL: Final = 1_000
+PULL_MAX: Final = 1_000
 """The largest number of messages that a request asks for."""
 PENDING_MAX: Final = 2 * QUEUE_MAX
 """The largest number of delivered but unacknowledged messages per consumer."""
@@ -62,7 +62,7 @@ class NatsSource:
         self, servers: Sequence[Endpoint], client_id: str, filters: Sequence[str], entropy: Entropy
     ) -> None:
         self._servers, self._client_id, self._entropy = tuple(servers), client_id, entropy
-        self._subjects = [subject for topic_filter in filters for subject in subjects(topic_filter)]
+        self._subjects = [subject for topic_filter in filters for subject in subjects_of(topic_filter)]
         self._queue, self._room = Queue(QUEUE_MAX), asyncio.Event()
         self._room.set()
         self._client: Client | None = None
@@ -73,7 +73,7 @@ class NatsSource:
         """Stay connected until cancelled."""
         name = ", ".join(f"{server.host}:{server.port}" for server in self._servers)
         backoff, now_s = Backoff(self._entropy), asyncio.get_running_loop().time
-        with closing(ConnectionLog(f"source {name}", partial(advice, side="source"))) as log:
+        with closing(ConnectionLog(f"source {name}", partial(connection_advice, side="source"))) as log:
             while True:
                 start_s = now_s()
                 reason = await self._serve(log)
@@ -82,7 +82,7 @@ class NatsSource:
                 log.on_failed(reason, lifetime_s, delay_s)
                 await asyncio.sleep(delay_s)
 
-    async def batch(self, size: int) -> list[Message]:
+    async def take_batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
         messages = await self._queue.take(size)
         if self._queue.has_room:
@@ -177,7 +177,7 @@ class NatsSource:
 
     async def _pull(self, client: Client, consumer: _Consumer) -> NoReturn:
         """Request messages repeatedly. Raises LinkError if a request fails or is not answered."""
-        request = json.dumps({"batch": PULL, "expires": EXPIRES_S * 1_000_000_000}).encode()
+        request = json.dumps({"batch": PULL_MAX, "expires": EXPIRES_S * 1_000_000_000}).encode()
         subject, inbox = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}", client.new_inbox()
         answers: asyncio.Queue[str] = asyncio.Queue()
         remaining_count = 0
@@ -197,7 +197,7 @@ class NatsSource:
             await client.subscribe(inbox, cb=on_message)
             while True:
                 await self._room.wait()
-                remaining_count = PULL
+                remaining_count = PULL_MAX
                 await client.publish(subject, request, inbox)
                 async with asyncio.timeout(EXPIRES_S + _TIMEOUT_S):
                     status = await answers.get()
@@ -205,7 +205,7 @@ class NatsSource:
                     raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
 
     def _enqueue(self, message: Msg) -> None:
-        self._queue.put(Message(topic(message.subject), message.data, message.reply))
+        self._queue.put(Message(topic_of(message.subject), message.data, message.reply))
         if self._queue.is_full:
             self._room.clear()
 

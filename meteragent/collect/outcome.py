@@ -17,7 +17,7 @@ from meteragent.collect.core import (
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, RecordError
 
-SLICE: Final = 5_000
+SLICE_MAX: Final = 5_000
 """The largest number of descriptors, or of waiting records, that are read at once."""
 
 _log = logging.getLogger("meteragent")
@@ -70,8 +70,8 @@ _terms: dict[str, Announced | None] = {}
 def unparsed_digests(digests: Iterable[str]) -> Iterator[list[str]]:
     """Yield the digests of descriptors that `cache_terms` has not parsed yet, in slices."""
     new_digests = [digest for digest in digests if digest not in _terms]
-    for start in range(0, len(new_digests), SLICE):
-        yield new_digests[start : start + SLICE]
+    for start in range(0, len(new_digests), SLICE_MAX):
+        yield new_digests[start : start + SLICE_MAX]
 
 
 def cache_terms(texts: Iterable[tuple[str, str]]) -> None:
@@ -79,7 +79,7 @@ def cache_terms(texts: Iterable[tuple[str, str]]) -> None:
     for digest, text in texts:
         _terms[digest] = None
         try:
-            _terms[digest] = Announced(digest, len(text), Descriptor.stored(text).check)
+            _terms[digest] = Announced(digest, len(text), Descriptor.parse_stored(text).record_check)
         except (RecordError, *DATA_FAULTS) as error:
             reason = str(error) if isinstance(error, RecordError) else type(error).__name__
             _log.warning("a stored descriptor is left out: %s", reason)

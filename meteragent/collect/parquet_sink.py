@@ -48,28 +48,28 @@ class ParquetSink:
             executor.submit(sink._close).result()  # also waits for a step that is still running
             executor.shutdown()
 
-    async def create(self) -> bool:
+    async def create_tables(self) -> bool:
         """Create the tables unless they exist, and return whether they were created."""
-        return await self._step(self._staging.create)
+        return await self._step(self._staging.create_tables)
 
-    async def begin(self, *, is_first: bool) -> Content:
+    async def begin_service(self, *, is_first: bool) -> Content:
         """Create the tables unless they exist, and return the dataset's content."""
-        await self.create()
-        return await self._step(lambda: self._staging.begin(is_first=is_first))
+        await self.create_tables()
+        return await self._step(lambda: self._staging.begin_service(is_first=is_first))
 
-    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
+    async def waiting_records(self, keys: Collection[Key]) -> list[Waiting]:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
-        return await self._step(lambda: self._staging.waiting(keys))
+        return await self._step(lambda: self._staging.waiting_records(keys))
 
-    async def expire(self, wait_ms: int) -> Outcome:
+    async def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
-        return await self._step(lambda: self._staging.expire(wait_ms))
+        return await self._step(lambda: self._staging.expire_waiting(wait_ms))
 
-    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+    async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch; return its outcome and that of the flushes since, or raise the error of a flush."""
         if self._fault is not None:
             raise self._fault
-        outcome = await self._step(lambda: self._staging.write(batch, messages, now_ms))
+        outcome = await self._step(lambda: self._staging.write_batch(batch, messages, now_ms))
         if self._staging.staged >= STAGED_MAX:
             await self.flush()
         return outcome

@@ -32,7 +32,7 @@ def partition_of(time_ms: int, length: Length) -> Partition:
     return Partition(f"record_{start:%Y_%m}", start, end)
 
 
-def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
+def partitions_covering(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
     """Return the partitions, if any, of the given times and of the days up to `_AHEAD_MS` from now."""
     if length == "none":
         return set()

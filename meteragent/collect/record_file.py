@@ -2,8 +2,8 @@
 
     FOLDER/record/stream=main/day=2026-11-20/records.parquet
 
-Rows are sorted by meter, time and band. `merge` never changes the first value of a key, so it may be repeated
-after a crash. `replace` renames a complete new file into place.
+Rows are sorted by meter, time and band. `merge_rows` never changes the first value of a key, so it may be
+repeated after a crash. `replace_file` renames a complete new file into place.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -127,7 +127,7 @@ class Merged:
     meter: str = ""
 
 
-def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
+def merge_rows(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
     """Add rows to a file's content, and keep only the first row of each key; count all deliveries."""
     union = pa.concat_tables([content, rows])
     order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])
@@ -158,7 +158,7 @@ def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
     return flags
 
 
-def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
+def overlap_flags(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
     """Return, for each row, whether it overlaps another slot of its meter in the content of files."""
     if not content.num_rows or not rows.num_rows:
         return np.zeros(rows.num_rows, np.bool_)
@@ -194,7 +194,7 @@ def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     return start, end, np.asarray(is_band)
 
 
-def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
+def read_file(path: Path, meters: Collection[str] | None = None) -> pa.Table:
     """Read a file of records, or its rows of some meters. Raises DatabaseError or OSError."""
     if not path.exists():
         return SCHEMA.empty_table()
@@ -206,7 +206,7 @@ def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
     raise DatabaseError(f"{path}: not a file of records: restore it, or move it away")
 
 
-def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
+def replace_file(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
     """Replace a file below `root` durably; readers never see an unfinished file."""
     new_folders = [folder for folder in path.parents if root in folder.parents and not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,6 +216,6 @@ def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
         sync_folder(folder.parent)
 
 
-def write(path: Path, root: Path, table: pa.Table) -> None:
+def write_table(path: Path, root: Path, table: pa.Table) -> None:
     """Replace a file below `root` with a table."""
-    replace(path, root, lambda file: pq.write_table(table, file, row_group_size=_ROW_GROUP))
+    replace_file(path, root, lambda file: pq.write_table(table, file, row_group_size=_ROW_GROUP))

@@ -23,11 +23,11 @@ from meteragent.service import health
 from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json
 
-BATCH: Final = 5_000
+BATCH_MAX: Final = 5_000
 """The largest number of messages in a transaction."""
 REPORT_S: Final = 3600.0
 """The interval between log lines with the totals, in seconds."""
-LOOK_S: Final = 10.0
+RELOAD_S: Final = 10.0
 """The interval, in seconds, at which the core is rebuilt if the source is shared with other collectors."""
 EXPIRE_S: Final = 3600.0
 """The interval, in seconds, at which the core is rebuilt otherwise, so that waiting records expire."""
@@ -43,10 +43,10 @@ class Service:
     ) -> None:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
         self._topics = settings.topics
-        self._limits = settings.limits()
+        self._limits = settings.read_limits()
         self._source = source_of(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
-        self._size = BATCH
+        self._size = BATCH_MAX
         """The size of the next transaction: less after a failure, which may be for want of time."""
         self._backoff = Backoff(entropy)
         self._report, self._has_sink = _Report(), False
@@ -66,13 +66,13 @@ class Service:
         while True:
             try:
                 async with sink_of(self._settings) as tables:
-                    if is_first and await tables.create():
+                    if is_first and await tables.create_tables():
                         _log.info("there were no tables: new ones were created")
                     core = await self._begin(tables, is_first=is_first)
                     _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
-                        self._notify.send("READY=1")
+                        self._notify.send_lines("READY=1")
                     is_first, self._has_sink = False, True
                     await self._write(core, tables)
             except LinkError as error:
@@ -83,17 +83,17 @@ class Service:
 
     async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
         """Return a core built from the tables, and write waiting records whose descriptor is now known."""
-        content = await tables.begin(is_first=is_first)
-        outcome = await tables.expire(self._settings.accept.wait)
+        content = await tables.begin_service(is_first=is_first)
+        outcome = await tables.expire_waiting(self._settings.accept.wait)
         if outcome.refusal_counts:
             self._report.add(outcome, 0)
-            content = await tables.begin(is_first=False)
+            content = await tables.begin_service(is_first=False)
         core = Core(self._topics, self._limits, *content)
-        return await self._release(core, tables, core.awaited())
+        return await self._release(core, tables, core.awaited_descriptors())
 
     async def _release(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
         """Write the records that wait for one of the given descriptors; those that the core lacks wait on."""
-        while records := await tables.waiting([key for key in keys if core.knows(key)]):
+        while records := await tables.waiting_records([key for key in keys if core.knows(key)]):
             core = await self._store(core, tables, records)
         return core
 
@@ -105,16 +105,16 @@ class Service:
         """
         now_ms, count = self._now_ms(), sum(isinstance(message, Message) for message in messages)
         try:
-            batch = core.take(messages, now_ms)
-            outcome = await tables.write(batch, count, now_ms)
+            batch = core.take_messages(messages, now_ms)
+            outcome = await tables.write_batch(batch, count, now_ms)
         except DATA_FAULTS:
-            core = Core(self._topics, self._limits, *await tables.begin(is_first=False))
+            core = Core(self._topics, self._limits, *await tables.begin_service(is_first=False))
             if len(messages) > 1:
                 middle = len(messages) // 2
                 core = await self._store(core, tables, messages[:middle])
                 return await self._store(core, tables, messages[middle:])
-            batch = Batch() if not messages else core.refuse(messages[0])
-            outcome = await tables.write(batch, count, now_ms)
+            batch = Batch() if not messages else core.refuse_message(messages[0])
+            outcome = await tables.write_batch(batch, count, now_ms)
         self._report.add(outcome, count)
         return await self._release(core, tables, [link.key for link in batch.links])
 
@@ -125,9 +125,9 @@ class Service:
         waits. The core is therefore rebuilt from the tables about every LOOK_S seconds.
         """
         clock_s = asyncio.get_running_loop().time
-        rebuild_s, pause_s = clock_s(), LOOK_S if self._source.is_shared else EXPIRE_S
+        rebuild_s, pause_s = clock_s(), RELOAD_S if self._source.is_shared else EXPIRE_S
         while True:
-            self._messages = self._messages or await self._source.batch(BATCH)
+            self._messages = self._messages or await self._source.take_batch(BATCH_MAX)
             if clock_s() - rebuild_s >= pause_s:
                 core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
             if not self._messages:
@@ -136,7 +136,7 @@ class Service:
             core = await self._store(core, tables, messages)
             self._backoff = Backoff(self._entropy)
             await self._source.acknowledge(messages)
-            self._messages, self._size = self._messages[len(messages) :], min(BATCH, 2 * self._size)
+            self._messages, self._size = self._messages[len(messages) :], min(BATCH_MAX, 2 * self._size)
 
     async def _reply(self, question: bytes) -> str:
         return as_json(self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink), question)
@@ -148,7 +148,7 @@ class Service:
         clock_s = asyncio.get_running_loop().time
         report_s = clock_s()
         while True:
-            self._notify.send("WATCHDOG=1")
+            self._notify.send_lines("WATCHDOG=1")
             await asyncio.sleep(pause_s)
             if clock_s() - report_s >= REPORT_S:
                 report_s = clock_s()
@@ -198,7 +198,7 @@ class _Report:
             self._refused_s[reason] = time.monotonic()
 
 
-async def create(settings: Settings) -> bool:
+async def create_tables(settings: Settings) -> bool:
     """Create the tables unless they exist, and return whether they were. Raises as `Sink` does."""
     async with sink_of(settings) as tables:
-        return await tables.create()
+        return await tables.create_tables()

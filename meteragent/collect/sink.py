@@ -16,23 +16,23 @@ class Sink(Protocol):
     a batch cannot be stored, and DatabaseError otherwise.
     """
 
-    async def create(self) -> bool:
+    async def create_tables(self) -> bool:
         """Create the tables unless they exist, and return whether they were created."""
         ...
 
-    async def begin(self, *, is_first: bool) -> Content:
+    async def begin_service(self, *, is_first: bool) -> Content:
         """Return the content of the tables; if `is_first`, reset the collector's counts to 0."""
         ...
 
-    async def expire(self, wait_ms: int) -> Outcome:
+    async def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         ...
 
-    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
+    async def waiting_records(self, keys: Collection[Key]) -> list[Waiting]:
         """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
         ...
 
-    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+    async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit the batch of so many messages, or nothing; on return, it is on disk."""
         ...
 
@@ -53,4 +53,4 @@ def sink_of(settings: Settings) -> AbstractAsyncContextManager[Sink]:
         raise AssertionError("a configuration has one of the two tables")
     from meteragent.collect.database import Database  # noqa: PLC0415  needs an extra of its own
 
-    return Database.connect(database.url, settings.password(), name, database.partition)
+    return Database.connect(database.url, settings.read_password(), name, database.partition)

@@ -26,7 +26,7 @@ class Source(Protocol):
         """Stay connected until cancelled."""
         ...
 
-    async def batch(self, size: int) -> list[Message]:
+    async def take_batch(self, size: int) -> list[Message]:
         """Wait for at most `size` messages; a shared source returns none after a long wait."""
         ...
 
@@ -41,9 +41,9 @@ def source_of(settings: Settings, filters: Sequence[str], entropy: Entropy) -> S
     if keys.kind == "NATS":
         from meteragent.collect.nats import NatsSource  # noqa: PLC0415  needs an extra of its own
 
-        return NatsSource(keys.servers(), keys.client_id, filters, entropy)
+        return NatsSource(keys.read_servers(), keys.client_id, filters, entropy)
     if keys.kind == "Kafka":
         from meteragent.collect.kafka import KafkaSource  # noqa: PLC0415  likewise
 
-        return KafkaSource(keys.servers(), keys.client_id, keys.kafka_topics, keys.sasl)
-    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)
+        return KafkaSource(keys.read_servers(), keys.client_id, keys.kafka_topics, keys.sasl)
+    return MqttSource(keys.read_servers()[0], keys.client_id, filters, entropy)

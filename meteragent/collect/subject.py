@@ -14,18 +14,18 @@ _UNFIT: Final = re.compile(r"[\s\x7f]|(?:^|/)[*>](?:/|$)")
 _WILDCARDS: Final = {"+": "*", "#": ">"}
 
 
-def holds(topic: str) -> bool:
+def is_accepted_topic(topic: str) -> bool:
     """Return whether the gateway accepts a topic: it has neither white space nor a level ``*`` or ``>``."""
     return not _UNFIT.search(topic)
 
 
-def subjects(topic_filter: str) -> tuple[str, ...]:
+def subjects_of(topic_filter: str) -> tuple[str, ...]:
     """Return the subject filters that match what an MQTT filter matches: ``a`` and ``a.>`` for ``a/#``."""
     subject = ".".join(map(_token, topic_filter.split("/")))
     return (subject.removesuffix(".>"), subject) if subject.endswith(".>") else (subject,)
 
 
-def topic(subject: str) -> str:
+def topic_of(subject: str) -> str:
     """Return the MQTT topic that corresponds to a subject."""
     return "/".join(map(_level, subject.split(".")))
 

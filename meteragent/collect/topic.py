@@ -41,12 +41,12 @@ class StreamTopic:
         """The filters of records and of descriptors. The filter of descriptors also matches ``…/privacy``."""
         return self.records.filter, f"{self.records.filter}/{_DESCRIPTOR}/#"
 
-    def place(self, topic: str) -> Place | None:
+    def place_of(self, topic: str) -> Place | None:
         """Return the stream, the meter and the role of a topic; None if it does not belong to this stream."""
-        meter = self.records.meter(topic)
+        meter = self.records.meter_of(topic)
         if meter is not None:
             return Place(self.stream, meter, Role.RECORD)
         head, separator, tail = topic.rpartition(f"/{_DESCRIPTOR}")
         if separator and (not tail or tail.rfind("/") == 0):
-            meter = self.records.meter(head)
+            meter = self.records.meter_of(head)
         return None if meter is None else Place(self.stream, meter, Role.DESCRIPTOR)

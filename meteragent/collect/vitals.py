@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from meteragent.domain.problem import Meaning, Problem, filled
+from meteragent.domain.problem import Meaning, Problem, make_service_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 REFUSED_S = 3600
@@ -60,7 +60,7 @@ class CollectVitals(Vitals):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems that need attention; empty if all is well."""
-        return tuple(filled(PROBLEMS, code, fields) for code, fields in self._problems())
+        return tuple(make_service_problem(PROBLEMS, code, fields) for code, fields in self._problems())
 
     def _problems(self) -> Iterator[tuple[str, dict[str, str | int]]]:
         if not self.source_up:

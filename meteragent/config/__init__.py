@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import largest_loss, missing_extras, refusals
+from meteragent.config.accept import largest_loss, missing_extra_refusals, refusals
 from meteragent.config.files import (
-    endpoint,
     file_refusals,
+    read_endpoint,
     read_password,
     read_secret,
     sink_broker,
@@ -24,17 +24,17 @@ from meteragent.config.files import (
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Config, Page, Receiver, Stream
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
-from meteragent.config.refuse import problems
+from meteragent.config.refuse import all_refusals
 from meteragent.config.shapes import COMPLETE
-from meteragent.config.source import decoder, forget_ms, formula, topic_of
+from meteragent.config.source import build_decoder, forget_ms, topic_of, topics_formula
 from meteragent.config.tables import expand_tables
 from meteragent.config.tables import link as receiver_link
-from meteragent.config.tariff import Month, month, tariffs
-from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
+from meteragent.config.tariff import Month, ordinary_month, tariffs_of
+from meteragent.config.terms import budget, distinct_terms, others_per_day, schedule, sink_url, terms
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
-from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.lines import find_key_lines, line_of, path_of
 from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 
 __all__ = [
@@ -47,31 +47,31 @@ __all__ = [
     "Stream",
     "all_profiles",
     "budget",
-    "decoder",
-    "endpoint",
+    "build_decoder",
+    "distinct_terms",
     "file_refusals",
     "forget_ms",
-    "formula",
     "largest_loss",
     "load",
-    "locate",
-    "missing_extras",
-    "month",
+    "locate_error",
+    "missing_extra_refusals",
+    "ordinary_month",
     "others_per_day",
     "parse",
     "parse_or_none",
+    "read_endpoint",
     "read_password",
     "read_secret",
     "receiver_link",
     "refusals",
     "schedule",
-    "shapes",
     "sink_broker",
     "sink_url",
     "store_folder_refusals",
-    "tariffs",
+    "tariffs_of",
     "terms",
     "topic_of",
+    "topics_formula",
     "world_readable_files",
 ]
 
@@ -88,7 +88,7 @@ def load(path: Path) -> Config:
         unrelated_errors = [
             error for error in refusal.errors if not (error.key.endswith(".profile") and error.found in names)
         ]
-        errors = [*(locate(error, path) for error in unrelated_errors), *errors]
+        errors = [*(locate_error(error, path) for error in unrelated_errors), *errors]
     raise_all(errors)
     return config
 
@@ -100,9 +100,9 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     """
     document = parse_toml(text)
     form = Form(document, text, profiles)
-    config = form.read()
-    later_errors = problems(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
-    errors = [*form.errors, *map(form.locate, later_errors)]
+    config = form.read_config()
+    later_errors = all_refusals(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
+    errors = [*form.errors, *map(form.locate_error, later_errors)]
     if len(errors) > EXPLAINED_MAX:
         expected = "a file without the errors above; correct them first"
         more = count_text(len(errors) - EXPLAINED_MAX, "more error")
@@ -120,13 +120,13 @@ def parse_or_none(text: str, profiles: Mapping[str, Profile] = MappingProxyType(
     return None if refusals(config) else config
 
 
-def locate(error: ConfigError, path: Path) -> ConfigError:
+def locate_error(error: ConfigError, path: Path) -> ConfigError:
     """Set the file and line of an error and of its inner errors, unless they are already set; return it."""
     key_lines: dict[tuple[str | int, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")
         tomllib.loads(text)
-        key_lines = lines(text)
+        key_lines = find_key_lines(text)
     for problem in (error, *error.errors):
         problem.file = problem.file or str(path)
         problem.line = problem.line or line_of(path_of(problem.key), key_lines)

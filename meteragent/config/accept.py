@@ -10,12 +10,12 @@ from meteragent.config.source import completes_slots, every_ms, has_period, late
 from meteragent.config.terms import terms
 from meteragent.domain import loads
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import figures
+from meteragent.domain.figures import three_figures
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
-FACTOR_MAX = 2
+LEVEL_FACTOR_MAX = 2
 """A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
 unless `privacy.accept` allows this."""
 LOST_MAX = Fraction(1, 50)
@@ -42,7 +42,7 @@ def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
     """Yield each stream whose slots may lose much energy, with its refusal; of nested streams, the first."""
     prefixes = set[str]()
     for place, stream in enumerate(config.stream if config.archive is None else ()):  # archives lose nothing
-        prefix = config.prefix(place)
+        prefix = config.key_prefix(place)
         error = _loss(stream, prefix)
         if error is not None and prefix not in prefixes:
             prefixes.add(prefix)
@@ -59,7 +59,7 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
     if share <= LOST_MAX or _LOST in stream.privacy.accept:
         return None
     late, period = map(format_duration, (lateness_ms(source, window), every_ms(source)))
-    cost = f"{late!r}, up to {_energy(lost_wh)} of each slot ({figures(100 * share)}%) are lost"
+    cost = f"{late!r}, up to {_energy(lost_wh)} of each slot ({three_figures(100 * share)}%) are lost"
     longer = f"at least {period!r}, because the reading that completes a slot comes so long after its end"
     return ConfigError(f"{prefix}window.lateness", cost, f"{longer}; or privacy.accept = ['{_LOST}']")
 
@@ -67,12 +67,12 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
 def is_too_coarse(stream: Stream) -> bool:
     """Return whether readings follow the load too coarsely and `privacy.accept` does not allow this."""
     rules = terms(stream)
-    return loads.level_factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept
+    return loads.level_factor(rules) > LEVEL_FACTOR_MAX and _word(rules) not in stream.privacy.accept
 
 
-def missing_extras(config: Config) -> list[ConfigError]:
+def missing_extra_refusals(config: Config) -> list[ConfigError]:
     """Return the refusals of a page and of crowds whose extras are not installed."""
-    module = None if config.page is None else extras.missing("page")
+    module = None if config.page is None else extras.missing_module("page")
     refusals = [] if module is None else [missing_page_refusal(module)]
     if any(stream.group is not None for stream in config.stream):
         try:
@@ -91,7 +91,7 @@ def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
     """Yield each stream that is too coarse, with the prefix of its keys; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for place, stream in enumerate(config.stream):
-        factor, prefix = loads.level_factor(terms(stream)), config.prefix(place)
+        factor, prefix = loads.level_factor(terms(stream)), config.key_prefix(place)
         if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream
     for prefix, (_, stream) in largest.items():
@@ -110,8 +110,8 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     hide_min_wh = _hide_min_wh(rules)
     settings = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
-        radius_min = hide_min_wh / rules.wh_per_value / rules.hours
-        settings = [f"at least {figures(radius_min)} {rules.value_unit}"]
+        radius_min = hide_min_wh / rules.wh_per_value / rules.hours_per_value
+        settings = [f"at least {three_figures(radius_min)} {rules.value_unit}"]
     settings += [_finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
@@ -119,7 +119,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 def _cost(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
-    distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
+    distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
     if rules.readings.kind is Kind.POWER and rules.readings.longest_hold_ms:
         reason = f"power is read every {format_duration(rules.readings.longest_hold_ms)}"
     elif rules.readings.kind is Kind.POWER:
@@ -127,10 +127,10 @@ def _cost(rules: Terms) -> str:
     else:
         step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
         reason = f"energy is counted in steps of {_energy(step)}"
-    level = figures(rules.level * loads.level_factor(rules))
+    level = three_figures(rules.level * loads.level_factor(rules))
     return (
         f"{reason}: a change of {_energy(rules.hides_wh)} can count as {_energy(distance)},"
-        f" at level {level} instead of {figures(rules.level)}"
+        f" at level {level} instead of {three_figures(rules.level)}"
     )
 
 
@@ -145,7 +145,7 @@ def _hide_min_wh(rules: Terms) -> Fraction:
 
 def _hours(rules: Terms) -> Fraction:
     """Return the number of hours for which the power in a value may be off by the dead band."""
-    return rules.reach_of_power if rules.is_energy else rules.hours
+    return rules.distance_per_power if rules.is_energy else rules.hours_per_value
 
 
 def _finer_settings(rules: Terms) -> str:
@@ -153,7 +153,7 @@ def _finer_settings(rules: Terms) -> str:
     if rules.readings.kind is not Kind.POWER:
         counts = loads.counts_max(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.readings.unit] * (2 if counts == 1 else Fraction(1, counts))
-        return f"a count in steps of at most {figures(step)} {rules.readings.unit} (source.dead_band)"
+        return f"a count in steps of at most {three_figures(step)} {rules.readings.unit} (source.dead_band)"
     band_wh = 2 * (rules.readings.dead_band or 0) * UNIT_FACTOR[rules.readings.unit] * _hours(rules)
     spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy register (kind = 'register')"]
     if rules.readings.longest_hold_ms and spare_wh > 0:
@@ -167,4 +167,4 @@ def _finer_settings(rules: Terms) -> str:
 
 def _energy(wh: Fraction) -> str:
     """Format an energy in Wh or, from 1,000 Wh, in kWh."""
-    return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"
+    return f"{three_figures(wh)} Wh" if wh < 1000 else f"{three_figures(wh / 1000)} kWh"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from meteragent.config.model import Broker, Config, Sink, Stream
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.refusal import reason
+from meteragent.domain.refusal import unreadable_reason
 from meteragent.mqtt import Endpoint
 
 _SECRETS = ("password_file", "key_file", "pseudonym_key_file")
@@ -21,8 +21,8 @@ def read_secret(key: str, path: Path) -> bytes:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:
         # The operator has just typed this path as an option, so it is shown unchanged.
-        text = f"{path}: {reason(error)}" if key.startswith("--") else None
-        value = f"{_path_text(path)}: {reason(error)}"
+        text = f"{path}: {unreadable_reason(error)}" if key.startswith("--") else None
+        value = f"{_path_text(path)}: {unreadable_reason(error)}"
         raise ConfigError(key, value, "a file that the agent can read", text=text) from None
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
@@ -103,7 +103,7 @@ def _files(config: Config) -> Iterator[tuple[str, Path]]:
 def _brokers(config: Config) -> Iterator[tuple[str, Broker]]:
     """Yield the tables that name brokers and secrets, each with its name in the file."""
     for place, stream in enumerate(config.stream):
-        prefix = config.prefix(place)
+        prefix = config.key_prefix(place)
         yield f"{prefix}source", stream.source
         if not stream.receivers:
             yield f"{prefix}sink", stream.sink
@@ -147,7 +147,7 @@ def read_password(key: str, path: Path) -> str:
         raise ConfigError(key, f"{path}: not UTF-8", "a password as text") from None
 
 
-def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
+def read_endpoint(section: str, url: str, broker: Broker) -> Endpoint:
     """Return a section's broker. Raises ConfigError if its address or one of its files cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
@@ -156,10 +156,10 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
     password = None
     if broker.password_file is not None:
         password = read_password(f"{section}.password_file", broker.password_file)
-    return address(section, url, broker, password)
+    return parse_endpoint(section, url, broker, password)
 
 
-def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
+def parse_endpoint(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
     """Return a section's broker without reading its files. Raises ConfigError if a key is wrong."""
     for problem in address_refusals(section, url, broker):
         raise problem

@@ -22,10 +22,10 @@ from meteragent.config.model import Config, Stream
 from meteragent.config.tables import NO_TOPIC
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.lines import Path, line_of, lines, path_of
+from meteragent.domain.lines import Path, find_key_lines, line_of, path_of
 from meteragent.domain.refusal import expectation, key_text, value_text
 
-SHARED = ("receiver", "store", "page", "tariff", "archive")
+SHARED_TABLES = ("receiver", "store", "page", "tariff", "archive")
 """The tables that do not belong to a stream."""
 
 EXPLAINED_MAX = 100
@@ -83,8 +83,8 @@ _KEY_OF_TABLE = "[key]"
 class Form:
     """A document, parsed from `text`, that is repaired until it is valid; `profiles` are those not built in.
 
-    `read` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `flat` is true if the file has
-    no `[[stream]]` tables.
+    `read_config` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `flat` is true if the
+    file has no `[[stream]]` tables.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -98,7 +98,7 @@ class Form:
             self._renamed["stream",] = misspelling
         self.is_flat = "stream" not in document
         if self.is_flat:
-            shared = {name: document.pop(name) for name in SHARED if name in document}
+            shared = {name: document.pop(name) for name in SHARED_TABLES if name in document}
             sink = document.setdefault("sink", {}) if shared.get("receiver") else None
             if isinstance(sink, dict):
                 sink.setdefault("topic", NO_TOPIC)
@@ -111,17 +111,17 @@ class Form:
     @cached_property
     def _lines(self) -> dict[Path, int]:
         """The lines of the file's keys, computed only if there is an error."""
-        return lines(self._text)
+        return find_key_lines(self._text)
 
-    def locate(self, error: ConfigError) -> ConfigError:
+    def locate_error(self, error: ConfigError) -> ConfigError:
         """Set the line of an error that a later check finds in the repaired document; return the error."""
         path = path_of(error.key)
-        if self.is_flat and path[:1] not in [(name,) for name in SHARED]:
+        if self.is_flat and path[:1] not in [(name,) for name in SHARED_TABLES]:
             path = ("stream", 0, *path)
         error.line = line_of(self._as_written(path), self._lines)
         return error
 
-    def read(self) -> Config:
+    def read_config(self) -> Config:
         """Return the repaired configuration."""
         while True:
             try:
@@ -158,7 +158,7 @@ class Form:
         self._refuse(path, "an unknown key", expected, meant)
         if not matches:
             return None
-        if self.is_flat and matches[0] in SHARED:
+        if self.is_flat and matches[0] in SHARED_TABLES:
             parent, table = [], self.document
         new_path = (*parent, matches[0])
         if matches[0] in table:
@@ -171,7 +171,7 @@ class Form:
         """Return the keys that are allowed in the table that contains the key at `path`."""
         *table, _ = path
         if self.is_flat and table == ["stream", 0]:
-            return [*Stream.model_fields, *SHARED]
+            return [*Stream.model_fields, *SHARED_TABLES]
         if not table:
             return list(Config.model_fields)
         *_, section = _names(table)

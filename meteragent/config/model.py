@@ -429,14 +429,14 @@ class Stream(Section):
         """Whether anybody may get the stream: a sink, or a receiver that is not paused."""
         return not self._receivers or any(not receiver.paused for receiver in self._receivers)
 
-    def changed(self, *, group: Group | None = None, name: str | None = None, **tables: Any) -> Self:
+    def with_changes(self, *, group: Group | None = None, name: str | None = None, **tables: Any) -> Self:
         """Return a copy with other keys in some tables, with another name, or that counts in a group."""
         update = {table: getattr(self, table).model_copy(update=keys) for table, keys in tables.items()}
         stream = self.model_copy(update=update if name is None else {**update, "name": name})
         stream._group = group or self._group  # noqa: SLF001 -- same class
         return stream
 
-    def shared_by(self, receivers: Sequence[Receiver]) -> Self:
+    def with_receivers(self, receivers: Sequence[Receiver]) -> Self:
         """Return a copy of this stream that `receivers` share."""
         stream = self.model_copy()
         stream._receivers = tuple(receivers)  # noqa: SLF001 -- same class
@@ -476,7 +476,7 @@ class Config(Section):
         numbers = {table for part, table in pairs if part is stream}
         return tuple(part for part, table in pairs if table in numbers)
 
-    def prefix(self, place: int) -> str:
+    def key_prefix(self, place: int) -> str:
         """Return the prefix of a stream's keys in errors: its table's number, or "" if there is one table."""
         tables = self._tables or range(len(self.stream))
         return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""

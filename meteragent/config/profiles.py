@@ -7,14 +7,14 @@ from meteragent.decode import profile_file
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.lines import line_of, lines
+from meteragent.domain.lines import find_key_lines, line_of
 from meteragent.domain.refusal import raise_all, text_of_file
 
 PROFILES_FOLDER = "profiles"
 """The name of the folder of profiles, which lies beside the configuration."""
 
 
-def read(path: Path) -> Profile:
+def read_profile(path: Path) -> Profile:
     """Read a profile from a file. Raises ConfigError, which lists all errors with file and line."""
     try:
         return _read(path)
@@ -27,11 +27,11 @@ def read(path: Path) -> Profile:
 def _read(path: Path) -> Profile:
     """Read a profile. Raises ConfigError if it is invalid or has the name of a built-in profile."""
     text = text_of_file(path)
-    profile = profile_file.parse(text, path.stem)
+    profile = profile_file.parse_profile(text, path.stem)
     if path.stem in PROFILES:
         expected = "a name that no built-in profile has: rename the file and change its `name` key"
         collision = ConfigError("name", repr(path.stem), expected)
-        collision.line = line_of(("name",), lines(text))
+        collision.line = line_of(("name",), find_key_lines(text))
         raise collision
     return profile
 
@@ -41,7 +41,7 @@ def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigErro
     profiles, refusals = dict[str, Profile](), dict[str, ConfigError]()
     for path in sorted(folder.glob("*.toml")):
         try:
-            profiles[path.stem] = read(path)
+            profiles[path.stem] = read_profile(path)
         except ConfigError as error:
             refusals[path.stem] = error
     return profiles, refusals

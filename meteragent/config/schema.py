@@ -36,7 +36,7 @@ class _Generate(GenerateJsonSchema):
         return super().encode_default(dft)
 
 
-def schema() -> dict[str, Any]:
+def file_schema() -> dict[str, Any]:
     """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_Generate)
     definitions = generated["$defs"]

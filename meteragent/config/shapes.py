@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from meteragent.config.model import Stream, Window
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import figures
+from meteragent.domain.figures import three_figures
 from meteragent.domain.grid import Band, BandRule, Hours, format_duration
 from meteragent.domain.presets import PRESETS, Preset
-from meteragent.domain.prices import Price, joined
+from meteragent.domain.prices import Price, join_equal_prices
 from meteragent.domain.schedule import BandRules
 from meteragent.domain.shapes import (
     SHAPES,
@@ -166,7 +166,7 @@ def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
         for band in bands
         for from_ms, to_ms in band.stretches
     )
-    return joined(sorted(rows))
+    return join_equal_prices(sorted(rows))
 
 
 def _excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
@@ -208,7 +208,7 @@ def _peak_readings(usual: Terms) -> Iterator[ConfigError]:
         yield ConfigError("source.interval", repr(format_duration(readings.interval_ms)), expected)
     elif readings.kind is not Kind.POWER and usual.quantum_u * readings.interval_ms * step_ms % HOUR_MS:
         expected = "a coarser quantum, such as 1 W, whose energy over one part is a whole number"
-        yield ConfigError("privacy.quantum", figures(usual.quantum), expected)
+        yield ConfigError("privacy.quantum", three_figures(usual.quantum), expected)
     if readings.kind is not Kind.INTERVAL_ENERGY and (readings.every_ms or 0) > step_ms:
         expected = f"{step!r} or less: each part of {step} needs a reading"
         yield ConfigError("source.every", repr(format_duration(readings.every_ms or 0)), expected)
@@ -221,10 +221,10 @@ def _peak_usefulness(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
     if 2 * half_w > width_w:
         key = "radius" if stream.privacy.radius is not None else "hide"
         expected = (
-            f"less: the peak would be within ± {figures(half_w)} W, and window.range is"
-            f" {figures(width_w)} W wide"
+            f"less: the peak would be within ± {three_figures(half_w)} W, and window.range is"
+            f" {three_figures(width_w)} W wide"
         )
-        yield ConfigError(f"privacy.{key}", f"{figures(usual.hides_wh)} Wh in each part", expected)
+        yield ConfigError(f"privacy.{key}", f"{three_figures(usual.hides_wh)} Wh in each part", expected)
 
 
 _SLOTS = ("step", "blocks")

@@ -6,11 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.config.model import Part, Source, Window
-from meteragent.decode import ARRIVAL, Decoder, single_reading, stamped_at_start
+from meteragent.decode import ARRIVAL, Decoder, make_start_decoder, wrap_single
 from meteragent.decode import json as json_format
-from meteragent.decode.number import bare
+from meteragent.decode.number import read_bare
 from meteragent.decode.profile import Profile, Quantity
-from meteragent.decode.profile import decoder as decoder_of
+from meteragent.decode.profile import make_decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import ALL_METERS, SourceTopic
 from meteragent.domain.terms import Clock
@@ -70,7 +70,7 @@ def _part_keys(part: Part | None) -> dict[str, object]:
     return {**keys, "timezone": None}
 
 
-def formula(source: Source) -> str:
+def topics_formula(source: Source) -> str:
     """Return the topics of a source with the signs of its parts, such as ``net/power + pv/power``."""
     return " ".join([source.topic, *(f"{part.sign} {part.topic}" for part in source.part)])
 
@@ -90,7 +90,7 @@ def _unit_topic(source: Source) -> str | None:
     return source.unit_topic
 
 
-def branches(source: Source) -> list[tuple[str, ...]]:
+def topic_branches(source: Source) -> list[tuple[str, ...]]:
     """Return the segments of the source's topics, where `{shard}` stands for any agent of the fleet."""
     return [tuple(part.topic.split("/")) for part in part_sources(source)]
 
@@ -102,30 +102,30 @@ def fleet_share(source: Source) -> str:
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
 
 
-def profile(source: Source) -> Profile | None:
+def profile_of(source: Source) -> Profile | None:
     """Return the device's profile; None if the source names a plain format or an unknown profile."""
     return source.profiles.get(source.profile) or PROFILES.get(source.profile)
 
 
-def quantity(source: Source) -> Quantity | None:
+def quantity_of(source: Source) -> Quantity | None:
     """Return the quantity to read from a device; None if there is no profile that has such a quantity."""
-    device_profile = profile(source)
-    return None if device_profile is None else device_profile.quantity(source.kind, source.value)
+    device_profile = profile_of(source)
+    return None if device_profile is None else device_profile.find_quantity(source.kind, source.value)
 
 
-def decoder(source: Source) -> Decoder:
+def build_decoder(source: Source) -> Decoder:
     """Build the decoder of a source whose keys are consistent; that of its first part if it has parts."""
     decode = _decoder(source)
-    return decode if source.stamp == "end" else stamped_at_start(decode, interval_ms(source))
+    return decode if source.stamp == "end" else make_start_decoder(decode, interval_ms(source))
 
 
-def decoders(source: Source) -> dict[str | None, Decoder]:
+def part_decoders(source: Source) -> dict[str | None, Decoder]:
     """Build the decoders of a source's parts, by topic; none if the source has no parts."""
-    return {part.topic: decoder(part) for part in part_sources(source)} if source.part else {}
+    return {part.topic: build_decoder(part) for part in part_sources(source)} if source.part else {}
 
 
 def _decoder(source: Source) -> Decoder:
-    device_quantity, scale = quantity(source), source.scale or Fraction(1)
+    device_quantity, scale = quantity_of(source), source.scale or Fraction(1)
     if device_quantity is not None:
         factor = UNIT_FACTOR[source.unit] if device_quantity.scale is None else device_quantity.scale
         read = device_quantity.read
@@ -133,8 +133,8 @@ def _decoder(source: Source) -> Decoder:
             read = device_quantity.in_zone(source.timezone)
         return decoder_of(read, factor * scale, source.unit, source.id)
     if source.profile == "number":
-        return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
-    return single_reading(json_format.decoder(source.value or "power", source.time, scale, source.unit))
+        return decoder_of(read_bare, scale * UNIT_FACTOR[source.unit], source.unit)
+    return wrap_single(json_format.make_decoder(source.value or "power", source.time, scale, source.unit))
 
 
 def has_times(source: Source) -> bool:
@@ -143,7 +143,7 @@ def has_times(source: Source) -> bool:
 
 
 def _has_times(source: Source) -> bool:
-    if (device_quantity := quantity(source)) is None:
+    if (device_quantity := quantity_of(source)) is None:
         return source.time is not None
     return device_quantity.has_time and source.timezone != ARRIVAL
 
@@ -154,13 +154,13 @@ def has_local_times(source: Source) -> bool:
 
 
 def _has_local_times(source: Source) -> bool:
-    device_quantity = quantity(source)
+    device_quantity = quantity_of(source)
     return device_quantity is not None and device_quantity.in_zone is not None and source.timezone != ARRIVAL
 
 
 def hold_ms(source: Source) -> int:
     """Return the longest time for which a power reading counts: as set, or the longest of its profiles."""
-    profiles = map(profile, part_sources(source))
+    profiles = map(profile_of, part_sources(source))
     return source.hold or max(part.hold_ms if part else _HOLD_MS for part in profiles)
 
 
@@ -170,7 +170,7 @@ def interval_ms(source: Source) -> int:
         return 0
     if source.kind is Kind.REGISTER:
         return HOUR_MS
-    device_quantity = quantity(source)
+    device_quantity = quantity_of(source)
     return source.interval or (device_quantity.interval_ms if device_quantity else None) or 0
 
 
@@ -181,8 +181,8 @@ def every_ms(source: Source) -> int:
 
 
 def _usual_ms(source: Source) -> int:
-    device_profile = profile(source)
-    return 0 if device_profile is None else device_profile.usual_ms(quantity(source))
+    device_profile = profile_of(source)
+    return 0 if device_profile is None else device_profile.usual_period_ms(quantity_of(source))
 
 
 def period_ms(source: Source) -> int | None:
@@ -195,7 +195,7 @@ def period_ms(source: Source) -> int | None:
         return source.every
     if source.kind is not Kind.POWER:
         return None
-    periods = [part.period_ms if part else None for part in map(profile, part_sources(source))]
+    periods = [part.period_ms if part else None for part in map(profile_of, part_sources(source))]
     stated = [period for period in periods if period is not None]
     return 0 if source.dead_band else None if len(stated) < len(periods) else min(stated) and max(stated)
 
@@ -226,7 +226,7 @@ def lateness_ms(source: Source, window: Window) -> int:
 
 def reports_on_change(source: Source) -> bool:
     """Return whether the device, or that of a part, may be silent while nothing changes."""
-    profiles = map(profile, part_sources(source))
+    profiles = map(profile_of, part_sources(source))
     if source.every is not None:
         return source.every == 0
     if source.kind is Kind.POWER and source.dead_band:
@@ -263,7 +263,7 @@ def dead_band(source: Source) -> Fraction | None:
 def _dead_band(source: Source) -> Fraction | None:
     if source.kind is not Kind.POWER:
         return _step(source)
-    if (device_profile := profile(source)) is None or not device_profile.knows_dead_band:
+    if (device_profile := profile_of(source)) is None or not device_profile.knows_dead_band:
         return None
     phase_w = device_profile.dead_band_w * (source.scale or 1)
     return phase_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
@@ -271,18 +271,18 @@ def _dead_band(source: Source) -> Fraction | None:
 
 def _step(source: Source) -> Fraction | None:
     """Return the step, in the unit, in which a device counts energy; None if unknown."""
-    device_quantity = quantity(source)
+    device_quantity = quantity_of(source)
     if device_quantity is None or not (device_quantity.is_count or device_quantity.step_wh):
         return None
     step_wh = device_quantity.step_wh
     return (1 if step_wh is None else step_wh / UNIT_FACTOR[source.unit]) * Fraction(source.scale or 1)
 
 
-def counters(source: Source) -> int:
+def counter_count(source: Source) -> int:
     """Return how many counters, each with its own step, are summed in one energy; 1 for power."""
     if source.kind is Kind.POWER:
         return 1
-    quantities = map(quantity, part_sources(source))
+    quantities = map(quantity_of, part_sources(source))
     return len(source.phases or "1") * sum(part.counters if part else 1 for part in quantities)
 
 

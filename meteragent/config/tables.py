@@ -15,9 +15,9 @@ from fractions import Fraction
 
 from meteragent.config.model import Config, Crowd, Privacy, Receiver, Sink, Stream
 from meteragent.config.shapes import preset, window_of
-from meteragent.config.terms import finer_step, level, usual_ms
+from meteragent.config.terms import finer_step, level, usual_length_ms
 from meteragent.config.value import parse_length
-from meteragent.crowd.group import Group, parse
+from meteragent.crowd.group import Group, parse_group
 from meteragent.domain.metric import Metric
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import text_of_file
@@ -35,7 +35,7 @@ def expand_tables(config: Config) -> Config:
         streams = shared_streams(config)
         return config.with_streams(streams, [0] * len(streams))
     streams_of_tables = enumerate(map(with_group_terms, config.stream))
-    pairs = [(part, table) for table, stream in streams_of_tables for part in parts(stream)]
+    pairs = [(part, table) for table, stream in streams_of_tables for part in nested_streams(stream)]
     return config.with_streams([part for part, _ in pairs], [table for _, table in pairs])
 
 
@@ -54,25 +54,25 @@ def with_group_terms(stream: Stream) -> Stream:
     }
     window = {"length": 1000 * group.slot_s, "step": None, "blocks": None}
     sink = {"topic": f"crowd/{group.name}/report/{{meter}}"}
-    return stream.changed(group=group, window=window, privacy=privacy, sink=sink)
+    return stream.with_changes(group=group, window=window, privacy=privacy, sink=sink)
 
 
 def group_of(settings: Crowd) -> Group:
     """Read the file of a group. Raises ConfigError if it is refused."""
-    return parse(text_of_file(settings.group))
+    return parse_group(text_of_file(settings.group))
 
 
-def parts(stream: Stream) -> tuple[Stream, ...]:
+def nested_streams(stream: Stream) -> tuple[Stream, ...]:
     """Return the streams of a table, from fine to coarse: one per share, or one if there are no shares."""
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
-    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=ms_of))
+    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=parse_length_ms))
 
 
-def ms_of(length: str) -> int:
+def parse_length_ms(length: str) -> int:
     """Return the length of an ordinary window, in ms."""
-    return usual_ms(parse_length(length))
+    return usual_length_ms(parse_length(length))
 
 
 def _part(stream: Stream, length: str, share: Fraction) -> Stream:
@@ -80,13 +80,13 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
     length_or_ms, hide_wh = parse_length(length), stream.privacy.hide or preset(stream).hide_wh
     follows_calendar = isinstance(length_or_ms, str)
     status = stream.sink.status
-    return stream.changed(
+    return stream.with_changes(
         name=f"{stream.name}-{length}",
         privacy={
             "shares": None,
             "level": share * level(stream),
             "hide": hide_wh,
-            "quantum": _quantum(stream, hide_wh, usual_ms(length_or_ms)),
+            "quantum": _quantum(stream, hide_wh, usual_length_ms(length_or_ms)),
         },
         window={"length": length_or_ms, "timezone": stream.window.timezone if follows_calendar else None},
         sink={
@@ -103,7 +103,7 @@ def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
     radius by no greater fraction.
     """
     numbers = preset(stream)
-    quantum_wh = numbers.quantum * Fraction(usual_ms(numbers.length), HOUR_MS)
+    quantum_wh = numbers.quantum * Fraction(usual_length_ms(numbers.length), HOUR_MS)
     quantum = quantum_wh * min(Fraction(1), hide_wh / numbers.hide_wh) / UNIT_FACTOR[stream.source.unit]
     if stream.source.kind is Kind.POWER:
         quantum = quantum * HOUR_MS / window_ms
@@ -117,7 +117,7 @@ def shared_streams(config: Config) -> list[Stream]:
         by_preset.setdefault(receiver.preset, []).append(receiver)
     [base] = config.stream
     return [
-        link(of_preset(base, name), first_receiver(peers)).shared_by(peers)
+        link(of_preset(base, name), first_receiver(peers)).with_receivers(peers)
         for name, peers in by_preset.items()
     ]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.shapes import band_rules
-from meteragent.config.terms import unit
+from meteragent.config.terms import calendar_unit
 from meteragent.domain.grid import EVERY_DAY
 from meteragent.domain.schedule import BandRules
 from meteragent.domain.shapes import UNKNOWN_BAND
@@ -23,7 +23,7 @@ class Month(NamedTuple):
     counts: Mapping[str, int]
 
 
-def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
+def tariffs_of(config: Config, stream: Stream) -> tuple[Tariff, ...]:
     """Return the tariffs that price all bands of a stream; none if the stream has no bands."""
     names = {*band_names(stream)} - {UNKNOWN_BAND}
     return tuple(
@@ -46,9 +46,9 @@ def band_names(stream: Stream) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _bands_of_weekday(rules, weekday)))
 
 
-def month(stream: Stream) -> Month:
+def ordinary_month(stream: Stream) -> Month:
     """Return the numbers of windows in an ordinary month, for a stream of bands."""
-    length = unit(stream) or "1mo"
+    length = calendar_unit(stream) or "1mo"
     windows = _WINDOWS_OF_A_MONTH[length]
     if length != "1d":
         return Month(windows, dict.fromkeys(band_names(stream), windows))

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.shapes import band_rules, micro, preset, prices, row_of, shape_class, window_of
-from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
+from meteragent.config.source import counter_count, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
 from meteragent.domain.grid import Band, BandRule, Calendar, Epoch, Grid, Hours, parse_time
 from meteragent.domain.metric import Metric
 from meteragent.domain.presets import units_per_watt
@@ -35,7 +35,7 @@ def metric(stream: Stream) -> Metric:
     return stream.privacy.metric or shape_class(stream).metrics[0]
 
 
-def unit(stream: Stream) -> str | None:
+def calendar_unit(stream: Stream) -> str | None:
     """Return the calendar unit of the windows; None on the epoch grid."""
     configured_length = stream.window.length
     length = preset(stream).length if configured_length is None else configured_length
@@ -46,7 +46,7 @@ def unit(stream: Stream) -> str | None:
 
 def grid(stream: Stream) -> Grid:
     """Return the grid on which windows start and end."""
-    calendar = unit(stream)
+    calendar = calendar_unit(stream)
     if calendar is None:
         return Epoch(length_ms(stream))
     return Calendar(stream.window.timezone or "UTC", calendar)
@@ -54,10 +54,10 @@ def grid(stream: Stream) -> Grid:
 
 def length_ms(stream: Stream) -> int:
     """Return the length of an ordinary window: as configured, or else the preset's."""
-    return usual_ms(stream.window.length or preset(stream).length)
+    return usual_length_ms(stream.window.length or preset(stream).length)
 
 
-def usual_ms(length: int | str) -> int:
+def usual_length_ms(length: int | str) -> int:
     """Return the length of an ordinary window, in ms, from its length in ms or from its calendar unit."""
     return _USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
@@ -66,7 +66,7 @@ def usual_ms(length: int | str) -> int:
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
     """Return the bands or price hours of an ordinary window, which begins on a Monday and has no holidays."""
     rules = band_rules(stream)
-    return rules.bands(Calendar("UTC", unit(stream) or "1mo"), _USUAL_MS) if rules.rules else ()
+    return rules.bands(Calendar("UTC", calendar_unit(stream) or "1mo"), _USUAL_MS) if rules.rules else ()
 
 
 def usual_shape(stream: Stream) -> Shape:
@@ -90,7 +90,7 @@ def _preset_quantum(stream: Stream) -> Fraction:
     """Return the preset's quantum: in W, or in Wh where energies are released whatever the readings are."""
     shape, source = usual_shape(stream), stream.source
     in_wh = shape.is_energy(Kind.POWER)
-    factor = 1 if in_wh else Fraction(shape.step_ms, HOUR_MS) / shape.hours(source.kind)
+    factor = 1 if in_wh else Fraction(shape.step_ms, HOUR_MS) / shape.hours_per_value(source.kind)
     usual = preset(stream).quantum * factor / shape.wh_per_value(source.unit, source.kind)
     return usual if (usual * MICRO).denominator == 1 else finer_step(usual)
 
@@ -114,7 +114,7 @@ def radius(stream: Stream, shape: Shape) -> Fraction:
     if privacy.radius is not None:
         return privacy.radius
     hide_wh = privacy.hide or preset(stream).hide_wh
-    value = hide_wh / shape.wh_per_value(source.unit, source.kind) / shape.hours(source.kind)
+    value = hide_wh / shape.wh_per_value(source.unit, source.kind) / shape.hours_per_value(source.kind)
     return -(-value // quantum(stream)) * quantum(stream)
 
 
@@ -126,7 +126,7 @@ def level(stream: Stream) -> Fraction:
 def others_per_day(config: Config, stream: Stream) -> Fraction:
     """Return the daily charge of a meter's other streams, as epsilon in 1/W; none if nobody gets them."""
     siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
-    return sum((terms(sibling).per_day for sibling in siblings), Fraction(0))
+    return sum((terms(sibling).epsilon_per_w_day for sibling in siblings), Fraction(0))
 
 
 def schedule(
@@ -134,7 +134,7 @@ def schedule(
 ) -> Schedule:
     """Return the stream's schedule; `other_charges` is that of `others_per_day`."""
     usual = terms(stream, other_charges, rounding)
-    if unit(stream) is None:
+    if calendar_unit(stream) is None:
         return Schedule(usual, grid(stream))
 
     def terms_of(window_ms: int, bands: tuple[Band, ...]) -> Terms:
@@ -163,7 +163,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...], rounding: Ro
         metric=metric(stream),
         quantum_u=int(quantum(stream) * MICRO),
         rounding=rounding,
-        timezone=stream.window.timezone if unit(stream) else None,
+        timezone=stream.window.timezone if calendar_unit(stream) else None,
         preset=_preset_name(stream),
         others_per_day=Fraction(0),
         places=bands if shape.names else (),
@@ -187,7 +187,7 @@ def _readings(stream: Stream) -> Readings:
         modulus_u=None if source.modulus is None else micro(source.modulus),
         every_ms=period_ms(source),
         dead_band=dead_band(source),
-        counters=counters(source),
+        counters=counter_count(source),
     )
 
 
@@ -202,31 +202,31 @@ def _preset_name(stream: Stream) -> str | None:
     def numbers(setting: Stream) -> tuple[object, ...]:
         """Return all settings that a preset determines."""
         shape = usual_shape(setting)
-        slots = shape, unit(setting), _usual_bands(setting)
+        slots = shape, calendar_unit(setting), _usual_bands(setting)
         return *slots, metric(setting), level(setting), quantum(setting), radius(setting, shape)
 
     return stream.privacy.preset if numbers(stream) == numbers(preset_stream) else None
 
 
 @lru_cache(maxsize=64)
-def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
+def distinct_terms(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
     """Return the distinct terms of all windows; for calendar windows, the terms of ten years from 2025 on."""
-    if unit(stream) is None:
+    if calendar_unit(stream) is None:
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
-    calendar = Calendar(stream.window.timezone or "UTC", unit(stream) or "")
-    start_ms, starts_ms = windows.first_ms(SHAPES_FROM_MS), dict[object, int]()
+    calendar = Calendar(stream.window.timezone or "UTC", calendar_unit(stream) or "")
+    start_ms, starts_ms = windows.first_start_ms(SHAPES_FROM_MS), dict[object, int]()
     while start_ms < SHAPES_END_MS:  # windows whose days have the same lengths have the same terms
         starts_ms.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
         start_ms = calendar.end_ms(start_ms)
-    return tuple(dict.fromkeys(map(windows.terms, starts_ms.values())))
+    return tuple(dict.fromkeys(map(windows.terms_at, starts_ms.values())))
 
 
 def budget(stream: Stream) -> Fraction | None:
     """Return the budget as the largest window's epsilon in 1/W per period; None if there is no budget."""
     if stream.privacy.budget is None:
         return None
-    largest_epsilon = max(window.epsilon_per_w / window.level for window in shapes(stream))
+    largest_epsilon = max(window.epsilon_per_w / window.level for window in distinct_terms(stream))
     return stream.privacy.budget.level * largest_epsilon
 
 

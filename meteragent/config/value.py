@@ -137,7 +137,7 @@ def _template(value: Any) -> str:
     """Check a topic with its placeholders, and return it."""
     if not isinstance(value, str):
         raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see parse_exact
-    identity.parse_template(value)
+    identity.parse_sink_template(value)
     return value
 
 
@@ -151,7 +151,7 @@ def _space(value: Any) -> Space:
 
 def _plain_topic(value: Any) -> str:
     """Check a topic without placeholders, and return it."""
-    if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
+    if not isinstance(value, str) or "{" in value or not identity.is_publishable(value):
         raise ValueError("a topic without placeholders or wildcards, such as 'meteragent/status'")
     return value
 

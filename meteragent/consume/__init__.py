@@ -37,7 +37,7 @@ Records and descriptors are JSON objects; archives are Parquet (`archive`, which
 meter and computes estimates. The other modules build on these three.
 """
 
-from meteragent.consume.archive import read as read_archive
+from meteragent.consume.archive import read_archive
 from meteragent.consume.crowd import CrowdTotal, crowd_totals
 from meteragent.consume.feeder import Peak, peak
 from meteragent.consume.guess import PriorGuess, guess_under_prior

@@ -246,7 +246,7 @@ def _require_windows(
         raise RecordError(f"{folder}: {lack}: copy the whole output again")
 
 
-def tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:
+def part_tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:
     """Yield the rows of each part that `filters` select, as in `pyarrow.parquet.read_table`."""
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
@@ -254,7 +254,7 @@ def tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:
         yield pq.read_table(path, filters=filters, partitioning=None)
 
 
-def read(folders: Path | Iterable[Path], meters: Collection[str] | None = None) -> dict[str, Series]:
+def read_archive(folders: Path | Iterable[Path], meters: Collection[str] | None = None) -> dict[str, Series]:
     """Read the series of each of `meters`, or of all meters if it is None, from one or several outputs.
 
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns. Raises
@@ -263,7 +263,7 @@ def read(folders: Path | Iterable[Path], meters: Collection[str] | None = None) 
     outputs = open_outputs(folders)
     filters = None if meters is None else [("meter", "in", set(meters))]
     records: dict[str, list[Record]] = {}
-    for batch in (batch for table in tables(outputs, filters) for batch in table.to_batches()):
+    for batch in (batch for table in part_tables(outputs, filters) for batch in table.to_batches()):
         for row in batch.to_pylist():
             if row["d"] not in outputs.descriptors:
                 raise RecordError("a release names a descriptor that is not in the manifest")
@@ -278,7 +278,7 @@ def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
         yield _record(row, terms, start_ms, end_ms - start_ms, row["value"], row.get("band"))
         return
     for index, value in enumerate(row["values"]):
-        from_ms, to_ms = terms.shape.extent(index)
+        from_ms, to_ms = terms.shape.extent_ms(index)
         band = terms.shape.names[index] if terms.shape.names else None
         yield _record(row, terms, start_ms + from_ms, to_ms - from_ms, value, band)
 
@@ -286,7 +286,7 @@ def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
 def _record(
     row: dict[str, Any], terms: Descriptor, time_ms: int, step_ms: int, value: Any, band: str | None = None
 ) -> Record:
-    value, deviation = Fraction(value), terms.check.sd
+    value, deviation = Fraction(value), terms.record_check.sd
     return Record(row["meter"], time_ms, step_ms, value, terms.unit, deviation, terms.id, band)
 
 

@@ -13,9 +13,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from meteragent.consume.message import Fields, Message, id_of, load
+from meteragent.consume.message import Fields, Message, id_of, load_fields
 from meteragent.consume.series import Estimate
-from meteragent.crowd.error import COVERAGE, half_width, sd
+from meteragent.crowd.error import COVERAGE, crowd_half_width, crowd_sd
 from meteragent.crowd.group import LOSS_MAX, LOSS_MIN
 from meteragent.crowd.share import HOMES_MAX, MODULUS
 from meteragent.domain.errors import RecordError
@@ -114,8 +114,10 @@ class CrowdTotal:
     def _estimate(self, factor: float, coverage: float, unit: str) -> Estimate:
         noise = self.descriptor.noise
         value = float(self.value_wh) * factor
-        half = half_width(noise, self.homes, coverage) * factor
-        return Estimate(value, sd(noise, self.homes) * factor, value - half, value + half, coverage, unit)
+        half = crowd_half_width(noise, self.homes, coverage) * factor
+        return Estimate(
+            value, crowd_sd(noise, self.homes) * factor, value - half, value + half, coverage, unit
+        )
 
 
 def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
@@ -127,7 +129,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
     descriptors: dict[str, CrowdDescriptor] = {}
     records: list[Fields] = []
     for message in messages:
-        facts = load(message)
+        facts = load_fields(message)
         if "mechanism" in facts:
             descriptor = CrowdDescriptor.parse(message)
             descriptors[descriptor.id] = descriptor
@@ -159,7 +161,7 @@ def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdT
         "value": quanta.denominator == 1 and abs(quanta) < MODULUS,
     }
     fields.require(agreements.items(), "contradicts the descriptor")
-    expected_sd = Fraction(sd(descriptor.noise, homes))
+    expected_sd = Fraction(crowd_sd(descriptor.noise, homes))
     if abs(fields["sd"] - expected_sd) > expected_sd / 1000:
         raise fields.error("sd", "does not match the descriptor")
     return CrowdTotal(time_ms, homes, fields["value"], descriptor)

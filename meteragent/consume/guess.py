@@ -79,7 +79,7 @@ def guess_under_prior(
     record = slot.records[0]
     table = _table(prior, within)
     log_weights = np.log(np.array(list(table.values())))
-    logarithms = log_weights + log_likelihood(slot.terms(record), record.value, list(table))
+    logarithms = log_weights + log_likelihood(slot.descriptor_of(record), record.value, list(table))
     posterior = np.exp(logarithms - logarithms.max())
     values = np.array([float(value) for value in table])
     if loss == "squared":

@@ -97,7 +97,7 @@ def by_feeder(
     if rules.share is not None and capacities_u is None:
         is_shown &= ~_may_be_dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
     sums = np.add.reduceat(slots.summable_u[order], first_rows)
-    numbers = figures(homes, sums, errors, is_shown)._asdict()
+    numbers = cell_figures(homes, sums, errors, is_shown)._asdict()
     keys_of_cells = np.array(names)[keys[0][first_rows]], keys[1][first_rows], keys[2][first_rows]
     return Cells(*keys_of_cells, homes, shown=is_shown, coverage=coverage, unit=slots.unit, **numbers)
 
@@ -112,7 +112,7 @@ class Figures(NamedTuple):
     high: Floats
 
 
-def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -> Figures:
+def cell_figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -> Figures:
     """Compute the numbers of cells from the exact sums of their values, in millionths of the unit.
 
     `errors`, shape (cells, 2), holds the standard deviation and the half-width of each cell's mean. The

@@ -23,7 +23,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.wire import shapes
-from meteragent.wire.descriptor import canonical, facts_id
+from meteragent.wire.descriptor import canonical_json, facts_id
 from meteragent.wire.grammar import DESCRIPTOR, RECORD, Table, read_rows
 
 Message = bytes | str | Mapping[str, Any]
@@ -106,32 +106,32 @@ class Descriptor:
         yield "length", self.timezone is None or _is_of_calendar(self.length_ms)
         yield "n", fields["n"] == self.n
         yield "step", fields["step"] == self.step_ms
-        hides_wh = self.radius * shape.wh_per_value(self.unit, self.kind) * shape.hours(self.kind)
+        hides_wh = self.radius * shape.wh_per_value(self.unit, self.kind) * shape.hours_per_value(self.kind)
         yield "hides_wh", fields["hides_wh"] == hides_wh
         yield "sd", math.isclose(fields["sd"], sd(noise, self.rounding), rel_tol=1e-3)
         half = half_width(noise, 0.95, self.rounding)
         yield "ci95", math.isclose(fields["ci95"], half, rel_tol=1e-3)
 
     @classmethod
-    def stored(cls, text: str) -> Self:
+    def parse_stored(cls, text: str) -> Self:
         """Return a descriptor of no meter that was checked before it was stored. Raises RecordError."""
         facts = json.loads(text)
         own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
         return cls._of(Fields(DESCRIPTOR, facts | own_facts, float))
 
     @cached_property
-    def hashed(self) -> str:
+    def hashed_text(self) -> str:
         """The text whose hash is the id: the facts that all meters under the same terms share."""
         facts = {name: fact for name, fact in self.facts.items() if name not in _METER_FIELDS}
-        return canonical(facts).decode()
+        return canonical_json(facts).decode()
 
     @cached_property
     def digest(self) -> str:
         """The whole SHA-256 whose beginning is the id, in hexadecimal; unlike the id, nobody can forge it."""
-        return sha256(self.hashed.encode()).hexdigest()
+        return sha256(self.hashed_text.encode()).hexdigest()
 
     @cached_property
-    def check(self) -> Check:
+    def record_check(self) -> Check:
         """What each record must agree with."""
         deviation = float(self.facts["sd"])
         return Check(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
@@ -156,7 +156,7 @@ class Descriptor:
         """The variance of a value's noise, in unit², to 17 significant digits; variances of slots add up."""
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
-    def require(self, noun: str, *spaces: Space) -> None:
+    def require_kind(self, noun: str, *spaces: Space) -> None:
         """Raise ValueError unless windows are of one of these kinds, which alone have `noun`."""
         if self.shape.space not in spaces:
             names = " or ".join(f"'{space}'" for space in spaces)
@@ -185,13 +185,13 @@ class Descriptor:
         """Return the start of the window that contains the slot starting at `time_ms`."""
         if self.timezone is None:
             return time_ms - time_ms % self.length_ms
-        return self.calendar(self.timezone).start_ms(time_ms)
+        return self.calendar_in(self.timezone).start_ms(time_ms)
 
     def window_of_slot_ms(self, start_ms: int) -> int:
         """Return the start of a slot's window, for which only calendars of several slots need their zone."""
         return start_ms if self.n == 1 or self.shape.names else self.window_ms(start_ms)
 
-    def calendar(self, timezone: str) -> Calendar:
+    def calendar_in(self, timezone: str) -> Calendar:
         """Return the calendar in `timezone` whose days, weeks or months are the windows of these terms."""
         days = self.length_ms / DAY_MS
         return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
@@ -243,9 +243,9 @@ class Check(NamedTuple):
     sd: float
     timezone: str | None
 
-    def require(self, record: Record) -> int:
+    def require_match(self, record: Record) -> int:
         """Return a record's value in quanta. Raises RecordError unless the other fields match, too."""
-        from_ms, to_ms = self.shape.extent(0)
+        from_ms, to_ms = self.shape.extent_ms(0)
         if (record.unit, record.step_ms) != (self.unit, to_ms - from_ms):
             raise RecordError("a record whose unit or duration does not match its descriptor")
         if record.band not in (self.shape.names or (None,)):
@@ -272,7 +272,7 @@ class Fields:
         self._noun = table.noun
         if isinstance(message, bytes | str) and len(message) > table.bytes_max:
             raise RecordError(f"a {table.noun} of more than {table.bytes_max} bytes")
-        self.facts = load(message, parse_float)
+        self.facts = load_fields(message, parse_float)
         version = self.facts.get("v")
         if isinstance(version, bool) or not isinstance(version, int | float | Decimal):
             raise self.error("v", "is missing or not a number")
@@ -302,7 +302,7 @@ class Fields:
                 raise self.error(name, reason)
 
 
-def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
+def load_fields(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
     """Return the fields of a message, without checks. Raises RecordError if it is not a JSON object."""
     facts: Any = message
     if isinstance(message, bytes | str):
@@ -318,7 +318,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
 def digest_of(facts: Mapping[str, Any], names: Collection[str] = _METER_FIELDS) -> str | None:
     """Return the digest of facts without the fields `names`, or None if they are no JSON."""
     with suppress(ValueError, TypeError, RecursionError):
-        text = canonical({name: fact for name, fact in facts.items() if name not in names})
+        text = canonical_json({name: fact for name, fact in facts.items() if name not in names})
         return sha256(text).hexdigest()
     return None
 
@@ -339,7 +339,7 @@ def _mechanism(fields: Fields) -> LInfLaplace:
 def _shape(fields: Fields) -> Shape:
     """Return the shape that a descriptor states. Raises RecordError if it cannot be read."""
     try:
-        return shapes.read(fields.facts, fields["length"], fields["step"])
+        return shapes.read_shape(fields.facts, fields["length"], fields["step"])
     except ValueError as error:
         raise fields.error("space", f"contradicts other fields: {error}") from None
 

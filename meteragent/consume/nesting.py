@@ -150,7 +150,7 @@ def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
 
 def _tree(series: Series, index: int, children: Sequence[Tree], place: tuple[int, int]) -> Tree:
     """Return the tree, in kWh, whose root is the record with the given index."""
-    terms, weight = series.terms(series.records[index]), float(series.kwh_per_unit[index])
+    terms, weight = series.descriptor_of(series.records[index]), float(series.kwh_per_unit[index])
     kind = Kind(terms.mechanism, terms.rounding, weight)
     return Tree.of(float(series.values[index]) * weight, kind, children, place)
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.consume.message import Descriptor, Message, Record, load
+from meteragent.consume.message import Descriptor, Message, Record, load_fields
 from meteragent.domain.errors import RecordError
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.table import Columns
@@ -109,7 +109,7 @@ class Series(Columns):
     @cached_property
     def window_ms(self) -> Integers:
         """The start of each slot's window, in milliseconds since the Unix epoch."""
-        starts = [self.terms(record).window_of_slot_ms(record.time_ms) for record in self.records]
+        starts = [self.descriptor_of(record).window_of_slot_ms(record.time_ms) for record in self.records]
         return freeze(np.array(starts, np.int64))
 
     @cached_property
@@ -129,7 +129,7 @@ class Series(Columns):
         for record in self.records:
             key = record.descriptor, record.band
             if key not in results:
-                results[key] = compute(self.terms(record), record.band)
+                results[key] = compute(self.descriptor_of(record), record.band)
         return np.array([results[record.descriptor, record.band] for record in self.records])
 
     @property
@@ -166,7 +166,7 @@ class Series(Columns):
         """Estimate the energy from `start_ms` to `end_ms`, in kWh. Raises as `mean_energy` does."""
         return mean_energy([self], start_ms, end_ms, coverage, cut)
 
-    def terms(self, record: Record) -> Descriptor:
+    def descriptor_of(self, record: Record) -> Descriptor:
         """Return the descriptor that `record` names."""
         return self.descriptors[record.descriptor]
 
@@ -216,7 +216,7 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     descriptors: dict[str, dict[str, Descriptor]] = defaultdict(dict)
     shared: dict[str, Descriptor | None] = {}
     for message in messages:
-        facts = load(message, Decimal)
+        facts = load_fields(message, Decimal)
         if "id" in facts:
             descriptor = Descriptor.parse(message)
             own_descriptor = descriptors[descriptor.meter].setdefault(descriptor.id, descriptor)
@@ -243,7 +243,7 @@ def mean_value(
     and 1, and TypeError if `meters` is a mapping.
     """
     slots = [series.slot(time_ms, band) for series in require_series(meters)]
-    terms = [slot.terms(slot.records[0]) for slot in slots]
+    terms = [slot.descriptor_of(slot.records[0]) for slot in slots]
     if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
         raise ValueError(
             "a mean value needs at least one meter, and the same kind, unit and duration for all"
@@ -308,7 +308,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:
-        is_independent = series.terms(record).metric.is_sum
+        is_independent = series.descriptor_of(record).metric.is_sum
         windows[record.descriptor, window_ms, record.band if is_independent else None].append(weight)
     equal_windows = Counter(
         (id_, tuple(sorted(weights_of_window))) for (id_, *_), weights_of_window in windows.items()
@@ -324,9 +324,10 @@ def _has_complete_bands(series: Series) -> bool:
     bands = Counter(record.time_ms for record in band_records)
     duration_ms: defaultdict[int, int] = defaultdict(int)
     for record in band_records:
-        duration_ms[record.time_ms] += series.terms(record).slot_ms(record.band)
+        duration_ms[record.time_ms] += series.descriptor_of(record).slot_ms(record.band)
     return all(
-        duration_ms[record.time_ms] == record.step_ms and bands[record.time_ms] == series.terms(record).n
+        duration_ms[record.time_ms] == record.step_ms
+        and bands[record.time_ms] == series.descriptor_of(record).n
         for record in band_records
     )
 
@@ -342,7 +343,7 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
         raise RecordError("a record whose descriptor is not among the given descriptors")
-    terms.check.require(record)
+    terms.record_check.require_match(record)
 
 
 def freeze(array: T) -> T:

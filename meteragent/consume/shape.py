@@ -141,8 +141,8 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
 def _window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
     """Select a window's records. Raises ValueError if one is missing, or the kind lacks `noun`."""
     window = series.of_window(time_ms)
-    terms = window.terms(window.records[0])
-    terms.require(noun, *spaces)
+    terms = window.descriptor_of(window.records[0])
+    terms.require_kind(noun, *spaces)
     if len(window.records) != terms.n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")
     return window, terms

@@ -20,7 +20,7 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.rules import require_total
 from meteragent.consume.series import Integers, Series
 from meteragent.domain.units import MICRO
-from meteragent.extras import hint, missing
+from meteragent.extras import hint, missing_module
 
 _SUM_MAX_U: Final = 2**62
 
@@ -94,24 +94,24 @@ class Slots:
         """Read the slots of an archive's output (`meteragent sanitise`), or of several, into memory.
 
         `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns `meter`, `start`, `end`, `d`
-        and `key`. Raises RecordError as in `archive.open_outputs`, and ValueError as in `released`, or
+        and `key`. Raises RecordError as in `archive.open_outputs`, and ValueError as in `of_releases`, or
         outputs differ in the types of their columns, and ModuleNotFoundError if pyarrow is missing; the
         message contains the command that installs it.
         """
-        if missing("archive") == "pyarrow":
+        if missing_module("archive") == "pyarrow":
             raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
         import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
         outputs = archive.open_outputs(folders)
-        tables = [table.replace_schema_metadata(None) for table in archive.tables(outputs, filters)]
+        tables = [table.replace_schema_metadata(None) for table in archive.part_tables(outputs, filters)]
         try:
             table = pa.concat_tables(tables)
         except pa.ArrowInvalid:
             raise ValueError("the columns of outputs differ: read each output by itself") from None
-        return cls.released(table, outputs.descriptors.values())
+        return cls.of_releases(table, outputs.descriptors.values())
 
     @classmethod
-    def released(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:
+    def of_releases(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:
         """Return the slots of an archive's releases.
 
         `table` is an Arrow table with the columns `meter`, `start`, `end` and `d`. If a row is a window, the

@@ -69,7 +69,7 @@ def read_table(
         if meter in without:
             continue
         terms = descriptors[d]
-        deviation = terms.check.sd
+        deviation = terms.record_check.sd
         if terms_by_id.setdefault(meter, {}).setdefault(terms.id, terms) is not terms:
             raise RecordError("two descriptors of one meter with the same id")
         record = Record(
@@ -150,7 +150,7 @@ def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
         texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["d", "facts"])
     else:
         texts = source.execute(_FACTS, (stream,)).fetchall()
-    return {d: Descriptor.stored(text) for d, text in texts}
+    return {d: Descriptor.parse_stored(text) for d, text in texts}
 
 
 def _rows(

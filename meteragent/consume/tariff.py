@@ -36,7 +36,7 @@ import numpy as np
 from meteragent.consume.series import Estimate, Floats, Series, parts_of
 from meteragent.domain.shapes import Space
 from meteragent.domain.tariff import Tariff, price_difference
-from meteragent.privacy.tail import Term, tail
+from meteragent.privacy.tail import Term, tail_probability
 from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 
@@ -103,7 +103,7 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
     for record in windows.records:
-        windows.terms(record).require("energies that a tariff prices", Space.BANDS)
+        windows.descriptor_of(record).require_kind("energies that a tariff prices", Space.BANDS)
     return windows
 
 
@@ -124,9 +124,11 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
 
 def _fees(windows: Series, tariff: Tariff) -> float:
     """Sum the tariff's fees for the windows."""
-    starts = {record.time_ms: windows.terms(record) for record in windows.records}
+    starts = {record.time_ms: windows.descriptor_of(record) for record in windows.records}
     return sum(
-        tariff.fees(terms.length_ms, is_month=terms.calendar(terms.timezone or "UTC").unit == "1mo")
+        tariff.fee_for_window(
+            terms.length_ms, is_month=terms.calendar_in(terms.timezone or "UTC").unit == "1mo"
+        )
         for terms in starts.values()
     )
 
@@ -158,7 +160,7 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     is_range = bool((prices[:, 0] != prices[:, 1]).any())
     if not terms or (is_range and difference <= 0):
         return 0.0 if difference > 0 else 1.0
-    return tail(terms, difference)
+    return tail_probability(terms, difference)
 
 
 def _terms(windows: Series, weights: Floats) -> Iterator[Term]:

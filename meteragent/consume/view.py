@@ -39,7 +39,7 @@ def nonnegative(series: Series) -> View:
     for day_ms in np.unique(days_ms):
         is_in_day = days_ms == day_ms
         weights = series.kwh_per_unit[is_in_day]
-        values[is_in_day] = without_deficit(series.values[is_in_day], weights)
+        values[is_in_day] = spread_deficit(series.values[is_in_day], weights)
         if weights @ series.values[is_in_day] < 0:
             raised_ms.append(day_ms)
     return View(freeze(values), freeze(np.array(raised_ms, np.int64)))
@@ -48,13 +48,13 @@ def nonnegative(series: Series) -> View:
 def _day_ms(series: Series, index: int) -> int:
     """Return the start of the day or window whose total includes the slot with this index."""
     record = series.records[index]
-    terms = series.terms(record)
+    terms = series.descriptor_of(record)
     if terms.timezone is None and terms.length_ms <= DAY_MS:
         return record.time_ms - record.time_ms % DAY_MS
     return int(series.window_ms[index])
 
 
-def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
+def spread_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum; zeros if the sum is negative.
 
     This is the projection onto {y >= 0: w y = w x} in the norm sqrt(sum w y^2) (Held, Wolfe and Crowder 1974,

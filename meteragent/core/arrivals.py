@@ -2,8 +2,8 @@
 
 The core notes the outcome of each message and reading at the `Arrival` of its *origin*: a meter, or a phase
 of a meter. No value is among it, and it stays in memory. `Arrivals.problems` judges each origin by itself, so
-a good meter hides no other, and names no meter (law 4). `rows` names the meters, for those who ask on the
-device.
+a good meter hides no other, and names no meter (law 4). `arrival_rows` names the meters, for those who ask on
+the device.
 """
 
 from collections import Counter, defaultdict
@@ -16,26 +16,26 @@ from typing import NamedTuple
 
 from meteragent.core.judgement import Verdict
 from meteragent.domain.counters import REFUSALS, Counts
-from meteragent.domain.problem import Problem, problem
+from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 STEP_MS = MINUTE_MS
 """The longest step of the clock: the machine may have slept, or its clock may have been set."""
-SOON_MS = MINUTE_MS
+BAD_FOR_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
 # NOTE: these six are chosen; false and missed problems in the field would settle them.
-FEWEST = 3
-"""The smallest number of refused messages, or clamped or doubted readings, that is a problem after `SOON_MS`.
-For a wrong zone, one message is enough."""
-FEWEST_AT_ONCE = 5
+BAD_MIN = 3
+"""The smallest number of refused messages, or clamped or doubted readings, that is a problem after
+`BAD_FOR_MS`. For a wrong zone, one message is enough."""
+BAD_AT_ONCE_MIN = 5
 """The number of such messages that is a problem at once, before the first reading that counts."""
-ENOUGH = 100
+UNREADABLE_MIN = 100
 """The number of unreadable messages that is a problem even if that many are usual."""
-RECENT = 32
+RECENT_COUNT = 32
 """The number of an origin's newest messages, readings or rises of which a part may be bad."""
-RECENT_FEWEST = 12
+RECENT_COUNT_MIN = 12
 """The smallest number of messages of which a refused part is a problem."""
-PART = 4
+BAD_PART = 4
 """Every fourth message refused is a problem."""
 
 _COUNTS = {"accepted", "early"}
@@ -50,9 +50,9 @@ _EMPTY = {"refused_missing", "refused_unavailable"}
 _UNHEARD = {"retained", "other_shard"}
 """Outcomes of messages that the meter has not just sent, or that are another agent's: as good as silence."""
 _ODD = _UNREADABLE - _EMPTY
-_RECENT_BITS = (1 << RECENT) - 1
+_RECENT_BITS = (1 << RECENT_COUNT) - 1
 
-OFTEN = {"register_jump": 1, "register_reset": 3}
+DAILY_EVENT_LIMITS = {"register_jump": 1, "register_reset": 3}
 """How many events of a meter within a day are a problem, by their counter, which is the problem's code."""
 
 CODES = (
@@ -66,7 +66,7 @@ CODES = (
     "no_readings",
     "none_accepted",
     "some_refused",
-    *OFTEN,
+    *DAILY_EVENT_LIMITS,
     "register_doubted",
     "register_steps",
     "all_clamped",
@@ -113,19 +113,19 @@ class Series:
     _bits: int = 0
     _count: int = 0
 
-    def note(self, now_ms: int, *, is_bad: bool) -> None:
+    def note_bad(self, now_ms: int, *, is_bad: bool) -> None:
         """Note a reading or rise; the series ends when too few of the newest are bad."""
         if not self.bad_count:
             self._bits = self._count = 0
             self.since_ms = now_ms
         self._bits = (self._bits << 1 | is_bad) & _RECENT_BITS
-        self._count = min(self._count + 1, RECENT)
+        self._count = min(self._count + 1, RECENT_COUNT)
         is_going_on = self.part * self._bits.bit_count() >= self._count
         self.bad_count = self.bad_count + is_bad if is_going_on else 0
 
     def is_long(self, now_ms: int) -> bool:
         """Return whether enough were bad for long enough."""
-        return self.bad_count >= FEWEST and now_ms - self.since_ms >= SOON_MS
+        return self.bad_count >= BAD_MIN and now_ms - self.since_ms >= BAD_FOR_MS
 
 
 @dataclass(slots=True, eq=False)
@@ -134,26 +134,26 @@ class Registers:
 
     _events_ms: dict[str, list[int]] = field(default_factory=dict)
     _doubted: Series = field(default_factory=partial(Series, 1))
-    _contradicted: Series = field(default_factory=partial(Series, PART))
-    _outside: Series = field(default_factory=partial(Series, PART))
+    _contradicted: Series = field(default_factory=partial(Series, BAD_PART))
+    _outside: Series = field(default_factory=partial(Series, BAD_PART))
     _is_high: bool = False
     _still_count: int = 0  # readings without use, since the rises began to be outside the range
 
     def note_event(self, name: str, now_ms: int) -> None:
-        """Note an event of `OFTEN`."""
-        self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-OFTEN[name] :]
+        """Note an event of `DAILY_EVENT_LIMITS`."""
+        self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-DAILY_EVENT_LIMITS[name] :]
 
-    def note(self, verdict: Verdict, now_ms: int) -> None:
+    def note_verdict(self, verdict: Verdict, now_ms: int) -> None:
         """Note a verdict. Of readings that are doubted in a row, only the first counts as contradicted."""
         is_doubted = verdict in {Verdict.HIGH, Verdict.LOW}
         if not (is_doubted and self._doubted.bad_count):
             is_bad = is_doubted or verdict is Verdict.CONTRADICTED
-            self._contradicted.note(now_ms, is_bad=is_bad)
+            self._contradicted.note_bad(now_ms, is_bad=is_bad)
         if verdict is not Verdict.CONTRADICTED:
-            self._doubted.note(now_ms, is_bad=is_doubted)
+            self._doubted.note_bad(now_ms, is_bad=is_doubted)
         self._is_high = verdict is Verdict.HIGH
         if verdict in {Verdict.USE, Verdict.CLAMPED}:
-            self._outside.note(now_ms, is_bad=verdict is Verdict.CLAMPED)
+            self._outside.note_bad(now_ms, is_bad=verdict is Verdict.CLAMPED)
             self._still_count *= self._outside.bad_count > 0
         if self._outside.bad_count:
             self._still_count += verdict is Verdict.STILL
@@ -161,7 +161,7 @@ class Registers:
     def code(self, now_ms: int) -> str | None:
         """Return what is wrong, as one of `CODES`; None if nothing is."""
         for name, times_ms in self._events_ms.items():
-            if len(times_ms) == OFTEN[name] and now_ms - times_ms[0] < DAY_MS:
+            if len(times_ms) == DAILY_EVENT_LIMITS[name] and now_ms - times_ms[0] < DAY_MS:
                 return name
         if self._doubted.is_long(now_ms) and self._is_high:
             return "all_clamped"
@@ -188,11 +188,11 @@ class Arrival:
     _recent: int = 0  # a bit for each of the newest messages, set if it was refused as odd
     _odd: Counter[str] = field(default_factory=Counter)
     _off: Series = field(default_factory=partial(Series, 1))  # of the readings that counted, like the others
-    _clamped: Series = field(default_factory=partial(Series, PART))
+    _clamped: Series = field(default_factory=partial(Series, BAD_PART))
     _all_clamped: Series = field(default_factory=partial(Series, 1))
     _is_clamped: bool = False  # the last reading, which is noted after it was accepted
 
-    def note(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
+    def note_outcome(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
         """Note an outcome by its counter's name; `off_ms` is how far the time was from the arrival."""
         if off_ms:
             self.off_ms = off_ms
@@ -214,21 +214,21 @@ class Arrival:
 
     def _note_counted(self, now_ms: int, *, is_off: bool) -> None:
         self.counted_ms = now_ms
-        self._off.note(now_ms, is_bad=is_off)
+        self._off.note_bad(now_ms, is_bad=is_off)
         self._recent = self._recent << 1 & _RECENT_BITS
         if self._since:
             self._usual_count = max(self._usual_count, self._sum(_IDLE))
             self._since.clear()
             self._idle_ms = None
         if not self._is_clamped:
-            self._all_clamped.note(now_ms, is_bad=False)
-        self._clamped.note(now_ms, is_bad=self._is_clamped)
+            self._all_clamped.note_bad(now_ms, is_bad=False)
+        self._clamped.note_bad(now_ms, is_bad=self._is_clamped)
         self._is_clamped = False
 
     def note_clamped(self, now_ms: int) -> None:
         """Note that the last reading was clamped."""
         if not self._is_clamped:
-            self._all_clamped.note(now_ms, is_bad=True)
+            self._all_clamped.note_bad(now_ms, is_bad=True)
         self._is_clamped = True
 
     @property
@@ -239,7 +239,7 @@ class Arrival:
     def code(self, now_ms: int, limits: Limits) -> str | None:
         """Return what is wrong, as one of `CODES`; None if nothing is."""
         refused_count = self._sum(_REFUSED)
-        is_refusing = self._idle_ms is not None and now_ms - self._idle_ms >= SOON_MS
+        is_refusing = self._idle_ms is not None and now_ms - self._idle_ms >= BAD_FOR_MS
         if is_refusing and (cause := self._cause()):
             return cause
         if limits.first_ms is not None and (code := self._time_code(now_ms, limits.first_ms)):
@@ -248,10 +248,10 @@ class Arrival:
             return "no_readings"
         if self.counted_ms is None and self._first_ms is not None:
             is_long = limits.first_ms is not None and now_ms - self._first_ms > limits.first_ms
-            is_due = refused_count >= (FEWEST if is_refusing else FEWEST_AT_ONCE) or is_long
+            is_due = refused_count >= (BAD_MIN if is_refusing else BAD_AT_ONCE_MIN) or is_long
             return "none_accepted" if is_due else None
-        count = min(self.message_count, RECENT)
-        if count >= RECENT_FEWEST and PART * self._recent.bit_count() >= count:
+        count = min(self.message_count, RECENT_COUNT)
+        if count >= RECENT_COUNT_MIN and BAD_PART * self._recent.bit_count() >= count:
             return "some_refused"
         return self._value_code(now_ms)
 
@@ -270,10 +270,10 @@ class Arrival:
         """Return what is wrong with the values of readings that count."""
         if self.registers is not None:
             return self.registers.code(now_ms)
-        is_first = FEWEST_AT_ONCE <= self._all_clamped.bad_count == self.message_count
+        is_first = BAD_AT_ONCE_MIN <= self._all_clamped.bad_count == self.message_count
         if self._is_clamped and (is_first or self._all_clamped.is_long(now_ms)):
             return "all_clamped"
-        is_mixed = self._clamped.bad_count >= RECENT // PART and self._clamped.is_long(now_ms)
+        is_mixed = self._clamped.bad_count >= RECENT_COUNT // BAD_PART and self._clamped.is_long(now_ms)
         return "some_clamped" if is_mixed else None
 
     def _cause(self) -> str | None:
@@ -281,9 +281,9 @@ class Arrival:
         since = self._since
         if since["refused_zone"]:
             return "wrong_zone"
-        if since["refused_ahead"] >= FEWEST and not since["late"]:
+        if since["refused_ahead"] >= BAD_MIN and not since["late"]:
             return "clock_behind"
-        if since["late"] >= FEWEST and not since["refused_ahead"]:
+        if since["late"] >= BAD_MIN and not since["refused_ahead"]:
             return "all_late"
         if self._sum(_UNREADABLE) >= self._fewest and not self._sum(_READ):
             return "wrong_profile"
@@ -293,7 +293,7 @@ class Arrival:
     def _fewest(self) -> int:
         """The smallest number of messages that is a problem if none of them counts."""
         # A topic filter with a wildcard may also match messages that are no readings.
-        return max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
+        return max(BAD_MIN, min(2 * self._usual_count + 1, UNREADABLE_MIN))
 
     def refusal_counts(self, code: str) -> Counter[str]:
         """Return the refusals to which a problem is due, by the name of their counter."""
@@ -318,7 +318,7 @@ class Arrivals:
         self._origins: dict[str, dict[str | None, Arrival]] = {}
         self._stray = Arrival()
 
-    def advance(self, now_ms: int, *, is_connected: bool) -> None:
+    def advance_clock(self, now_ms: int, *, is_connected: bool) -> None:
         """Advance the clock to a time of the wall clock; it stands while the source is not connected."""
         if is_connected and self._advanced_ms is not None:
             self.now_ms += min(max(now_ms - self._advanced_ms, 0), STEP_MS)
@@ -333,16 +333,16 @@ class Arrivals:
             origins = self._origins[meter] = {name: Arrival() for name in (None, *self._phases)}
         return origins[phase]
 
-    def expect(self, meter: str) -> None:
+    def expect_meter(self, meter: str) -> None:
         """Expect readings of a meter that the store knows: its silence begins now."""
         self.arrival_of(meter).counted_ms = self.now_ms
 
-    def count(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
+    def count_outcome(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
         """Count an outcome of an origin, if any; `off_ms` is how far the time was from the arrival."""
         if outcome in _COUNTS and abs(off_ms) <= self._off_max_ms:
             off_ms = 0
         self.counts.add(outcome)
-        (self._stray if arrival is None else arrival).note(outcome, self.now_ms, off_ms)
+        (self._stray if arrival is None else arrival).note_outcome(outcome, self.now_ms, off_ms)
 
     def note_clamped(self, meter: str) -> None:
         """Count that a meter's last reading was clamped."""
@@ -352,19 +352,19 @@ class Arrivals:
     def note_event(self, meter: str, name: str) -> None:
         """Count what the use up to a meter's register reading was, by the name of its counter."""
         self.counts.add(name)
-        if name in OFTEN:
+        if name in DAILY_EVENT_LIMITS:
             self._registers(self.arrival_of(meter)).note_event(name, self.now_ms)
 
     def note_verdict(self, arrival: Arrival, verdict: Verdict) -> None:
         """Note what a reading of an origin's register turned out to be."""
-        self._registers(arrival).note(verdict, self.now_ms)
+        self._registers(arrival).note_verdict(verdict, self.now_ms)
 
     def _registers(self, arrival: Arrival) -> Registers:
         if arrival.registers is None:
             arrival.registers = Registers()
         return arrival.registers
 
-    def forget(self, meter: str) -> None:
+    def forget_meter(self, meter: str) -> None:
         """Forget a meter."""
         self._origins.pop(meter, None)
 
@@ -383,7 +383,7 @@ class Arrivals:
         """Yield what is wrong, the most common first, each with the number of meters that have it."""
         if not self._has_heard():
             if self._is_silent(limits):
-                yield problem("no_message", self._name, limit_ms=limits.first_ms or 0)
+                yield make_problem("no_message", self._name, limit_ms=limits.first_ms or 0)
             return
         judged = {meter: self._judge(origins, limits) for meter, origins in self._meters().items()}
         if not judged and (code := self._stray.code(self.now_ms, limits)):
@@ -391,7 +391,7 @@ class Arrivals:
         for code, count in Counter(code for code, _ in judged.values() if code).most_common():
             arrivals = [arrival for key, group in judged.values() if key == code for arrival in group]
             fields = self._fields(code, arrivals, limits)
-            yield problem(code, self._name, meters=count, of=len(judged), **fields)
+            yield make_problem(code, self._name, meters=count, of=len(judged), **fields)
 
     def _meters(self) -> dict[str, dict[str | None, Arrival]]:
         """Return the origins of each meter; those whose messages lack a value only if there are no others."""
@@ -426,7 +426,7 @@ class Arrivals:
     ) -> list[Arrival]:
         """Return the phases without which nothing of a meter counts, although others of them do."""
         unheard_phases = [arrival for arrival in phases if arrival.counted_ms is None]
-        is_summed = self.now_ms - (meter_arrival.counted_ms or 0) <= (limits.phase_ms or SOON_MS)
+        is_summed = self.now_ms - (meter_arrival.counted_ms or 0) <= (limits.phase_ms or BAD_FOR_MS)
         if is_summed or len(unheard_phases) == len(phases):
             return []
         limit_ms = limits.stands_ms if limits.phase_ms is None else limits.phase_ms
@@ -446,7 +446,7 @@ class Arrivals:
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}
         return {}
 
-    def rows(self, limits: Limits) -> Iterator[ArrivalRow]:
+    def arrival_rows(self, limits: Limits) -> Iterator[ArrivalRow]:
         """Yield all origins, by meter and phase, with their judgement."""
         for meter, origins in sorted(self._origins.items()):
             code, arrivals = self._judge(origins, limits)

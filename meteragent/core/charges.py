@@ -43,7 +43,7 @@ class Charges:
         self._windows[grid.day(start_ms), terms.id][meter] += 1
         return True
 
-    def take(self) -> dict[Charge, Counter[str]]:
+    def take_charges(self) -> dict[Charge, Counter[str]]:
         """Return, by charge (day and epsilon), how often each meter was charged since the last call."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for (day_ms, terms_id), windows in self._windows.items():

@@ -28,12 +28,12 @@ class Deadlines:
         """Schedule the closing of a slot of `meter`."""
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
-    def first_ms(self, *, includes_closings: bool) -> int | None:
+    def next_due_ms(self, *, includes_closings: bool) -> int | None:
         """Return the earliest time, of openings only unless `includes_closings`; None without one."""
         heads = (*self._openings[:1], *(self._closings[:1] if includes_closings else ()))
         return min((head[0] for head in heads), default=None)
 
-    def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
+    def take_due(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
         """Remove and yield the due entries in order; entries may be added during the iteration.
 
         An opening, (None, meter), is due at `open_ms`; a closing, (time, meter), at the earlier of both
@@ -75,8 +75,8 @@ def upcoming_slot(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
         is_wanted = bool(stream.destinations_of_slot(window.destinations, window.start_ms, end_ms))
     elif timeline.next_ms is not None:
-        terms = stream.schedule.terms(timeline.next_ms)
-        start_ms, end_ms = (timeline.next_ms + at_ms for at_ms in terms.first_slot)
+        terms = stream.schedule.terms_at(timeline.next_ms)
+        start_ms, end_ms = (timeline.next_ms + at_ms for at_ms in terms.first_slot_ms)
         closes_ms, is_wanted = end_ms + terms.lateness_ms, bool(stream.queues(timeline.next_ms, end_ms))
     else:
         return None

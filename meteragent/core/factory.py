@@ -15,7 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.wire.record import RecordFormats
 
-WINDOWS = {Accumulator.SUM: Window, Accumulator.LARGEST: LargestWindow, Accumulator.SHARE: ShareWindow}
+WINDOW_CLASSES = {Accumulator.SUM: Window, Accumulator.LARGEST: LargestWindow, Accumulator.SHARE: ShareWindow}
 """The class of windows for each way in which readings make a slot's value."""
 
 
@@ -34,9 +34,9 @@ class Factory:
     prices: Prices
     crowd: Crowd | None = None
 
-    def restored_timeline(self, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
+    def restore_timeline(self, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
         """Return a timeline from the store; open windows keep their own terms."""
-        timeline = timeline_of(self.terms, next_ms, meter)
+        timeline = make_timeline(self.terms, next_ms, meter)
         windows = [self._restored(window) for window in state.windows]
         if self.crowd is None:  # any more: nobody can seal a share
             windows = [window for window in windows if not isinstance(window, ShareWindow)]
@@ -45,7 +45,7 @@ class Factory:
 
     def make_window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
         """Return a new window."""
-        return self._window(start_ms, self.formats.register(terms), destinations, public_id)
+        return self._window(start_ms, self.formats.register_terms(terms), destinations, public_id)
 
     def _restored(self, state: OpenWindow) -> Window:
         window = self._window(state.start_ms, state.terms_id, state.destinations, state.public_id)
@@ -57,24 +57,24 @@ class Factory:
 
     def _window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
         terms = self.formats[terms_id].terms
-        window = WINDOWS[terms.shape.accumulator](start_ms, terms, terms_id, destinations, public_id)
+        window = WINDOW_CLASSES[terms.shape.accumulator](start_ms, terms, terms_id, destinations, public_id)
         window.prices = self.prices
         if isinstance(window, ShareWindow):
             window.crowd = self.crowd
         return window
 
 
-def timeline_of(terms: Terms, first_ms: int, meter: str = "") -> Timeline:
+def make_timeline(terms: Terms, first_ms: int, meter: str = "") -> Timeline:
     """Return the timeline of a new meter, which begins at `first_ms`; `terms` are those of its readings."""
     kind = RegisterTimeline if terms.readings.kind is Kind.REGISTER else Timeline
     return kind(terms, first_ms, meter)
 
 
-def noiseless_window(terms: Terms, start_ms: int) -> Window:
+def make_noiseless_window(terms: Terms, start_ms: int) -> Window:
     """Return a window of all slots, without noise, prices and pads; it holds energies, and stays here."""
     if terms.shape.is_priced:
         terms = replace(terms, shape=Means(terms.length_ms, terms.length_ms), prices=())
-    kind = WINDOWS[terms.shape.accumulator] if terms.shape.has_parts else Window
+    kind = WINDOW_CLASSES[terms.shape.accumulator] if terms.shape.has_parts else Window
     window = kind(start_ms, terms, "", (), "")
     for _ in range(terms.n):
         window.open_slot(0, start_ms, 0)

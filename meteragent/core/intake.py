@@ -13,7 +13,7 @@ from typing import NamedTuple
 from meteragent.core.arrivals import Arrival, Arrivals
 from meteragent.core.judgement import Judge
 from meteragent.core.pending import Outcome, Pending, Share
-from meteragent.core.phases import phases_of, rules_of_phase
+from meteragent.core.phases import make_phases, rules_of_phase
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import Timeline
 from meteragent.decode.unit import stated_unit
@@ -38,7 +38,7 @@ _CLOCK_MS = 2 * MINUTE_MS
 """The largest assumed error of a meter's clock."""
 
 
-def off_max_ms(terms: Terms) -> int:
+def clock_error_max_ms(terms: Terms) -> int:
     """Return how far a time may be from its arrival: the lateness, and a minute or 2% of a slot."""
     slot_ms = terms.length_ms // terms.n
     return terms.lateness_ms + max(slot_ms // 50, min(slot_ms, MINUTE_MS))
@@ -73,7 +73,7 @@ class Intake:
         self._kept_ms = readings.hold_ms if readings.kind is Kind.POWER else inf
         self._wrong_units: set[tuple[str, str | None]] = set()
 
-    def take(self, messages: Iterable[Message], free_tokens: list[Token]) -> list[MeterReading]:
+    def take_messages(self, messages: Iterable[Message], free_tokens: list[Token]) -> list[MeterReading]:
         """Return the readings of messages of one millisecond; free the tokens of refused messages."""
         items: list[MeterReading] = []
         # Messages that waited in a broker arrive together. Of the readings of a meter or phase that are
@@ -82,15 +82,15 @@ class Intake:
         stamped_items: dict[tuple[str, str | None, int], tuple[Origin, Pending]] = {}
         units = self._stream.source.unit
         for message in messages:
-            if units is not None and (place := units.place(message.topic)) is not None:
+            if units is not None and (place := units.place_of(message.topic)) is not None:
                 self._note_unit(place, message.payload)
                 free_tokens.append(message.token)
                 continue
             try:
-                origin, readings = self.read(message)
+                origin, readings = self.read_message(message)
             except PayloadError as error:
                 cached = self._origins.get(message.topic)
-                self._arrivals.count(cached and cached.arrival, error.reason)
+                self._arrivals.count_outcome(cached and cached.arrival, error.reason)
                 free_tokens.append(message.token)
                 if cached is not None and error.reason == "refused_stale":
                     items.append(MeterReading(cached, None))
@@ -116,7 +116,7 @@ class Intake:
         elif unit is not None and len(self._wrong_units) < self._stream.max_meters:
             self._wrong_units.add(place)
 
-    def read(self, message: Message) -> tuple[Origin, list[Pending]]:
+    def read_message(self, message: Message) -> tuple[Origin, list[Pending]]:
         """Return the origin and readings of a message. Raises PayloadError if the message is refused."""
         topic, payload, retain, received_ms, token = message
         if retain:
@@ -155,11 +155,11 @@ class Intake:
     def _origin(self, topic: str) -> Origin:
         """Return the origin that a topic names. Raises PayloadError if it is not this agent's to release."""
         source = self._stream.source
-        place = source.place(topic)
+        place = source.place_of(topic)
         if place is None:
             raise PayloadError("refused_topic")
         meter, phase = place
-        if self._stream.pseudonym_key is None and not identity.holds_name(meter):
+        if self._stream.pseudonym_key is None and not identity.fits_segment(meter):
             raise PayloadError("refused_name")
         if not source.holds(meter):
             raise PayloadError("other_shard")
@@ -169,20 +169,20 @@ class Intake:
         origin = self._origins[topic] = Origin(meter, phase, self._arrivals.arrival_of(meter, phase))
         return origin
 
-    def accept(
+    def accept_reading(
         self, phase: str | None, timeline: Timeline, reading: Pending
     ) -> tuple[Outcome, list[Token], list[Pending]]:
         """Add a reading to its meter; return the outcome, the freed tokens and the meter's new readings."""
         if phase is None:
-            return *timeline.accept(reading), [reading]
+            return *timeline.accept_reading(reading), [reading]
         if timeline.phases is None:
             source = self._stream.source
-            timeline.phases = phases_of(source.phases, self._stream.terms, source.subtracted)
-        result = timeline.phases.accept(phase, reading)
+            timeline.phases = make_phases(source.phases, self._stream.terms, source.subtracted)
+        result = timeline.phases.accept_reading(phase, reading)
         for name in result.counters:
             self._arrivals.note_event(timeline.meter, name)
         if result.outcome is None:
-            return timeline.refusal(reading.time_ms), result.free, []
+            return timeline.refusal_outcome(reading.time_ms), result.free, []
         is_register = self._stream.terms.readings.kind is Kind.REGISTER
         if result.outcome is Outcome.ACCEPTED and (is_register or not result.sums):
             timeline.note_activity(reading.time_ms)
@@ -190,7 +190,7 @@ class Intake:
         # A sum of registers is refused if it was counted before a restart, after which messages come again.
         return result.outcome if is_register else outcome, free_tokens, sums
 
-    def judge(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:
+    def judge_reading(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:
         """Note what is wrong with the value of an accepted reading, and of its meter's new readings."""
         meter, phase, arrival = origin
         readings = self._stream.terms.readings
@@ -203,7 +203,7 @@ class Intake:
             items += [(None, self._arrivals.arrival_of(meter), total) for total in sums]
         for name, its_arrival, item in items:
             rules = readings if name is None else self._rules_of_phase
-            for verdict in self._judges[meter, name].hear(item, rules, item.shift_u):
+            for verdict in self._judges[meter, name].judge(item, rules, item.shift_u):
                 self._arrivals.note_verdict(its_arrival, verdict)
 
     def undo_fast_clock(self, timeline: Timeline, reading: Pending, received_ms: int) -> list[Token] | None:
@@ -222,9 +222,9 @@ class Intake:
         self._arrivals.counts.add("from_future", len(tokens))
         return tokens + timeline.forget_phases()
 
-    def forget(self, meter: str) -> None:
+    def forget_meter(self, meter: str) -> None:
         """Forget what has arrived of a meter."""
-        self._arrivals.forget(meter)
+        self._arrivals.forget_meter(meter)
         self._origins.clear()
         for name in (None, *self._stream.source.phases):
             self._judges.pop((meter, name), None)

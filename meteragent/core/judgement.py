@@ -186,7 +186,7 @@ class Judge:
         self._highest_u: int | None = None
         self._is_doubted = False
 
-    def hear(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
+    def judge(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
         """Yield what a reading shows: of the changes that it settles, and of itself if it is doubted."""
         counts = self._held
         if counts and reading.time_ms <= counts[-1].time_ms:

@@ -11,8 +11,8 @@ where the maximum is over the parts that have ended. Before the first part has e
 limit of the range times the length of a part. Further parts can be included only with the mask z * L + u. But
 A minus the mask is the measured energy of a part, so the store must not hold both A and the mask (theory
 A.13). The store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either:
-time is integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so
-that the broker delivers them again after a crash.
+time is integrated in whole parts (`integrable_until_ms`), and the readings of a part are pending until the
+part ends, so that the broker delivers them again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
@@ -34,8 +34,8 @@ class LargestWindow(Window):
     mask             z * L + u; None until noise is drawn, both when the window opens and after a restart
     part             the energy of the open part so far; None between parts, and whenever no integration is
                      under way
-    unmasked_energy  the largest energy of the parts that wait for `redraw`, without a mask; None if no part
-                     waits
+    unmasked_energy  the largest energy of the parts that wait for `redraw_noise`, without a mask; None if no
+                     part waits
     """
 
     mask: int | None = None
@@ -44,10 +44,10 @@ class LargestWindow(Window):
 
     @property
     def lacks_noise(self) -> bool:
-        """Whether `redraw` is due."""
+        """Whether `redraw_noise` is due."""
         return self.unmasked_energy is not None
 
-    def whole_ms(self, time_ms: int) -> int:
+    def integrable_until_ms(self, time_ms: int) -> int:
         """Return the start of the part that contains `time_ms`, or `time_ms` itself if none does."""
         if not self.start_ms <= time_ms < self.end_ms:
             return time_ms
@@ -61,12 +61,12 @@ class LargestWindow(Window):
         """Open the window with its noise and dither; parts that are already integrated count as gap."""
         assert not self.draws, "noise of a window of parts is drawn again without a restart"
         self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms
-        self._rise(self.units(self.start_ms, part_end_ms, self.terms.readings.low_u))
+        self._rise(self.accumulator_units(self.start_ms, part_end_ms, self.terms.readings.low_u))
         if integrated_until_ms >= part_end_ms:
-            self._rise(self.units(self.start_ms, part_end_ms, None))
-        self.redraw(noise, dither)
+            self._rise(self.accumulator_units(self.start_ms, part_end_ms, None))
+        self.redraw_noise(noise, dither)
 
-    def redraw(self, noise: int, dither: int) -> None:
+    def redraw_noise(self, noise: int, dither: int) -> None:
         """Mask the largest unmasked energy, if any, with a new dither and noise from a new noise bound."""
         energy, self.unmasked_energy = self.unmasked_energy, None
         if energy is not None:
@@ -79,49 +79,49 @@ class LargestWindow(Window):
         self.unmasked_energy = None
 
     def _rise(self, energy: int) -> None:
-        """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw`."""
+        """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw_noise`."""
         if self.mask is None:
             waiting_energy = energy if self.unmasked_energy is None else self.unmasked_energy
             self.unmasked_energy = max(energy, waiting_energy)
         else:
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
-    def add(self, start_ms: int, end_ms: int, value: Value) -> None:
+    def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to its parts; before a part's first value, it is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
             self.slots_with_reading.add(0)
         while at_ms < to_ms:
-            part_ms = self.whole_ms(at_ms)
+            part_ms = self.integrable_until_ms(at_ms)
             until_ms = min(to_ms, part_ms + self.terms.step_ms)
-            energy = self.units(part_ms, at_ms, None) if self.part is None else self.part
-            energy += self.units(at_ms, until_ms, value)
+            energy = self.accumulator_units(part_ms, at_ms, None) if self.part is None else self.part
+            energy += self.accumulator_units(at_ms, until_ms, value)
             is_whole = until_ms == part_ms + self.terms.step_ms
             self.part = None if is_whole else energy
             if is_whole:
                 self._rise(energy)
             at_ms = until_ms
 
-    def seal(self, _integrated_until_ms: int) -> None:
+    def seal_slots(self, _integrated_until_ms: int) -> None:
         """Do nothing: the remaining parts are no longer integrated and do not count."""
 
-    def close(self, slot_index: int) -> int:
+    def close_slot(self, slot_index: int) -> int:
         """Remove the slot and return its released value in quanta: floor(A / L)."""
         assert self._is_masked, "a part of the window is open or waits for noise"
-        return Window.close(self, slot_index)
+        return Window.close_slot(self, slot_index)
 
-    def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
+    def stored_state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window: A, without the mask."""
         assert self._is_masked, "a part of the window is open or waits for noise"
-        return Window.state(self)
+        return Window.stored_state(self)
 
     @property
     def _is_masked(self) -> bool:
         return self.unmasked_energy is None and self.part is None
 
 
-def whole_ms(windows: Iterable[Window], until_ms: int) -> int:
+def integrable_until_ms(windows: Iterable[Window], until_ms: int) -> int:
     """Return the latest time, at most `until_ms`, up to which all `windows` can be integrated."""
     for window in windows:
-        until_ms = window.whole_ms(until_ms)
+        until_ms = window.integrable_until_ms(until_ms)
     return until_ms

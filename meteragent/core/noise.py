@@ -17,7 +17,7 @@ from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
 """How many pairs for the same terms, or dithers for one lattice, a feed draws one at a time."""
-BATCH = 256
+DRAW_BATCH = 256
 """The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
 """The largest quantum, in accumulator units, whose dithers are drawn in batches, as 64-bit integers."""
@@ -37,7 +37,7 @@ class Noise:
 
     def draw_slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
         """Return the noise of a further slot of a window whose noise bound is `noise_bound`."""
-        return mechanism.draw(noise_bound, self.bits)
+        return mechanism.draw_slot(noise_bound, self.bits)
 
     def draw_window(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
@@ -45,25 +45,25 @@ class Noise:
         if self._pairs[terms_id]:
             return self._pairs[terms_id].pop()
         if self._counts[terms_id] <= SINGLE_DRAWS:
-            noise_bound = mechanism.noise_bound(self.bits)
-            return noise_bound, mechanism.draw(noise_bound, self.bits)
-        noise_bounds = mechanism.noise_bounds(BATCH, self.bits)
-        noise = mechanism.slots(noise_bounds, self.bits)
+            noise_bound = mechanism.draw_noise_bound(self.bits)
+            return noise_bound, mechanism.draw_slot(noise_bound, self.bits)
+        noise_bounds = mechanism.draw_noise_bounds(DRAW_BATCH, self.bits)
+        noise = mechanism.draw_slots(noise_bounds, self.bits)
         self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
         return self._pairs[terms_id].pop()
 
     def draw_dither(self, terms: Terms, slot_index: int) -> int:
         """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
-        lattice = terms.lattice(slot_index)
+        lattice = terms.steps_per_quantum(slot_index)
         self._counts[lattice] += 1
         if self._dithers[lattice]:
             return self._dithers[lattice].pop()
         if self._counts[lattice] <= SINGLE_DRAWS or lattice > LATTICE_MAX:
             return below(lattice, self.bits)
-        self._dithers[lattice] = below_array(lattice, BATCH, self.bits).tolist()
+        self._dithers[lattice] = below_array(lattice, DRAW_BATCH, self.bits).tolist()
         return self._dithers[lattice].pop()
 
-    def forget(self) -> None:
+    def drop_unused(self) -> None:
         """Drop all unused draws and bits at the end of the feed."""
         # A copy of the memory, such as a snapshot of a machine, would open windows with the same noise.
         for draws in (self._counts, self._pairs, self._dithers):

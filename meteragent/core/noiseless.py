@@ -8,7 +8,7 @@ people at the device only (law 3).
 
 from typing import NamedTuple
 
-from meteragent.core.factory import noiseless_window
+from meteragent.core.factory import make_noiseless_window
 from meteragent.core.window import Value, Window
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
@@ -41,29 +41,29 @@ class SlotMeans:
         self._start_ms = self._end_ms = 0
         self._closed_means: list[SlotMean] = []
 
-    def add(self, start_ms: int, end_ms: int, value: Value) -> None:
+    def add_stretch(self, start_ms: int, end_ms: int, value: Value) -> None:
         """Add the next stretch of time, with a reading's value, a register's use, or None for a gap."""
         # Open a new window at the first stretch, and whenever a stretch was dropped.
         if not self._windows or start_ms != self._end_ms:
             self._windows = []
             self._open(self._schedule.grid.start_ms(start_ms))
-            whole_ms = self._windows[0].whole_ms(start_ms)
+            whole_ms = self._windows[0].integrable_until_ms(start_ms)
             # If the windows have parts, nothing is observed before the first whole one.
             self._start_ms = whole_ms if whole_ms == start_ms else whole_ms + self._windows[0].terms.step_ms
         while self._windows[-1].end_ms < end_ms:
             self._open(self._windows[-1].end_ms)
         for window in self._windows:
-            window.add(max(start_ms, self._start_ms), end_ms, value)
+            window.add_value(max(start_ms, self._start_ms), end_ms, value)
         self._end_ms = end_ms
         self._close()
 
-    def take(self) -> list[SlotMean]:
+    def take_means(self) -> list[SlotMean]:
         """Return the means of the open slots, and of the slots that closed since the last call."""
         means, self._closed_means = self._closed_means, []
         return means + self._open_means()
 
     def mean_of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
-        """Return the mean of a slot or band that was open since the last `take`; None if unobserved."""
+        """Return the mean of a slot or band that was open since the last `take_means`; None if unobserved."""
         means = [*self._closed_means, *self._open_means()]
         return next((mean for mean in means if mean[:3] == (from_ms, to_ms, band)), None)
 
@@ -73,7 +73,7 @@ class SlotMeans:
 
     def _open(self, start_ms: int) -> None:
         """Open a window with all its slots, without noise."""
-        window = noiseless_window(self._schedule.terms(start_ms), start_ms)
+        window = make_noiseless_window(self._schedule.terms_at(start_ms), start_ms)
         self._windows.append(window)
 
     def _close(self) -> None:
@@ -96,7 +96,7 @@ class SlotMeans:
             return None
         part = observed_ms / sum(end - start for start, end in stretches)
         band = terms.shape.names[index] if terms.shape.names else ""
-        from_ms, to_ms = (window.start_ms + at_ms for at_ms in terms.shape.extent(index))
+        from_ms, to_ms = (window.start_ms + at_ms for at_ms in terms.shape.extent_ms(index))
         power = _power(terms, window.slots[index], terms.step_ms if has_parts else observed_ms)
         return SlotMean(from_ms, to_ms, band, power, part)
 

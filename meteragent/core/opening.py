@@ -14,7 +14,7 @@ Rules
 from collections.abc import Collection, Iterable, Mapping
 
 from meteragent.core.factory import Factory
-from meteragent.core.stream import Destinations, Running
+from meteragent.core.stream import Destinations, LiveStream
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain import identity
@@ -32,9 +32,9 @@ class Claims:
     """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
 
     A destination to which this store has sent a descriptor is its own for ever. About any other, the core
-    asks the shell once whether another store releases there (`take`), and the shell answers only if none does
-    (`confirm_free`). If `listens` is False, every destination is this store's. Its mark in descriptors, if
-    any, is derived from `key`.
+    asks the shell once whether another store releases there (`take_questions`), and the shell answers only if
+    none does (`confirm_free`). If `listens` is False, every destination is this store's. Its mark in
+    descriptors, if any, is derived from `key`.
     """
 
     def __init__(self, announced: Mapping[Destination, str], key: bytes | None, *, listens: bool) -> None:
@@ -46,15 +46,15 @@ class Claims:
         self._asked: set[Destination] = set()
         self._questions: list[Destination] = []
 
-    def ask(self, destinations: Iterable[Destination]) -> None:
+    def ask_about(self, destinations: Iterable[Destination]) -> None:
         """Ask about destinations, unless they belong to this store or were asked about before."""
         for destination in destinations:
             if not (self.is_own(destination) or destination in self._asked):
                 self._asked.add(destination)
                 self._questions.append(destination)
 
-    def take(self) -> list[Destination]:
-        """Return what `ask` has collected since the last call, for the shell to ask about."""
+    def take_questions(self) -> list[Destination]:
+        """Return what `ask_about` has collected since the last call, for the shell to ask about."""
         destinations, self._questions = self._questions, []
         return destinations
 
@@ -67,12 +67,12 @@ class Claims:
         is_clear = self._clear.get(destination, 2**63) <= start_ms
         return not self._listens or is_clear or destination in self._announced
 
-    def forget(self, destinations: Collection[Destination]) -> None:
+    def forget_answers(self, destinations: Collection[Destination]) -> None:
         """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
         self._asked.difference_update(destinations)
         self._clear = {place: ms for place, ms in self._clear.items() if place not in destinations}
 
-    def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
+    def announce_window(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
         """Add a window's descriptor to the commit for each of its destinations that lacks it."""
         if window.terms.shape.accumulator is Accumulator.SHARE:
             return  # the leader publishes the descriptor of the total
@@ -81,17 +81,17 @@ class Claims:
                 continue
             self._announced[destination] = terms.id
             queue, sink_topic = destination
-            mark = None if self._key is None else identity.claim(self._key, sink_topic)
-            payload = terms.message(window.public_id, window.start_ms, mark)
+            mark = None if self._key is None else identity.store_mark(self._key, sink_topic)
+            payload = terms.encode_message(window.public_id, window.start_ms, mark)
             commit.descriptors.append(Descriptor(queue, sink_topic, terms.id, payload))
-            for topic in descriptor.topics(sink_topic, terms.id):
+            for topic in descriptor.descriptor_topics(sink_topic, terms.id):
                 commit.outgoing.append(Outgoing(queue, topic, payload, now_ms, retain=True))
 
 
 class Openings:
     """The marks, claims and charges of a stream, which decide whether a window opens."""
 
-    def __init__(self, running: Running, snapshot: Snapshot, factory: Factory) -> None:
+    def __init__(self, running: LiveStream, snapshot: Snapshot, factory: Factory) -> None:
         stream, self._names, self._charges, self._noise, arrivals = running
         self._counts = arrivals.counts
         self._stream = stream
@@ -103,29 +103,29 @@ class Openings:
 
     def boundary_ms(self, meter: str, time_ms: int) -> int:
         """Return the first boundary from `time_ms` on at which a window of the meter may open (law 1)."""
-        return self._stream.schedule.first_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
+        return self._stream.schedule.first_start_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
 
-    def open(self, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool) -> None:
+    def open_slot(self, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool) -> None:
         """Open the next slot; for a window's first slot, open the window, or skip it if it may not open."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
-            windows[-1].open_next(self._noise, timeline.integrated_until_ms)
+            windows[-1].open_next_slot(self._noise, timeline.integrated_until_ms)
             return
         start_ms = timeline.next_ms
         if start_ms is None or self._is_forgotten(timeline, is_catching_up=is_catching_up):
             timeline.next_ms = None
             return
-        terms = self._stream.schedule.terms(start_ms)
+        terms = self._stream.schedule.terms_at(start_ms)
         destinations = self._pass_and_charge(timeline, terms, commit)
         if not destinations:
             return
         public_id = self._names[timeline.meter].public_id
         window = self._factory.make_window(start_ms, terms, destinations, public_id)
-        window.begin(self._noise, timeline.integrated_until_ms)
+        window.open_first_slot(self._noise, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")
         commit.terms[window.terms_id] = terms
-        self.claims.announce(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
+        self.claims.announce_window(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
 
     def _pass_and_charge(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
         """Pass on to the window after the next; charge the next one, and return who gets it."""
@@ -133,7 +133,7 @@ class Openings:
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1
-        valid = self._stream.destinations_of_slot(destinations, start_ms, start_ms + terms.first_slot[1])
+        valid = self._stream.destinations_of_slot(destinations, start_ms, start_ms + terms.first_slot_ms[1])
         clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))

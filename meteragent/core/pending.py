@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from meteragent.domain.reading import Token
 
-PENDING = 4096
+PENDING_MAX = 4096
 """The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
 
 
@@ -54,7 +54,7 @@ def thin_out(pending: list[Pending]) -> list[Token]:
     """
     # The choice depends on times alone, never on a value.
     oldest, *readings, newest = pending
-    distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
+    distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING_MAX
     remaining, tokens = [oldest], []
     for reading in readings:
         if reading.time_ms - remaining[-1].time_ms < distance_ms and not reading.shift_u:
@@ -80,12 +80,12 @@ class Share:
         return () if self.uses else self.tokens
 
 
-def give_back(tokens: Iterable[Token]) -> list[Token]:
+def give_back_tokens(tokens: Iterable[Token]) -> list[Token]:
     """Give back tokens; return, in order, the tokens of messages that may now be acknowledged."""
     free_tokens: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):
-            free_tokens += give_back(token.give_back())
+            free_tokens += give_back_tokens(token.give_back())
         else:
             free_tokens.append(token)
     return free_tokens

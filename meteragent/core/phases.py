@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from meteragent.core.judgement import Change, droppable_doubts, next_change
-from meteragent.core.pending import PENDING, Outcome, Pending, Share
+from meteragent.core.pending import PENDING_MAX, Outcome, Pending, Share
 from meteragent.domain.reading import Token
 from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms
@@ -95,7 +95,7 @@ _Live = dict[tuple[str, int], _PhaseReading]
 """The readings in use, by phase and time."""
 
 
-def phases_of(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> "Phases":
+def make_phases(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> "Phases":
     """Return the object that sums a meter's phases `names` under these terms, less those `subtracted`."""
     kind = RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases
     return kind({name: -1 if name in subtracted else 1 for name in names}, terms)
@@ -123,10 +123,10 @@ class Phases(ABC):
         self._newest_ms = 0  # of the readings or, for registers, of the sums
 
     @abstractmethod
-    def accept(self, phase: str, reading: Pending) -> PhaseResult:
+    def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; return the sums that it makes."""
 
-    def forget(self) -> list[Token]:
+    def forget_readings(self) -> list[Token]:
         """Return the tokens to give back when the meter is forgotten."""
         return [reading for readings in self._readings.values() for reading in readings]
 
@@ -138,7 +138,7 @@ class PowerPhases(Phases):
     all later ones. A reading older than these is refused.
     """
 
-    def accept(self, phase: str, reading: Pending) -> PhaseResult:
+    def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; sum at each time at which it stands."""
         time_ms = reading.time_ms
         live_reading = self._live_readings.get((phase, time_ms))
@@ -188,7 +188,7 @@ class PowerPhases(Phases):
             indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
             tokens += readings[indices]
             del readings[indices]
-            tokens += _halve(readings, PENDING)
+            tokens += _halve(readings, PENDING_MAX)
         return tokens
 
 
@@ -202,7 +202,7 @@ class RegisterPhases(Phases):
         self._stood_ms = dict.fromkeys(signs, 0)  # by phase, the time of the last sum in which it stood
         self._proven_phases = set[str]()
 
-    def accept(self, phase: str, reading: Pending) -> PhaseResult:
+    def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
         live_reading = self._live_readings.get((phase, reading.time_ms))
         if live_reading is not None:

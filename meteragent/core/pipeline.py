@@ -20,15 +20,15 @@ from operator import attrgetter
 from meteragent.core.arrivals import Arrivals
 from meteragent.core.charges import Charges, Spending
 from meteragent.core.deadlines import Deadlines, Upcoming, upcoming_slot
-from meteragent.core.factory import Factory, timeline_of
-from meteragent.core.intake import Intake, MeterReading, Origin, off_max_ms
+from meteragent.core.factory import Factory, make_timeline
+from meteragent.core.intake import Intake, MeterReading, Origin, clock_error_max_ms
 from meteragent.core.noise import Noise
 from meteragent.core.opening import Openings
-from meteragent.core.pending import Outcome, Pending, give_back
+from meteragent.core.pending import Outcome, Pending, give_back_tokens
 from meteragent.core.prices import PriceIntake, Prices
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.release import Releases
-from meteragent.core.stream import Effects, Names, Running, Stream
+from meteragent.core.stream import Effects, LiveStream, Names, Stream
 from meteragent.core.timeline import Timeline, extend_standing
 from meteragent.domain.commit import Commit, Destination, Snapshot
 from meteragent.domain.counters import Counts
@@ -48,9 +48,9 @@ class Pipeline:
     ) -> None:
         """Resume the stream from the contents of the store."""
         formats, book = RecordFormats(snapshot.terms), Prices(snapshot.prices)
-        phases, off_ms = stream.source.phases, off_max_ms(stream.terms)
+        phases, off_ms = stream.source.phases, clock_error_max_ms(stream.terms)
         arrivals = Arrivals(stream.name, phases, stream.max_meters, counts, off_ms)
-        running = self._running = Running(stream, Names(stream), Charges(spending), Noise(bits), arrivals)
+        running = self._running = LiveStream(stream, Names(stream), Charges(spending), Noise(bits), arrivals)
         self._stream, self._names, self.arrivals, self._counts = stream, running.names, arrivals, counts
         self._intake = Intake(stream, arrivals)
         self._factory = Factory(stream.terms, formats, book, stream.crowd)
@@ -62,15 +62,15 @@ class Pipeline:
         for meter, stored_state in snapshot.states.items():
             state = stream.without_unwanted(stored_state, snapshot.terms)
             first_ms = self._openings.boundary_ms(meter, state.next_ms)
-            timeline = self._timelines[meter] = self._factory.restored_timeline(first_ms, state, meter)
+            timeline = self._timelines[meter] = self._factory.restore_timeline(first_ms, state, meter)
             # A seal must be on disk before a price is dropped because no time needs it any more.
             is_sealed = timeline.integrated_until_ms != state.integrated_until_ms
             if is_sealed or any(window.lacks_noise for window in timeline.windows):
                 self._resealed_meters.append(meter)
             self._schedule(timeline)
-            self.arrivals.expect(meter)
+            self.arrivals.expect_meter(meter)
             if stream.listens:
-                self._openings.claims.ask(self._names[meter].destinations)
+                self._openings.claims.ask_about(self._names[meter].destinations)
         self._effects = Effects(Commit(stream.name, 0))
         self._observer: Observer | None = None
 
@@ -92,7 +92,7 @@ class Pipeline:
         """Let no new record leave before the time in `due_ms` at which an older one is due there."""
         self._releases.due_ms = due_ms
 
-    def withhold(self, destinations: Collection[Destination]) -> None:
+    def withhold_from(self, destinations: Collection[Destination]) -> None:
         """Open no window for these destinations: they are refused, and too many messages wait for them."""
         self._openings.withheld = destinations
 
@@ -112,20 +112,20 @@ class Pipeline:
             self._releases.redraw_missing_noise(self._timelines[meter], self._effects.commit)
         self._resealed_meters.clear()
         integrated_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
-        batch = self._prices.take(batch, now_ms, integrated_ms, self._effects)
+        batch = self._prices.take_prices(batch, now_ms, integrated_ms, self._effects)
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
             self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
-            for item in self._intake.take(messages, self._effects.acknowledge):
+            for item in self._intake.take_messages(messages, self._effects.acknowledge):
                 self._give(item, arrived_ms, now_ms, changes)
         self._advance(now_ms, closing_ms, now_ms, changes)
-        self._effects.acknowledge = give_back(self._effects.acknowledge)
-        self._effects.listen = self._openings.claims.take()
+        self._effects.acknowledge = give_back_tokens(self._effects.acknowledge)
+        self._effects.listen = self._openings.claims.take_questions()
         timelines = {meter: self._timelines.get(meter) for meter in changes}
-        self._effects.commit.states = {m: t.state() if t else None for m, t in timelines.items()}
-        self._effects.commit.charges = self._running.charges.take()
-        self._running.noise.forget()
+        self._effects.commit.states = {m: t.stored_state() if t else None for m, t in timelines.items()}
+        self._effects.commit.charges = self._running.charges.take_charges()
+        self._running.noise.drop_unused()
         return self._effects
 
     def _observe(self, current: Observer | None) -> None:
@@ -142,7 +142,7 @@ class Pipeline:
 
     def deadline_ms(self, *, includes_closings: bool) -> int | None:
         """Return the time of the next opening or (if `includes_closings`) closing; None without one."""
-        return self._deadlines.first_ms(includes_closings=includes_closings)
+        return self._deadlines.next_due_ms(includes_closings=includes_closings)
 
     def meters(self) -> Collection[str]:
         """Return the meters of the stream, as the source names them."""
@@ -152,7 +152,7 @@ class Pipeline:
         """Return the public id of each meter of the stream."""
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
-    def upcoming(self, meter: str) -> Upcoming | None:
+    def upcoming_slot(self, meter: str) -> Upcoming | None:
         """Return a meter's next slot to be released; None if the meter is unknown or has no such slot."""
         timeline = self._timelines.get(meter)
         return upcoming_slot(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
@@ -168,7 +168,7 @@ class Pipeline:
             if self._take(origin, reading, received_ms, now_ms):
                 changes[origin.meter] = None
         except PayloadError as error:
-            self.arrivals.count(origin.arrival, error.reason, reading.time_ms - received_ms)
+            self.arrivals.count_outcome(origin.arrival, error.reason, reading.time_ms - received_ms)
             self._effects.acknowledge.append(reading.token)
 
     def _take(self, origin: Origin, reading: Pending, received_ms: int, now_ms: int) -> bool:
@@ -186,28 +186,28 @@ class Pipeline:
         if standing is not None:  # the fast path, for nearly all power readings
             outcome, free, meter_readings = Outcome.ACCEPTED, [standing.token], [reading]
         else:
-            outcome, free, meter_readings = self._intake.accept(phase, timeline, reading)
+            outcome, free, meter_readings = self._intake.accept_reading(phase, timeline, reading)
         self._effects.acknowledge += free
         if timeline.thinned_count:
             self._counts.add("thinned", timeline.thinned_count)
             timeline.thinned_count = 0
-        self.arrivals.count(origin.arrival, outcome.value, reading.time_ms - received_ms)
+        self.arrivals.count_outcome(origin.arrival, outcome.value, reading.time_ms - received_ms)
         if outcome is not Outcome.ACCEPTED:
             return is_changed
         self._note(origin, reading, meter_readings)
         if standing is None:
             self._apply(timeline, clock_ms, now_ms)
-        if isinstance(timeline, RegisterTimeline) and (stood := timeline.take_stood()):
+        if isinstance(timeline, RegisterTimeline) and (stood := timeline.take_standing_sums()):
             self._note(origin, None, stood)
         return True
 
     def _note(self, origin: Origin, reading: Pending | None, meter_readings: Sequence[Pending]) -> None:
         """Judge accepted readings; pass the meter's newest reading, if any, to the observer."""
         if meter_readings and origin.phase is not None:
-            self.arrivals.arrival_of(origin.meter).note("accepted", self.arrivals.now_ms)
+            self.arrivals.arrival_of(origin.meter).note_outcome("accepted", self.arrivals.now_ms)
         if meter_readings and self._observer is not None:
             self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
-        self._intake.judge(origin, reading, meter_readings)
+        self._intake.judge_reading(origin, reading, meter_readings)
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
         """Return a meter's timeline; a new one starts at the next boundary. May raise PayloadError."""
@@ -222,8 +222,8 @@ class Pipeline:
         elif len(self._timelines) >= self._stream.max_meters:
             raise PayloadError("refused_meters")
         else:
-            timeline = self._timelines[meter] = timeline_of(self._stream.terms, first_ms, meter)
-            self._openings.claims.ask(self._names[meter].destinations)
+            timeline = self._timelines[meter] = make_timeline(self._stream.terms, first_ms, meter)
+            self._openings.claims.ask_about(self._names[meter].destinations)
         if self._is_wall:
             self._deadlines.add_opening(first_ms, meter)
         return timeline
@@ -234,7 +234,7 @@ class Pipeline:
             clock_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= clock_ms:
                 self._releases.close_until(timeline, opens_ms, now_ms, self._effects)
-                self._openings.open(timeline, now_ms, self._effects.commit, is_catching_up=False)
+                self._openings.open_slot(timeline, now_ms, self._effects.commit, is_catching_up=False)
             self._releases.close_until(timeline, clock_ms, now_ms, self._effects)
         self._effects.acknowledge += timeline.integrate_to_watermark(clock_ms)
         self._releases.redraw_missing_noise(timeline, self._effects.commit)
@@ -253,7 +253,7 @@ class Pipeline:
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
-        for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
+        for closes_ms, meter in self._deadlines.take_due(open_ms, close_ms):
             if closes_ms is None:
                 self._open_due(meter, now_ms, is_catching_up=close_ms < now_ms)
             else:
@@ -263,7 +263,7 @@ class Pipeline:
     def _open_due(self, meter: str, now_ms: int, *, is_catching_up: bool) -> None:
         timeline = self._timelines[meter]
         scheduled_ms, commit = timeline.next_close_ms(), self._effects.commit
-        self._openings.open(timeline, now_ms, commit, is_catching_up=is_catching_up)
+        self._openings.open_slot(timeline, now_ms, commit, is_catching_up=is_catching_up)
         self._schedule(timeline, scheduled_ms)
         self._drop_forgotten(timeline)
 
@@ -279,9 +279,9 @@ class Pipeline:
     def _drop_forgotten(self, timeline: Timeline) -> None:
         if timeline.next_ms is None and not timeline.windows:
             meter = timeline.meter
-            self._intake.forget(meter)
+            self._intake.forget_meter(meter)
             self._effects.acknowledge += [p.token for p in timeline.pending] + timeline.forget_phases()
-            self._openings.claims.forget(self._names[meter].destinations)
+            self._openings.claims.forget_answers(self._names[meter].destinations)
             self._names.pop(meter, None)
             del self._timelines[meter]
             self._counts.add("forgotten")

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from meteragent.core.stream import Effects, Stream
-from meteragent.decode.price import prices as decode_prices
+from meteragent.decode.price import decode_prices
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.prices import PRICE_MS, Price, pieces
+from meteragent.domain.prices import PRICE_MS, Price, cut_at_prices
 from meteragent.domain.reading import Message
 from meteragent.domain.shapes import Amount, PriceSource
 from meteragent.domain.terms import Terms
@@ -34,7 +34,7 @@ class Prices:
         """Resume with the prices from the store."""
         self.rows = sorted(rows)
 
-    def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
+    def add_price(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
         """Add a price, clamped to `bound_u`, or refuse it; return the names of the counters to increase."""
         start_ms, end_ms, price_u = price
         clamped_u = min(max(price_u, -bound_u), bound_u)
@@ -52,21 +52,21 @@ class Prices:
         self.rows.insert(index, (start_ms, end_ms, clamped_u))
         return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
 
-    def prune(self, until_ms: int) -> None:
+    def prune_until(self, until_ms: int) -> None:
         """Drop the prices that end by `until_ms`, the time before which no price is needed any more."""
         self.rows = [row for row in self.rows if row[1] > until_ms]
 
-    def pieces(self, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> Iterator[Price]:
+    def priced_pieces(self, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> Iterator[Price]:
         """Yield the pieces of a stretch of a window that starts at `start_ms`, each with its price."""
         shape = terms.shape
         assert isinstance(shape, Amount), "only amounts have prices"
         if shape.source is PriceSource.TABLE:
-            rows = pieces(terms.prices, shape.default_u, from_ms - start_ms, to_ms - start_ms)
+            rows = cut_at_prices(terms.prices, shape.default_u, from_ms - start_ms, to_ms - start_ms)
             for piece_from_ms, piece_to_ms, price_u in rows:
                 yield piece_from_ms + start_ms, piece_to_ms + start_ms, price_u
             return
         # The bound of the window may differ from the one under which a price was accepted.
-        for piece_from_ms, piece_to_ms, price_u in pieces(self.rows, shape.default_u, from_ms, to_ms):
+        for piece_from_ms, piece_to_ms, price_u in cut_at_prices(self.rows, shape.default_u, from_ms, to_ms):
             yield piece_from_ms, piece_to_ms, min(max(price_u, -shape.bound_u), shape.bound_u)
 
 
@@ -77,7 +77,7 @@ class PriceIntake:
         """Start with the prices from the store."""
         self._stream, self._book, self._counts = stream, book, counts
 
-    def take(
+    def take_prices(
         self, batch: Sequence[Message], now_ms: int, integrated_ms: Iterable[int], effects: Effects
     ) -> Sequence[Message]:
         """Process the prices in a batch, given how far meters are integrated; return the other messages."""
@@ -90,11 +90,11 @@ class PriceIntake:
                 rows += self._rows(message.payload)
         shape = self._stream.terms.shape
         assert isinstance(shape, Amount), "only amounts have prices"
-        names = [name for row in rows for name in self._book.add(row, shape.bound_u, now_ms)]
+        names = [name for row in rows for name in self._book.add_price(row, shape.bound_u, now_ms)]
         for name in names:
             self._counts.add(name)
         if "prices" in names:
-            self._book.prune(self._needed_from_ms(now_ms, integrated_ms))
+            self._book.prune_until(self._needed_from_ms(now_ms, integrated_ms))
             effects.commit.prices = tuple(self._book.rows)
         return [message for message in batch if message.topic != topic]
 

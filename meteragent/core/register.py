@@ -54,7 +54,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from meteragent.core.judgement import HELD_MAX, Change, droppable_doubts, is_within, next_change
-from meteragent.core.largest import whole_ms
+from meteragent.core.largest import integrable_until_ms
 from meteragent.core.pending import Pending
 from meteragent.core.phases import RegisterPhases
 from meteragent.core.timeline import Timeline
@@ -154,14 +154,14 @@ class RegisterTimeline(Timeline):
         self._stood += sums
         return tokens
 
-    def take_stood(self) -> Sequence[Pending]:
+    def take_standing_sums(self) -> Sequence[Pending]:
         """Return the new sums in which phases stand."""
         stood, self._stood = self._stood, []
         return stood
 
     def _drop_needless(self, watermark_ms: int) -> list[Token]:
         count = self._count_up_to(watermark_ms)
-        if count <= 1 + HELD_MAX or whole_ms(self.windows, watermark_ms) < watermark_ms:
+        if count <= 1 + HELD_MAX or integrable_until_ms(self.windows, watermark_ms) < watermark_ms:
             return []  # in a peak, good readings wait, too, until their part ends
         good, unsettled = 0, None
         for _, change in self._changes(count):
@@ -235,7 +235,7 @@ class RegisterTimeline(Timeline):
     def _resume_at(self, window: Window, index: int, added_u: int) -> list[Token]:
         tokens = self._drop(range(index), "register_glitch")
         [reading, *_] = self.pending
-        window.unmask((reading.value_u + added_u) * window.terms.readings.interval_ms)
+        window.unmask_slot((reading.value_u + added_u) * window.terms.readings.interval_ms)
         self._counts += ["rolled_over"] if added_u else []
         self._is_proven = True
         self.integrated_until_ms = reading.time_ms
@@ -244,6 +244,6 @@ class RegisterTimeline(Timeline):
     def _lose(self, window: Window, end_ms: int) -> list[Token]:
         if self.pending and self.pending[0].time_ms <= end_ms:
             self._counts.append("register_reset")
-        window.lose()
+        window.give_up_masked()
         self.integrated_until_ms = end_ms
         return self._free()

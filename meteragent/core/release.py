@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from meteragent.core.stream import Effects, Running
+from meteragent.core.stream import Effects, LiveStream
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.commit import Commit, Destination, Outgoing, ReleasedSlot, Snapshot, Total
@@ -14,7 +14,7 @@ from meteragent.wire.record import RecordFormat, RecordFormats
 class Releases:
     """What a stream releases: the messages of closed slots, and the totals by public id."""
 
-    def __init__(self, running: Running, snapshot: Snapshot, formats: RecordFormats) -> None:
+    def __init__(self, running: LiveStream, snapshot: Snapshot, formats: RecordFormats) -> None:
         stream, self._names, self._charges, self._noise, self._arrivals = running
         self._stream = stream
         self._formats = formats
@@ -48,14 +48,14 @@ class Releases:
         self._counts.add("released")
         form, end_ms = self._formats[window.terms_id], window.slot_end_ms(slot_index)
         slot = ReleasedSlot(form.descriptor.id, window.start_ms, end_ms)
-        payload, quanta, until_ms = window.release(slot_index, form)
+        payload, quanta, until_ms = window.release_slot(slot_index, form)
         destinations = self._stream.destinations_of_slot(window.destinations, window.start_ms, end_ms)
         outgoing = effects.commit.outgoing
         outgoing += [Outgoing(*item, payload, leave_ms, False, slot, until_ms) for item in destinations]
         if self._stream.total and quanta is not None:
             payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
             for queue, topic in destinations:
-                outgoing.append(Outgoing(queue, total.topic(topic), payload, leave_ms, False))
+                outgoing.append(Outgoing(queue, total.total_topic(topic), payload, leave_ms, False))
 
     def _add_to_total(
         self, window: Window, slot_index: int, quanta: int, form: RecordFormat, commit: Commit
@@ -63,9 +63,9 @@ class Releases:
         """Add a released slot to its meter's total, or begin a new one; return the total's message."""
         public_id, release = window.public_id, (quanta, form.terms.sd)
         old_total = self._totals.get(public_id)
-        new_total = Total.with_slot(old_total, window.terms, window.start_ms, slot_index, release)
+        new_total = Total.add_slot(old_total, window.terms, window.start_ms, slot_index, release)
         self._totals[public_id] = commit.totals[public_id] = new_total
-        return total.message(form.descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
+        return total.total_message(form.descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
 
     def redraw_missing_noise(self, timeline: Timeline, commit: Commit) -> None:
         """Draw noise from a new noise bound for each window that lacks it; first count the timeline's events.
@@ -88,5 +88,5 @@ class Releases:
                     continue
                 commit.redrawn.add(timeline.meter)
             _, noise = self._noise.draw_window(window.terms_id, window.terms.mechanism)
-            window.redraw(noise, self._noise.draw_dither(window.terms, window.lost_slot or 0))
+            window.redraw_noise(noise, self._noise.draw_dither(window.terms, window.lost_slot or 0))
             self._counts.add("peak_redrawn" if is_charged else "register_lost")

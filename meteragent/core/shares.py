@@ -32,26 +32,26 @@ class ShareWindow(Window):
     crowd: Crowd | None = None
     sealed_pad: SealedPad | None = None
 
-    def begin(self, noise: Noise, integrated_until_ms: int) -> None:
+    def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the slot with a pad; count its already integrated time as gap."""
-        lattice = self.terms.lattice(0)
+        lattice = self.terms.steps_per_quantum(0)
         self.slots[0], self.sealed_pad = self._crowd.open(self.public_id, self.start_ms, lattice, noise.bits)
         self.draws = 1
         self.add_gap(0, self.start_ms, integrated_until_ms)
 
-    def release(self, _slot_index: int, _form: RecordFormat) -> Release:
+    def release_slot(self, _slot_index: int, _form: RecordFormat) -> Release:
         """Close the slot; return its report, which is not sent after the group's deadline, and no value."""
         shape = self.terms.shape
         assert isinstance(shape, Share), "only shares are reported to a crowd"
-        payload = self._crowd.close(self.state(), self.terms)
+        payload = self._crowd.close(self.stored_state(), self.terms)
         self.slots.clear()
         return Release(payload, None, self.end_ms + shape.deadline_ms)
 
-    def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
+    def stored_state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Reduce the accumulator modulo 2^64 L, and return what the store keeps of the window."""
         for slot_index in self.slots:
-            self.slots[slot_index] %= MODULUS * self.terms.lattice(slot_index)
-        return Window.state(self)._replace(sealed_pad=self.sealed_pad)
+            self.slots[slot_index] %= MODULUS * self.terms.steps_per_quantum(slot_index)
+        return Window.stored_state(self)._replace(sealed_pad=self.sealed_pad)
 
     @property
     def _crowd(self) -> Crowd:

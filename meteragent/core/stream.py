@@ -87,13 +87,13 @@ class Stream:
             item
             for item in state.windows
             if self.destinations_of_slot(
-                item.destinations, item.start_ms, item.start_ms + terms[item.terms_id].first_slot[1]
+                item.destinations, item.start_ms, item.start_ms + terms[item.terms_id].first_slot_ms[1]
             )
         ]
         return state._replace(windows=tuple(windows))
 
 
-class Name(NamedTuple):
+class MeterName(NamedTuple):
     """A meter's public id, its destination at each receiver, and its fixed delay (law 4)."""
 
     public_id: str
@@ -101,23 +101,23 @@ class Name(NamedTuple):
     delay_ms: int
 
 
-class Names(dict[str, Name]):
+class Names(dict[str, MeterName]):
     """The names of a stream's meters, made when they are first asked for."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__()
         self._stream = stream
 
-    def __missing__(self, meter: str) -> Name:
+    def __missing__(self, meter: str) -> MeterName:
         stream = self._stream
         public_id = meter if stream.pseudonym_key is None else identity.pseudonym(stream.pseudonym_key, meter)
-        delay_ms = identity.delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
+        delay_ms = identity.release_delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
         destinations = tuple([item.destination(public_id) for item in stream.receivers])
-        name = self[meter] = Name(public_id, destinations, delay_ms)
+        name = self[meter] = MeterName(public_id, destinations, delay_ms)
         return name
 
 
-class Running(NamedTuple):
+class LiveStream(NamedTuple):
     """A running stream: its settings, and the parts that its openings and its releases share."""
 
     stream: Stream

@@ -24,7 +24,7 @@ Rules
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING` readings are pending; if there are more, those closest to their predecessor are dropped.
+5. At most `PENDING_MAX` readings are pending; if there are more, those closest to their predecessor go.
 6. A slot is integrated only after it has opened: the split passes the clock only over lost or sealed slots.
 """
 
@@ -35,8 +35,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 
-from meteragent.core.largest import whole_ms
-from meteragent.core.pending import PENDING, Outcome, Pending, thin_out
+from meteragent.core.largest import integrable_until_ms
+from meteragent.core.pending import PENDING_MAX, Outcome, Pending, thin_out
 from meteragent.core.phases import PhaseResult, Phases
 from meteragent.core.window import Value, Window
 from meteragent.domain.commit import TimelineState
@@ -79,20 +79,20 @@ class Timeline:
         self.windows = windows
         if any(window.terms.readings.meaning != self.terms.readings.meaning for window in windows):
             for window in windows:
-                window.seal(self.integrated_until_ms)
+                window.seal_slots(self.integrated_until_ms)
             self.integrated_until_ms = max(self.integrated_until_ms, windows[-1].end_ms)
 
-    def state(self) -> TimelineState:
+    def stored_state(self) -> TimelineState:
         """Return the state that the store keeps, which does not contain pending readings."""
         standing = self._standing_register()
-        windows = tuple([window.state(standing) for window in self.windows])
+        windows = tuple([window.stored_state(standing) for window in self.windows])
         next_ms = self.next_ms if self.next_ms is not None else self.integrated_until_ms
         return TimelineState(
             self.integrated_until_ms, self.standing_ms, self.newest_ms, next_ms, self.idle_windows, windows
         )
 
     def _standing_register(self) -> tuple[int, int] | None:
-        """Return the register up to which all is integrated, and its time, as `Window.state` needs them."""
+        """Return the register up to which all is integrated, and its time, for `Window.stored_state`."""
         return None
 
     def take_counts(self) -> list[str]:
@@ -110,11 +110,11 @@ class Timeline:
 
     # --- readings in ---------------------------------------------------------------------------
 
-    def accept(self, reading: Pending) -> tuple[Outcome, list[Token]]:
+    def accept_reading(self, reading: Pending) -> tuple[Outcome, list[Token]]:
         """Accept or refuse a reading; return the outcome and the freed tokens."""
         time_ms, pending = reading.time_ms, self.pending
         if self._is_integrated(reading):
-            return self.refusal(time_ms), [reading.token]
+            return self.refusal_outcome(time_ms), [reading.token]
         index = bisect_left(pending, time_ms, key=itemgetter(0))
         if index < len(pending) and pending[index].time_ms == time_ms:
             earlier = pending[index]
@@ -125,7 +125,7 @@ class Timeline:
             return Outcome.ACCEPTED if gives_way else Outcome.DUPLICATE, [earlier.token]
         pending.insert(index, reading)
         self.note_activity(time_ms)
-        tokens = thin_out(pending) if len(pending) > PENDING else []
+        tokens = thin_out(pending) if len(pending) > PENDING_MAX else []
         self.thinned_count += len(tokens)
         # A reading before the split ends the span of the standing reading, which may then be given back.
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
@@ -143,7 +143,7 @@ class Timeline:
                 outcome, free_tokens = Outcome.ACCEPTED, [self.pending[index].token]
                 self.pending[index] = item
             else:
-                outcome, free_tokens = self.accept(item)
+                outcome, free_tokens = self.accept_reading(item)
             tokens += free_tokens
             accepted += [item] if outcome is Outcome.ACCEPTED else []
         return accepted, outcome, tokens
@@ -168,7 +168,7 @@ class Timeline:
     def forget_phases(self) -> list[Token]:
         """Forget the readings of the meter's phases; return the freed tokens."""
         phases, self.phases = self.phases, None
-        return phases.forget() if phases else []
+        return phases.forget_readings() if phases else []
 
     def note_activity(self, time_ms: int) -> None:
         """Note that the meter sent a reading: advance the meter's clock and end its idle time."""
@@ -181,7 +181,7 @@ class Timeline:
         is_older = self.standing_ms is not None and reading.time_ms < self.standing_ms
         return is_older or reading.from_ms + self._reading_terms.readings.hold_ms <= self.integrated_until_ms
 
-    def refusal(self, time_ms: int) -> Outcome:
+    def refusal_outcome(self, time_ms: int) -> Outcome:
         """Return the outcome of a reading that is refused because its time is already integrated."""
         if time_ms in self.recent_ms:
             return Outcome.DUPLICATE
@@ -195,10 +195,10 @@ class Timeline:
         if self.newest_ms is None:
             return []
         watermark_ms = min(self.newest_ms - self._reading_terms.lateness_ms, clock_ms)
-        if (until_ms := whole_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
+        if (until_ms := integrable_until_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
             return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
         ended_ms = self._ended_ms(watermark_ms)
-        return [] if ended_ms is None else self.integrate_until(whole_ms(self.windows, ended_ms))
+        return [] if ended_ms is None else self.integrate_until(integrable_until_ms(self.windows, ended_ms))
 
     def _ended_ms(self, watermark_ms: int) -> int | None:
         """Return up to when it is settled by the watermark what counts; None if no reading is that old."""
@@ -222,7 +222,7 @@ class Timeline:
 
     def _add(self, start_ms: int, end_ms: int, value: Value) -> None:
         for window in self.windows:
-            window.add(start_ms, end_ms, value)
+            window.add_value(start_ms, end_ms, value)
         if self.observe is not None:
             self.observe(start_ms, end_ms, value)
 
@@ -258,11 +258,11 @@ class Timeline:
         for index in reversed(indices):
             del self.pending[index]
         for reading in readings:
-            self.remember(reading.time_ms)
+            self.remember_time(reading.time_ms)
         self._counts += [counter] * len(readings) if counter else []
         return [reading.token for reading in readings]
 
-    def remember(self, time_ms: int) -> None:
+    def remember_time(self, time_ms: int) -> None:
         """Remember the time of a reading whose span is integrated."""
         if len(self.recent_ms) == _RECENT:
             del self.recent_ms[:_DROP]
@@ -305,9 +305,9 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         and standing.since_ms is None
     ):
         return None
-    # `accept` and `integrate_to_watermark` have the same result. `accept` would append `reading`, the newest.
-    # Its time is the watermark, because there is no lateness and the clock has reached it. Up to it, the slot
-    # has only the span of the standing reading, for at most `hold`, and then gap.
+    # `accept_reading` and `integrate_to_watermark` have the same result. `accept_reading` would append
+    # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
+    # it. Up to it, the slot has only the span of the standing reading, for at most `hold`, and then gap.
     window.add_to_slot(slot_index, from_ms, min(time_ms, end_ms), standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)
@@ -316,6 +316,6 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         timeline.observe(min(time_ms, end_ms), time_ms, None)
     timeline.integrated_until_ms = timeline.standing_ms = timeline.newest_ms = time_ms
     timeline.idle_windows = 0
-    timeline.remember(standing.time_ms)
+    timeline.remember_time(standing.time_ms)
     timeline.pending[0] = reading
     return standing

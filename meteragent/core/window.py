@@ -31,7 +31,7 @@ from meteragent.domain.commit import Destination, OpenWindow, Slot
 from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
-from meteragent.privacy.mechanism.laplace import reach
+from meteragent.privacy.mechanism.laplace import reach_quanta
 from meteragent.wire.record import RecordFormat
 
 
@@ -54,7 +54,7 @@ Value = int | RegisterUse | None
 """What applies over a stretch of time: a reading, a register's use, or None for a gap."""
 
 
-def clamp(value: int | RegisterUse, readings: Readings) -> int | RegisterUse:
+def clamp_value(value: int | RegisterUse, readings: Readings) -> int | RegisterUse:
     """Return a value within the range; a use outside `limits` becomes the nearest limit."""
     if not isinstance(value, RegisterUse):
         return min(max(value, readings.low_u), readings.high_u)
@@ -83,7 +83,7 @@ class Window:
     masked_slot         the index of the slot, if any, whose accumulator is unknown after a restart: `slots`
                         holds a register minus the accumulator instead (`register`)
     lost_slot           the index of the slot, if any, whose accumulator was abandoned; the slot has no noise
-                        until `redraw`
+                        until `redraw_noise`
     prices              the prices of the stream's topic; used only by amounts without a table
     """
 
@@ -115,7 +115,7 @@ class Window:
         """Return the end of a slot."""
         return self.start_ms + self.terms.stretches(slot_index)[-1][1]
 
-    def whole_ms(self, time_ms: int) -> int:
+    def integrable_until_ms(self, time_ms: int) -> int:
         """Return the latest time, at most `time_ms`, up to which the window can be integrated."""
         return time_ms
 
@@ -127,17 +127,17 @@ class Window:
 
     @property
     def lacks_noise(self) -> bool:
-        """Whether `redraw` is due."""
+        """Whether `redraw_noise` is due."""
         return self.lost_slot is not None
 
-    def begin(self, noise: Noise, integrated_until_ms: int) -> None:
+    def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the first slot, and keep its noise bound for others; in l1, open all, each with its own."""
         while self.draws < (self.terms.n if self.terms.metric.is_sum else 1):
             noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
             self.noise_bound = None if self.terms.metric.is_sum else noise_bound
             self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
-    def open_next(self, noise: Noise, integrated_until_ms: int) -> None:
+    def open_next_slot(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the next slot with noise from the window's noise bound."""
         assert self.noise_bound is not None, "the window has no noise bound for its next slot"
         slot_noise = noise.draw_slot(self.terms.mechanism, self.noise_bound)
@@ -154,9 +154,9 @@ class Window:
 
     def mask_of(self, slot_index: int, noise: int, dither: int) -> int:
         """Return the accumulator with which a slot begins: z * L + u."""
-        return noise * self.terms.lattice(slot_index) + dither
+        return noise * self.terms.steps_per_quantum(slot_index) + dither
 
-    def redraw(self, noise: int, dither: int) -> None:
+    def redraw_noise(self, noise: int, dither: int) -> None:
         """Mask the lost slot, if any, with a new dither and with noise from a new noise bound."""
         slot_index, self.lost_slot = self.lost_slot, None
         if slot_index is not None:
@@ -167,7 +167,7 @@ class Window:
 
     # --- readings ------------------------------------------------------------------------------
 
-    def add(self, start_ms: int, end_ms: int, value: Value) -> None:
+    def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms < to_ms:
@@ -179,17 +179,17 @@ class Window:
         if value is not None:
             self.slots_with_reading.add(slot_index)
         if not self.terms.shape.is_priced:
-            self.slots[slot_index] += self.units(from_ms, to_ms, value)
+            self.slots[slot_index] += self.accumulator_units(from_ms, to_ms, value)
             return
-        for start_ms, end_ms, price_u in self.prices.pieces(self.terms, self.start_ms, from_ms, to_ms):
-            self.slots[slot_index] += price_u * self.units(start_ms, end_ms, value)
+        for start_ms, end_ms, price_u in self.prices.priced_pieces(self.terms, self.start_ms, from_ms, to_ms):
+            self.slots[slot_index] += price_u * self.accumulator_units(start_ms, end_ms, value)
 
-    def units(self, from_ms: int, to_ms: int, value: Value) -> int:
+    def accumulator_units(self, from_ms: int, to_ms: int, value: Value) -> int:
         """Return what a value over a stretch of time counts for, in accumulator units without prices."""
-        value = self.terms.readings.gap_u if value is None else clamp(value, self.terms.readings)
+        value = self.terms.readings.gap_u if value is None else clamp_value(value, self.terms.readings)
         if isinstance(value, RegisterUse):
             return value.use_between(from_ms, to_ms)
-        return self.terms.counted(value) * (to_ms - from_ms)
+        return self.terms.integrand_u(value) * (to_ms - from_ms)
 
     def add_gap(self, slot_index: int, from_ms: int, to_ms: int) -> None:
         """Count the part of a slot that lies between two times as gap."""
@@ -213,24 +213,24 @@ class Window:
 
     # --- the end -------------------------------------------------------------------------------
 
-    def seal(self, integrated_until_ms: int) -> None:
+    def seal_slots(self, integrated_until_ms: int) -> None:
         """Count the remaining time of the open slots as gap; a masked slot is lost."""
-        self.lose()
+        self.give_up_masked()
         for slot_index in self.slots:
             if slot_index != self.lost_slot:
                 self.add_gap(slot_index, integrated_until_ms, self.end_ms)
 
-    def close(self, slot_index: int) -> int:
+    def close_slot(self, slot_index: int) -> int:
         """Remove a slot and return its released value in quanta: floor(A / L) (THEORY-2 A.1)."""
         assert slot_index not in (self.masked_slot, self.lost_slot), "the slot has no noise"
-        return self.slots.pop(slot_index) // self.terms.lattice(slot_index)
+        return self.slots.pop(slot_index) // self.terms.steps_per_quantum(slot_index)
 
-    def release(self, slot_index: int, form: RecordFormat) -> Release:
+    def release_slot(self, slot_index: int, form: RecordFormat) -> Release:
         """Close a slot; return its record, and its value in quanta."""
-        quanta = self.close(slot_index)
-        return Release(form.record(self.public_id, self.start_ms, slot_index, quanta, self.draws), quanta)
+        quanta = self.close_slot(slot_index)
+        return Release(form.encode(self.public_id, self.start_ms, slot_index, quanta, self.draws), quanta)
 
-    def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
+    def stored_state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window.
 
         `standing` holds the time of the register's reading up to which everything is integrated, and the
@@ -253,21 +253,21 @@ class Window:
     def explains(self, time_ms: int, register: int) -> bool:
         """Return whether a use within the range and some noise explain `register`, in accumulator units."""
         slot_index = self.masked_slot or 0
-        terms, lattice = self.terms, self.terms.lattice(slot_index)
+        terms, lattice = self.terms, self.terms.steps_per_quantum(slot_index)
         # The reach is public; noise is beyond it in fewer than one in 2^40 slots, which are lost. R would
         # narrow it down, but is dropped with the last draw.
-        noise_limit = reach(terms.n, terms.epsilon * terms.quantum) * lattice
+        noise_limit = reach_quanta(terms.n, terms.epsilon * terms.quantum) * lattice
         low, high = use_limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
         # The accumulator includes a dither below one quantum.
         return low - noise_limit <= register - self.slots[slot_index] < high + noise_limit + lattice
 
-    def unmask(self, register: int) -> None:
+    def unmask_slot(self, register: int) -> None:
         """Resume the masked slot with a reading that it explains, in accumulator units."""
         slot_index, self.masked_slot = self.masked_slot or 0, None
         self.slots[slot_index] = register - self.slots[slot_index]
         self.slots_with_reading.add(slot_index)
 
-    def lose(self) -> None:
+    def give_up_masked(self) -> None:
         """Give up the masked slot, if any: it becomes gap throughout, and its noise is never used."""
         slot_index, self.masked_slot = self.masked_slot, None
         if slot_index is not None:
@@ -281,10 +281,10 @@ def _slots_of(
 ) -> Iterable[tuple[int, int, int]]:
     """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-    If a register's span is longer than `split_ms` and does not lie within a single stretch of a band, all
-    use over that span goes to the unknown band.
+    If a register's span is longer than `split_span_max_ms` and does not lie within a single stretch of a
+    band, all use over that span goes to the unknown band.
     """
-    split_ms = terms.split_ms  # the choice depends on the times of readings alone, never on the use
+    split_ms = terms.split_span_max_ms  # the choice depends on the times of readings alone, never on the use
     if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
         return _touched(terms, from_ms, to_ms)
     since_ms = value.since_ms - start_ms

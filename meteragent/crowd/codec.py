@@ -35,7 +35,7 @@ class Reader:
         """The number of bytes read so far."""
         return self._position
 
-    def take(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         """Read `size` bytes."""
         data = self._data[self._position : self._position + size]
         if len(data) != size:
@@ -43,18 +43,18 @@ class Reader:
         self._position += size
         return data
 
-    def number(self, size: int) -> int:
+    def read_number(self, size: int) -> int:
         """Read an unsigned integer of `size` bytes."""
-        return int.from_bytes(self.take(size), "big")
+        return int.from_bytes(self.read_bytes(size), "big")
 
-    def label(self) -> str:
+    def read_label(self) -> str:
         """Read a label. Raises Malformed if the label is not valid."""
-        text = self.take(self.number(1)).decode("latin-1")
+        text = self.read_bytes(self.read_number(1)).decode("latin-1")
         if not is_label(text):
             raise Malformed("a label that is not valid")
         return text
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         """Check that the whole message has been read. Raises Malformed if it has not."""
         if self._position != len(self._data):
             raise Malformed("too long")

@@ -20,7 +20,7 @@ def make_tables(loss: Fraction) -> None:
     discrete_laplace(8192, loss, KeyedRows(bytes(32), bytes(TAG_BYTES)).stream(0, 0))
 
 
-def draw(noise_key: bytes, group_id: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
+def draw_noise(noise_key: bytes, group_id: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
     """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs whose SHA-256 is `digest`."""
     context = b"meteragent crowd 1 draw" + group_id + number(slot_s, 8) + digest
     draw_key = hmac.digest(noise_key, context, "sha256")

@@ -7,10 +7,10 @@ privacy loss a per quantum,
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between that
-of the two draws, which dominate if a is small, and the normal distribution, which many dithering errors
-approach. So the half-width is the standard deviation of the error, times the larger of the half-widths of
-these two at a standard deviation of 1, plus half a quantum for the lattice.
+`crowd_half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies
+between that of the two draws, which dominate if a is small, and the normal distribution, which many dithering
+errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
+of these two at a standard deviation of 1, plus half a quantum for the lattice.
 """
 
 import math
@@ -23,12 +23,12 @@ COVERAGE = 0.95
 _DITHER_MEAN, _DITHER_MAX = 1 / 6, 1 / 4
 
 
-def sd(noise: LInfLaplace, homes: int) -> float:
+def crowd_sd(noise: LInfLaplace, homes: int) -> float:
     """Return the standard deviation of a total of `homes` homes, in the unit of the quantum."""
     return _deviation(noise, homes * _DITHER_MEAN)
 
 
-def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
+def crowd_half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
     """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes."""
     two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
     rounding_sd = quantum / math.sqrt(6)  # of the two rounding errors that `half_width_of_total` includes

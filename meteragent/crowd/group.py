@@ -21,7 +21,7 @@ from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.refusal import value_text
 from meteragent.domain.units import MICRO
 from meteragent.privacy.exact import rational
-from meteragent.wire.descriptor import canonical
+from meteragent.wire.descriptor import canonical_json
 
 VERSION = 1
 DAY_S = 86_400
@@ -78,25 +78,25 @@ class Group:
     helper: Operator
 
     @cached_property
-    def canonical(self) -> bytes:
+    def canonical_bytes(self) -> bytes:
         """The canonical bytes: JSON with sorted keys and no spaces, and with exact numbers as strings."""
         fields = {
             name: str(value) if isinstance(value, Fraction) else value for name, value in asdict(self).items()
         }
-        return canonical({"version": VERSION} | fields)
+        return canonical_json({"version": VERSION} | fields)
 
     @cached_property
     def id(self) -> bytes:
         """The id of the group, 32 bytes."""
-        return hashlib.sha256(self.canonical).digest()
+        return hashlib.sha256(self.canonical_bytes).digest()
 
     @property
-    def loss(self) -> Fraction:
+    def loss_per_quantum(self) -> Fraction:
         """The privacy loss per quantum of energy, a = level * quantum_wh / hide_wh."""
         return self.level * self.quantum_wh / self.hide_wh
 
     @property
-    def identities(self) -> Mapping[str, bytes]:
+    def public_keys(self) -> Mapping[str, bytes]:
         """The public key of each operator, 32 bytes, by role."""
         return {role: bytes.fromhex(getattr(self, role).identity) for role in ROLES}
 
@@ -108,13 +108,13 @@ class Group:
         """Return the end, in seconds since 1970, of the slot that starts at `slot_s`."""
         return slot_s + self.slot_s
 
-    def closes_s(self, slot_s: int) -> int:
+    def closing_s(self, slot_s: int) -> int:
         """Return the deadline of a slot's reports, in seconds since 1970."""
         return self.end_s(slot_s) + self.deadline_s
 
-    def expires_s(self, slot_s: int) -> int:
+    def expiry_s(self, slot_s: int) -> int:
         """Return the time, in seconds since 1970, from which requests for a slot are no longer answered."""
-        return self.closes_s(slot_s) + self.answer_s
+        return self.closing_s(slot_s) + self.answer_s
 
 
 def day_of(slot_s: int) -> int:
@@ -127,7 +127,7 @@ def is_label(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def parse(text: str) -> Group:
+def parse_group(text: str) -> Group:
     """Parse the text of a group's file. Raises ConfigErrors, which holds all errors."""
     try:
         fields = tomllib.loads(text, parse_float=_decimal)
@@ -289,7 +289,7 @@ def _contradictions(group: Group) -> Iterator[ConfigError]:
             yield ConfigError(name, str(value), "at most 2^40 quanta")
     if group.lowest_wh >= group.highest_wh:
         yield ConfigError("lowest_wh", str(group.lowest_wh), f"less than highest_wh, {group.highest_wh}")
-    if not LOSS_MIN <= group.loss <= LOSS_MAX:
+    if not LOSS_MIN <= group.loss_per_quantum <= LOSS_MAX:
         expected = f"level * quantum_wh / hide_wh between 2^-36 and {LOSS_MAX}"
         yield ConfigError("level", str(group.level), expected)
     for name in ("name", "identity"):

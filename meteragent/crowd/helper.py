@@ -6,11 +6,11 @@ accepted chunk), `chunk` by slot and index, and `answer` by slot (the one answer
 
 from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.machine import Effects, Key, Machine, Outgoing
 from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal
-from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, seal
-from meteragent.crowd.share import total
+from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, seal_number
+from meteragent.crowd.share import sum_modulo
 
 _UNANSWERED = ("unknown_slot", "too_few")
 """Reasons that are counted but not sent. `too_few` would make the leader close the slot, which can still
@@ -23,7 +23,7 @@ class Helper(Machine):
     role = "helper"
     topics = ("request",)
 
-    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:  # noqa: ARG002  there is one topic
+    def take_message(self, topic: str, payload: bytes, now_s: int) -> Effects:  # noqa: ARG002  there is one topic
         """Take a chunk of a request, the only kind of message that arrives; see `take_request`."""
         return self.take_request(payload, now_s)
 
@@ -35,7 +35,7 @@ class Helper(Machine):
         except Malformed as error:
             effects.refusals.append(error.refusal)
             return effects
-        if not is_signed(self.group.identities["leader"], signed_chunk.body, signed_chunk.signature):
+        if not is_signed(self.group.public_keys["leader"], signed_chunk.body, signed_chunk.signature):
             effects.refusals.append("bad_signature")
             return effects
         chunk, batch = signed_chunk.message, signed_chunk.message.batch
@@ -59,7 +59,7 @@ class Helper(Machine):
         """Delete the chunks of expired slots and, without the day's secret, their batches and answers."""
         effects = Effects()
         for slot_s in sorted(self._tables["chunk"]):
-            if now_s >= self.group.expires_s(slot_s):
+            if now_s >= self.group.expiry_s(slot_s):
                 self._delete(effects, "chunk", slot_s)
         for table in ("batch", "answer"):
             self._forget(effects, table, now_s)
@@ -67,7 +67,7 @@ class Helper(Machine):
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
         """Return whether a slot has its one answer or has expired."""
-        return bool(self._get("answer", slot_s)) or now_s >= self.group.expires_s(slot_s)
+        return bool(self._get("answer", slot_s)) or now_s >= self.group.expiry_s(slot_s)
 
     def _refusal_of(self, chunk: Chunk, payload: bytes, now_s: int) -> str | None:
         """Return the reason to refuse a chunk, if any; such a refusal is not the slot's one answer."""
@@ -78,8 +78,8 @@ class Helper(Machine):
         is_answered = self._get("answer", slot_s) is not None
         conditions = (
             (not self.group.is_slot(slot_s), "unknown_slot"),
-            (now_s <= self.group.closes_s(slot_s), "early"),
-            (now_s >= self.group.expires_s(slot_s), "expired"),
+            (now_s <= self.group.closing_s(slot_s), "early"),
+            (now_s >= self.group.expiry_s(slot_s), "expired"),
             (fixed_batch is not None and fixed_batch != batch.encode(), "other_batch"),
             (stored_chunk is not None and stored_chunk != payload, "other_batch"),
             (not is_answered and self.keys_of_slot(slot_s) is None, "expired"),
@@ -117,12 +117,12 @@ class Helper(Machine):
             effects.refusals.append("too_few")
             return self._refusal(batch, "too_few")
         digest = message.batch_digest(group.id, slot_s, counted_entries)
-        noise = draw(keys.noise, group.id, slot_s, digest, group.loss)
-        value = total([noise, *(pad for pad in pads if pad is not None)])
+        noise = draw_noise(keys.noise, group.id, slot_s, digest, group.loss_per_quantum)
+        value = sum_modulo([noise, *(pad for pad in pads if pad is not None)])
         leader_key = key_id(batch.leader_key)
         hpke_info = info(TOTAL, group.id, slot_s, leader_key, digest)
         try:
-            sealed = seal(value, batch.leader_key, hpke_info)
+            sealed = seal_number(value, batch.leader_key, hpke_info)
         except ValueError:  # the request names a key to which nothing can be sealed
             effects.refusals.append("malformed")
             return self._refusal(batch, "malformed")
@@ -134,7 +134,7 @@ class Helper(Machine):
         if entry.key_id != keys.id:
             return None
         hpke_info = info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
-        return keys.open(entry.pad, hpke_info)
+        return keys.unseal_number(entry.pad, hpke_info)
 
     def _refusal(self, batch: Batch, reason: str) -> bytes:
         return Refusal(batch.slot_s, batch.digest, reason).encode(self.group.id, self.identity.sign)
@@ -149,7 +149,7 @@ def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
     return len(entries) == batch.homes and is_ascending and digest == batch.digest
 
 
-def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
+def read_outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
     """Return ("answer", number of counted homes) of a row of the table `answer`, or (reason, 0)."""
     if message.message_type(answer) == message.REFUSAL:
         return Refusal.decode(group_id, answer).message.reason, 0

@@ -10,7 +10,7 @@ from meteragent.crowd import share
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import Group, day_of
 from meteragent.crowd.message import KeyList, Report
-from meteragent.crowd.seal import PAD, SHARE, info, is_signed, is_usable, key_id, seal
+from meteragent.crowd.seal import PAD, SHARE, info, is_signed, is_usable, key_id, seal_number
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.sampling import below
 
@@ -34,9 +34,9 @@ class OpenSlot(NamedTuple):
     helper_key: bytes
     leader_public: bytes
 
-    def add(self, energy: int) -> "OpenSlot":
+    def with_energy(self, energy: int) -> "OpenSlot":
         """Return the slot after `energy`, in the accumulator's units, is added."""
-        return self._replace(accumulator=share.add(self.accumulator, energy, self.lattice))
+        return self._replace(accumulator=share.add_energy(self.accumulator, energy, self.lattice))
 
 
 class SlotKeys(NamedTuple):
@@ -46,7 +46,7 @@ class SlotKeys(NamedTuple):
     helper: bytes
 
 
-def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList:
+def decode_key_list(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList:
     """Decode and check a key list that arrived on a role's topic; return it without unusable keys.
 
     `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
@@ -58,7 +58,7 @@ def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList
     keys = signed_list.message
     if keys.role != role:
         raise Malformed("another role")
-    if not is_signed(group.identities[role], signed_list.body, signed_list.signature):
+    if not is_signed(group.public_keys[role], signed_list.body, signed_list.signature):
         raise Malformed("a wrong signature")
     if keys.serial < serial_min:
         raise Malformed("a serial below that of a newer list")
@@ -79,7 +79,9 @@ def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKey
     helper_key = key_id(keys.helper)
     hpke_info = info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
     accumulator = share.open_accumulator(pad, dither, lattice)
-    return OpenSlot(slot_s, accumulator, lattice, seal(pad, keys.helper, hpke_info), helper_key, keys.leader)
+    return OpenSlot(
+        slot_s, accumulator, lattice, seal_number(pad, keys.helper, hpke_info), helper_key, keys.leader
+    )
 
 
 def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
@@ -87,6 +89,6 @@ def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
     hpke_info = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
-    sealed = seal(value, slot.leader_public, hpke_info)
+    sealed = seal_number(value, slot.leader_public, hpke_info)
     report = Report(slot.slot_s, label, slot.helper_key, leader_key, slot.sealed_pad, sealed)
     return report.encode(group_id)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
-from meteragent.crowd.draw import draw
-from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
+from meteragent.crowd.draw import draw_noise
+from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, response_due_s
 from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report, Signed
 from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
-from meteragent.crowd.share import HOMES_MAX, to_signed_64, total
+from meteragent.crowd.share import HOMES_MAX, sum_modulo, to_signed_64
 from meteragent.crowd.total import TotalFormat
 
 _REFUSED = b"refused:"
@@ -25,7 +25,7 @@ class Leader(Machine):
     role = "leader"
     topics = ("report/+", "answer")
 
-    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
+    def take_message(self, topic: str, payload: bytes, now_s: int) -> Effects:
         """Take a report or an answer; only the topic determines which of the two it is."""
         kind, _, label = topic.partition("/")
         if kind == "report":
@@ -56,7 +56,7 @@ class Leader(Machine):
             (not self.group.is_slot(slot_s), "unknown_slot"),
             (now_s < self.group.end_s(slot_s), "early"),
             (reports.get(label) == payload, "repeated"),
-            (now_s > self.group.closes_s(slot_s) or self._is_fixed(slot_s), "late"),
+            (now_s > self.group.closing_s(slot_s) or self._is_fixed(slot_s), "late"),
             (keys is None or keys.id != report.leader_key, "unknown_key"),
             (label in reports, "second_report"),
             (len(reports) >= HOMES_MAX, "full"),
@@ -67,26 +67,26 @@ class Leader(Machine):
         """Fix batches after their deadline, close expired slots, and delete old results."""
         effects = Effects()
         for slot_s in sorted(self._tables["report"]):
-            if now_s >= self.group.expires_s(slot_s):
+            if now_s >= self.group.expiry_s(slot_s):
                 self._close(effects, slot_s, "expired")
-            elif now_s > self.group.closes_s(slot_s) and not self._is_fixed(slot_s):
+            elif now_s > self.group.closing_s(slot_s) and not self._is_fixed(slot_s):
                 self._fix(effects, slot_s)
         homes = sum(len(self._names("report", slot_s)) for slot_s in self._tables["request"])
         self._hold(effects, now_s, homes)
         self._forget(effects, "closed", now_s)
         return effects
 
-    def resume(self, now_s: int) -> list[Outgoing]:
+    def messages_to_resend(self, now_s: int) -> list[Outgoing]:
         """Return the messages to send again after a restart: open requests, and all stored totals."""
         closed = self._tables["closed"]
         records = [names[""] for _, names in sorted(closed.items()) if not names[""].startswith(_REFUSED)]
-        totals = [Outgoing("total", record, due_s=due_s(now_s, 0)) for record in records]
-        return [*self.requests(now_s), *totals]
+        totals = [Outgoing("total", record, due_s=response_due_s(now_s, 0)) for record in records]
+        return [*self.unanswered_requests(now_s), *totals]
 
-    def requests(self, now_s: int) -> list[Outgoing]:
+    def unanswered_requests(self, now_s: int) -> list[Outgoing]:
         """Return the chunks of all requests without an answer, to be sent again."""
         return [
-            Outgoing("request", payload, due_s=due_s(now_s, 0))
+            Outgoing("request", payload, due_s=response_due_s(now_s, 0))
             for _, chunks in sorted(self._tables["request"].items())
             for _, payload in sorted(chunks.items())
         ]
@@ -100,10 +100,10 @@ class Leader(Machine):
             effects.refusals.append(error.refusal)
             return effects
         reply = answer.message
-        if not is_signed(self.group.identities["helper"], answer.body, answer.signature):
+        if not is_signed(self.group.public_keys["helper"], answer.body, answer.signature):
             effects.refusals.append("bad_signature")
             return effects
-        if now_s >= self.group.expires_s(reply.slot_s):  # even if the tick that will close the slot is late
+        if now_s >= self.group.expiry_s(reply.slot_s):  # even if the tick that will close the slot is late
             effects.refusals.append("expired")
             return effects
         batch, entries = self._batch(reply.slot_s)
@@ -134,8 +134,8 @@ class Leader(Machine):
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
         """Return whether a slot has its total or refusal, has expired, or had no report by its deadline."""
-        is_empty = now_s > self.group.closes_s(slot_s) and not self._names("report", slot_s)
-        return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expires_s(slot_s)
+        is_empty = now_s > self.group.closing_s(slot_s) and not self._names("report", slot_s)
+        return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expiry_s(slot_s)
 
     def _fix(self, effects: Effects, slot_s: int) -> None:
         """Fix the batch of a slot (the reports that open) and send its request, or close it."""
@@ -152,7 +152,7 @@ class Leader(Machine):
             effects.refusals.append("too_few")
             self._close(effects, slot_s, "too_few")
             return
-        chunks = message.split(entries)
+        chunks = message.split_entries(entries)
         digest = message.batch_digest(self.group.id, slot_s, entries)
         batch = Batch(slot_s, digest, keys.public, len(entries), len(chunks))
         for index, chunk in enumerate(chunks):
@@ -173,7 +173,7 @@ class Leader(Machine):
     def _share(self, keys: DayKeys, report: Report) -> int | None:
         """Return the share of a report; None if it does not open."""
         hpke_info = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
-        return keys.open(report.share, hpke_info)
+        return keys.unseal_number(report.share, hpke_info)
 
     def _count(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
         """Close a slot with the sum of shares, helper's total and noise, if the answer opens."""
@@ -187,15 +187,15 @@ class Leader(Machine):
             effects.refusals.append("unknown_key")
             return
         digest = message.batch_digest(group.id, slot_s, entries)
-        helper_total = keys.open(answer.total, info(TOTAL, group.id, slot_s, keys.id, digest))
+        helper_total = keys.unseal_number(answer.total, info(TOTAL, group.id, slot_s, keys.id, digest))
         if helper_total is None:
             effects.refusals.append("unopened")
             return
         payloads = [self._names("report", slot_s)[entry.label] for entry in entries]
         shares = [self._share(keys, Report.decode(group.id, payload)) for payload in payloads]
         reports_digest = message.reports_digest(group.id, slot_s, payloads)
-        noise = draw(keys.noise, group.id, slot_s, reports_digest, group.loss)
-        quanta = to_signed_64(total([helper_total, noise, *(share or 0 for share in shares)]))
+        noise = draw_noise(keys.noise, group.id, slot_s, reports_digest, group.loss_per_quantum)
+        quanta = to_signed_64(sum_modulo([helper_total, noise, *(share or 0 for share in shares)]))
         self._publish(effects, slot_s, quanta, len(entries))
 
     def _publish(self, effects: Effects, slot_s: int, quanta: int, homes: int) -> None:
@@ -205,7 +205,7 @@ class Leader(Machine):
             effects.refusals.append("implausible")
             self._close(effects, slot_s, "implausible")
             return
-        record = format_.record(slot_s, quanta, homes)
+        record = format_.encode_record(slot_s, quanta, homes)
         self._close(effects, slot_s, record=record)
         effects.messages.append(Outgoing("total", record))
 
@@ -216,7 +216,7 @@ class Leader(Machine):
         self._put(effects, Key("closed", slot_s), record or _REFUSED + reason.encode("ascii"))
 
 
-def outcome(closed: bytes) -> tuple[str, int]:
+def read_outcome(closed: bytes) -> tuple[str, int]:
     """Return ("total", number of counted homes) of a row of the table `closed`, or (reason, 0)."""
     if closed.startswith(_REFUSED):
         return closed.removeprefix(_REFUSED).decode("ascii"), 0

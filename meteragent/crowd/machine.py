@@ -51,7 +51,7 @@ class Effects:
     refusals: list[str] = field(default_factory=list)
 
 
-def due_s(now_s: int, homes: int) -> int:
+def response_due_s(now_s: int, homes: int) -> int:
     """Return when to answer a message that arrived at `now_s`: long after the work on its batch ends."""
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
@@ -65,13 +65,13 @@ class Machine:
     """The filters, without `crowd/NAME/`, of the topics on which the operator's messages arrive."""
 
     def __init__(self, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
-        if identity.public != group.identities[self.role]:
+        if identity.public != group.public_keys[self.role]:
             raise ValueError(f"the identity is not that of the {self.role} in the group's file")
         self.group, self.identity = group, identity
         self._tables: dict[str, dict[int, dict[str, bytes]]] = defaultdict(dict)
         for key, value in rows.items():
             self._tables[key.table].setdefault(key.at, {})[key.name] = value
-        make_tables(group.loss)
+        make_tables(group.loss_per_quantum)
         self._day_keys = lru_cache(maxsize=4 * DAYS_AHEAD)(self._derive)
 
     @property
@@ -84,7 +84,7 @@ class Machine:
             for name, value in names.items()
         }
 
-    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
+    def take_message(self, topic: str, payload: bytes, now_s: int) -> Effects:
         """Take a message that arrived on `crowd/NAME/` followed by `topic`; return the effects."""
         raise NotImplementedError
 
@@ -92,11 +92,11 @@ class Machine:
         """Apply the passage of time up to `now_s`, such as deadlines; return the effects."""
         raise NotImplementedError
 
-    def resume(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader needs the time
+    def messages_to_resend(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader needs the time
         """Return the messages to send again after a restart, because they may not have been delivered."""
         return []
 
-    def requests(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  likewise
+    def unanswered_requests(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  likewise
         """Return the chunks of all requests without an answer, to be sent again."""
         return []
 
@@ -105,14 +105,14 @@ class Machine:
         return min(self._tables["request"], default=None)
 
     def are_keys_due(self, now_s: int) -> bool:
-        """Return whether `prepare` would create or destroy a secret."""
+        """Return whether `renew_keys` would create or destroy a secret."""
         today, secrets = day_of(now_s), self._tables["secret"]
         if any(self._is_finished(day, now_s) for day in secrets):
             return True
         days = range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1)
         return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
-    def prepare(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
+    def renew_keys(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
         """Erase the secrets of finished days, create missing ones by `entropy`, and publish the keys."""
         effects = Effects()
         today = day_of(now_s)
@@ -148,7 +148,7 @@ class Machine:
 
     def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
         """Set the instant at which a step's messages leave, which does not depend on the step's duration."""
-        at_s = due_s(now_s, homes)
+        at_s = response_due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 
     def keys_of_slot(self, slot_s: int) -> DayKeys | None:
@@ -164,13 +164,13 @@ class Machine:
         """Delete a table's rows for expired slots, once the secret of the slot's day is destroyed."""
         # While the secret exists, the slot would be open for a second batch if the clock were set back.
         for slot_s in sorted(self._tables[table]):
-            if now_s >= self.group.expires_s(slot_s) and not self._get("secret", day_of(slot_s)):
+            if now_s >= self.group.expiry_s(slot_s) and not self._get("secret", day_of(slot_s)):
                 self._delete(effects, table, slot_s)
 
     def _is_finished(self, day: int, now_s: int) -> bool:
         """Return whether every slot of a day is closed, so that the day's secret can be destroyed."""
         first = day * DAY_S
-        if now_s < self.group.closes_s(first):
+        if now_s < self.group.closing_s(first):
             return False
         return all(self.is_closed(slot_s, now_s) for slot_s in range(first, first + DAY_S, self.group.slot_s))
 

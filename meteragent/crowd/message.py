@@ -75,10 +75,10 @@ class Report(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> Self:
         """Decode a report. Raises Malformed, or OtherGroup for the report of another group."""
         reader = _reader(REPORT, group_id, data)
-        slot_s, label = reader.number(8), reader.label()
-        keys = reader.take(KEY_ID_BYTES), reader.take(KEY_ID_BYTES)
-        report = cls(slot_s, label, *keys, reader.take(SEALED_BYTES), reader.take(SEALED_BYTES))
-        reader.end()
+        slot_s, label = reader.read_number(8), reader.read_label()
+        keys = reader.read_bytes(KEY_ID_BYTES), reader.read_bytes(KEY_ID_BYTES)
+        report = cls(slot_s, label, *keys, reader.read_bytes(SEALED_BYTES), reader.read_bytes(SEALED_BYTES))
+        reader.check_end()
         return report
 
     @property
@@ -121,13 +121,18 @@ class Chunk(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
         """Decode a chunk. Raises Malformed, or OtherGroup for a chunk of another group."""
         reader = _reader(REQUEST, group_id, data)
-        slot_s, digest, leader_key = reader.number(8), reader.take(ID_BYTES), reader.take(ID_BYTES)
-        homes, index, chunks = reader.number(4), reader.number(2), reader.number(2)
-        count = reader.number(4)
+        slot_s, digest, leader_key = (
+            reader.read_number(8),
+            reader.read_bytes(ID_BYTES),
+            reader.read_bytes(ID_BYTES),
+        )
+        homes, index, chunks = reader.read_number(4), reader.read_number(2), reader.read_number(2)
+        count = reader.read_number(4)
         if not (0 < homes <= HOMES_MAX and index < chunks <= CHUNKS_MAX and 0 < count <= homes):
             raise Malformed("counts that are not allowed")
         entries = tuple(
-            Entry(reader.label(), reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)) for _ in range(count)
+            Entry(reader.read_label(), reader.read_bytes(KEY_ID_BYTES), reader.read_bytes(SEALED_BYTES))
+            for _ in range(count)
         )
         _check_ascending([entry.label for entry in entries])
         return _signed(reader, data, cls(Batch(slot_s, digest, leader_key, homes, chunks), index, entries))
@@ -155,15 +160,15 @@ class Answer(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
         """Decode an answer. Raises Malformed, or OtherGroup for an answer of another group."""
         reader = _reader(ANSWER, group_id, data)
-        slot_s, digest, homes = reader.number(8), reader.take(ID_BYTES), reader.number(4)
-        count = reader.number(4)
+        slot_s, digest, homes = reader.read_number(8), reader.read_bytes(ID_BYTES), reader.read_number(4)
+        count = reader.read_number(4)
         if not (count <= homes <= HOMES_MAX and count <= REJECTED_MAX):
             raise Malformed("counts that are not allowed")
-        rejected = tuple(reader.number(4) for _ in range(count))
+        rejected = tuple(reader.read_number(4) for _ in range(count))
         _check_ascending(rejected)
         if rejected and rejected[-1] >= homes:
             raise Malformed("an index beyond the batch")
-        key_id, total = reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)
+        key_id, total = reader.read_bytes(KEY_ID_BYTES), reader.read_bytes(SEALED_BYTES)
         return _signed(reader, data, cls(slot_s, digest, homes, rejected, key_id, total))
 
 
@@ -184,7 +189,7 @@ class Refusal(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
         """Decode a refusal. Raises Malformed, or OtherGroup for a refusal of another group."""
         reader = _reader(REFUSAL, group_id, data)
-        slot_s, digest, code = reader.number(8), reader.take(ID_BYTES), reader.number(1)
+        slot_s, digest, code = reader.read_number(8), reader.read_bytes(ID_BYTES), reader.read_number(1)
         if code not in REASONS:
             raise Malformed("an unknown reason")
         return _signed(reader, data, cls(slot_s, digest, REASONS[code]))
@@ -208,10 +213,10 @@ class KeyList(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
         """Decode a list. Raises Malformed, or OtherGroup for a list of another group."""
         reader = _reader(KEYS, group_id, data)
-        role, serial, count = reader.number(1), reader.number(8), reader.number(2)
+        role, serial, count = reader.read_number(1), reader.read_number(8), reader.read_number(2)
         if not (1 <= role <= len(ROLES) and count <= DAYS_MAX):
             raise Malformed("counts that are not allowed")
-        keys = tuple((reader.number(4), reader.take(ID_BYTES)) for _ in range(count))
+        keys = tuple((reader.read_number(4), reader.read_bytes(ID_BYTES)) for _ in range(count))
         _check_ascending([day for day, _ in keys])
         return _signed(reader, data, cls(ROLES[role - 1], serial, keys))
 
@@ -240,7 +245,7 @@ def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> by
     return _digest(b"reports", group_id, slot_s, len(reports), hashes)
 
 
-def split(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[tuple[Entry, ...]]:
+def split_entries(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[tuple[Entry, ...]]:
     """Divide entries into chunks whose messages have at most `bytes_max` bytes."""
     room = bytes_max - _EMPTY_CHUNK_BYTES
     chunks: list[list[Entry]] = [[]]
@@ -266,9 +271,9 @@ def _head(type_: int, group_id: bytes) -> bytes:
 def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
     """Return a reader that is positioned after the head of a message. Raises Malformed or OtherGroup."""
     reader = Reader(data)
-    if (reader.number(1), reader.number(1)) != (VERSION, type_):
+    if (reader.read_number(1), reader.read_number(1)) != (VERSION, type_):
         raise Malformed("another version or type")
-    if reader.take(ID_BYTES) != group_id:
+    if reader.read_bytes(ID_BYTES) != group_id:
         raise OtherGroup("another group")
     return reader
 
@@ -276,8 +281,8 @@ def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
 def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
     """Read the signature at the end of a message. Raises Malformed if its length is wrong."""
     body = data[: reader.position]
-    signature = reader.take(SIGNATURE_BYTES)
-    reader.end()
+    signature = reader.read_bytes(SIGNATURE_BYTES)
+    reader.check_end()
     return Signed(message, body, signature)
 
 

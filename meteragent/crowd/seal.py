@@ -44,7 +44,7 @@ def key_id(public: bytes) -> bytes:
     return hashlib.sha256(_DOMAIN + b" key" + public).digest()[:KEY_ID_BYTES]
 
 
-def seal(value: int, public: bytes, info_: bytes) -> bytes:
+def seal_number(value: int, public: bytes, info_: bytes) -> bytes:
     """Return a number below 2^64 in sealed form, 56 bytes. Raises ValueError if the key is not usable."""
     return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 
@@ -52,7 +52,7 @@ def seal(value: int, public: bytes, info_: bytes) -> bytes:
 def is_usable(public: bytes) -> bool:
     """Return whether a number can be sealed to a key: its length is right, and its order is not small."""
     try:
-        seal(0, public, _DOMAIN)
+        seal_number(0, public, _DOMAIN)
     except ValueError:
         return False
     return True
@@ -70,7 +70,7 @@ class DayKeys:
         self.id = key_id(self.public)
         self.noise = _derive(secret, b" noise" + context)
 
-    def open(self, sealed: bytes, info_: bytes) -> int | None:
+    def unseal_number(self, sealed: bytes, info_: bytes) -> int | None:
         """Return a sealed number; None if it was not sealed to this key with this `info`."""
         try:
             return int.from_bytes(_SUITE.decrypt(sealed, self._private, info_), "big")

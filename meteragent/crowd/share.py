@@ -24,7 +24,7 @@ def open_accumulator(pad: int, dither: int, lattice: int) -> int:
     return (dither - pad * lattice) % (MODULUS * lattice)
 
 
-def add(accumulator: int, energy: int, lattice: int) -> int:
+def add_energy(accumulator: int, energy: int, lattice: int) -> int:
     """Return the accumulator after `energy`, which may be negative, is added modulo 2^64 L."""
     return (accumulator + energy) % (MODULUS * lattice)
 
@@ -34,7 +34,7 @@ def close_accumulator(accumulator: int, lattice: int) -> int:
     return accumulator // lattice % MODULUS
 
 
-def total(numbers: Iterable[int]) -> int:
+def sum_modulo(numbers: Iterable[int]) -> int:
     """Return the sum of the numbers modulo 2^64."""
     return sum(numbers) % MODULUS
 

@@ -4,7 +4,7 @@ import json
 from functools import cached_property
 from typing import Any
 
-from meteragent.crowd.error import half_width, sd
+from meteragent.crowd.error import crowd_half_width, crowd_sd
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.units import MICRO
@@ -41,13 +41,13 @@ class TotalFormat:
         margin = _PLAUSIBLE_LOSS / self.noise.a + _PLAUSIBLE_QUANTA
         return low - margin <= quanta <= high + margin
 
-    def record(self, slot_s: int, quanta: int, homes: int) -> bytes:
+    def encode_record(self, slot_s: int, quanta: int, homes: int) -> bytes:
         """Encode the record of a slot's total, which is `quanta` quanta."""
         quantum_u = int(self.group.quantum_wh * MICRO)
         head = {"v": 1, "group": self.group.name, "t": iso_time(slot_s * 1000)}
         head |= {"for": iso_duration(self.group.slot_s * 1000), "homes": homes}
-        tail = {"unit": "Wh", "sd": figure(sd(self.noise, homes))}
-        tail |= {"ci95": figure(half_width(self.noise, homes)), "d": self.descriptor_id}
+        tail = {"unit": "Wh", "sd": figure(crowd_sd(self.noise, homes))}
+        tail |= {"ci95": figure(crowd_half_width(self.noise, homes)), "d": self.descriptor_id}
         # Insert the value as text, because json would turn the exact decimal into a float.
         return f'{_json(head)[:-1]},"value":{decimal_text(quanta * quantum_u)},{_json(tail)[1:]}'.encode()
 
@@ -85,7 +85,7 @@ class TotalFormat:
         """The id of the descriptor, which is the beginning of a hash of its facts."""
         return facts_id(self.facts)
 
-    def descriptor(self) -> bytes:
+    def encode_descriptor(self) -> bytes:
         """Encode the descriptor."""
         return _json({"v": 1, "id": self.descriptor_id, **self.facts}).encode()
 

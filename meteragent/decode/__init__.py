@@ -33,12 +33,12 @@ Read = Callable[[bytes], Sequence[PayloadNumber]]
 """Returns the numbers in a payload, or raises PayloadError."""
 
 
-def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
+def wrap_single(decode: Callable[[bytes], Reading]) -> Decoder:
     """Make a decoder for payloads with one reading each."""
     return lambda payload: (decode(payload),)
 
 
-def stamped_at_start(decode: Decoder, interval_ms: int) -> Decoder:
+def make_start_decoder(decode: Decoder, interval_ms: int) -> Decoder:
     """Make a decoder of readings stamped at the end of their interval, from one of readings at the start."""
 
     def end_ms(start_ms: int | None) -> int | None:

@@ -22,7 +22,7 @@ _STEP = re.compile(
 )
 
 
-def expression(path: Sequence[str | int]) -> str:
+def to_jmespath(path: Sequence[str | int]) -> str:
     """Format a path of names and indices as JMESPath."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{_name(step)}" for step in path).removeprefix(
         "."
@@ -33,7 +33,7 @@ def _name(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-def steps(text: str, step: re.Pattern[str] = _JINJA_STEP) -> tuple[str | int, ...] | None:
+def parse_steps(text: str, step: re.Pattern[str] = _JINJA_STEP) -> tuple[str | int, ...] | None:
     """Parse the steps of a path, such as `.data['power'][0]`; return None if there is anything else."""
     path: list[str | int] = []
     place = 0
@@ -52,7 +52,7 @@ def is_of_template(text: str) -> bool:
     return re.match(r"value_json\b", text) is not None
 
 
-def translated(text: str) -> str | None:
+def translate_path(text: str) -> str | None:
     """Return what to write in the place of another tool's path, in words; None if it is not one."""
     template = _BRACES.fullmatch(text.strip())
     path = (text if template is None else template["path"]).partition("|")[0].strip()
@@ -64,8 +64,8 @@ def translated(text: str) -> str | None:
         path, sign, number = calculation.groups()
         scale = f", and source.scale = {number if sign == '*' else repr(f'1/{number}')}"
     names = tuple(path.strip("/").split("/")) if _POINTER.fullmatch(path) else None
-    names = names or steps(_ROOT.sub("", path, count=2), _STEP if template is None else _JINJA_STEP)
-    if not names or (path := expression(names)) == text:
+    names = names or parse_steps(_ROOT.sub("", path, count=2), _STEP if template is None else _JINJA_STEP)
+    if not names or (path := to_jmespath(names)) == text:
         return None
     return f"write {_literal(path)}{scale}"
 

@@ -1,9 +1,9 @@
 """Evaluate JMESPath expressions with exact numbers.
 
 The jmespath library's functions support only integers and binary floats; those here calculate with decimals.
-Minima and maxima are exact, and so are sums (`number.total`). A mean is rounded half up to 64 digits. The
-library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
-which rarely equals a decimal.
+Minima and maxima are exact, and so are sums (`number.sum_clamped`). A mean is rounded half up to 64 digits.
+The library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary
+float, which rarely equals a decimal.
 
 Expressions come with profiles that strangers wrote. A short one could double a list many times
 (`[@,@][]|[@,@][]`), so an evaluation that takes more than `STEPS_MAX` steps is refused.
@@ -16,7 +16,7 @@ from typing import Any
 import jmespath
 from jmespath import functions, visitor
 
-from meteragent.decode.number import number_in, total
+from meteragent.decode.number import parse_number, sum_clamped
 from meteragent.domain.errors import PayloadError
 
 STEPS_MAX = 500_000
@@ -58,7 +58,7 @@ class _Functions(functions.Functions):
 
     @functions.signature({"types": ["array"]})
     def _func_sum(self, numbers: list[Any]) -> Decimal:
-        return total(map(_number, numbers))
+        return sum_clamped(map(_number, numbers))
 
     @functions.signature({"types": ["array"]})
     def _func_avg(self, numbers: list[Any]) -> Decimal | None:
@@ -91,7 +91,7 @@ class _Functions(functions.Functions):
     @functions.signature({"types": []})
     def _func_to_number(self, value: Any) -> Decimal | None:
         try:
-            return number_in(value) if isinstance(value, str) else _number(value)
+            return parse_number(value) if isinstance(value, str) else _number(value)
         except (TypeError, PayloadError):
             return None
 
@@ -135,7 +135,7 @@ def _size(value: Any) -> int:
     return 1 + sum(map(_size, values))
 
 
-def searcher(expression: str) -> Callable[[Any], Any]:
+def compile_search(expression: str) -> Callable[[Any], Any]:
     """Compile an expression into a function of documents. Raises JMESPathError if it is invalid."""
     tree = jmespath.compile(expression).parsed
     return lambda document: _Interpreter().visit(tree, document)

@@ -10,11 +10,11 @@ A payload becomes a reading in this order:
    fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
    slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0. A
    string that spells an object or a list counts as that object or list, wherever it is.
-3. Selection: the expressions are evaluated (`finder`); a plain field name needs only a dictionary look-up.
+3. Selection: the expressions are evaluated (`make_finder`); a plain field name needs only a look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
 5. Unit: a document that states another unit beside the value is refused (`is_another_unit`). The value is
-   multiplied by a constant factor and rounded to whole millionths (`scaled`).
+   multiplied by a constant factor and rounded to whole millionths (`make_scaler`).
 
 Expressions are compiled when the configuration is read, so an invalid expression is an error in the
 configuration, not in a payload. Most payloads are flat objects, for which `_fast_path` does all steps at
@@ -33,11 +33,11 @@ from typing import Any
 from jmespath.exceptions import JMESPathError
 
 from meteragent.decode import PayloadNumber, parse_without_context
-from meteragent.decode.dialects import is_of_template, translated
-from meteragent.decode.expression import searcher
+from meteragent.decode.dialects import is_of_template, translate_path
+from meteragent.decode.expression import compile_search
 from meteragent.decode.foreign import form_of_text
-from meteragent.decode.number import finite, number_in, scaled, text_of
-from meteragent.decode.unit import BESIDE, is_another_unit
+from meteragent.decode.number import make_scaler, parse_finite, parse_number, text_of
+from meteragent.decode.unit import UNIT_KEYS, is_another_unit
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Reading
@@ -54,7 +54,7 @@ _NOT_FINITE = object()
 
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=lambda _: _NOT_FINITE)
 _FALLBACK_DECODER = json.JSONDecoder(
-    parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE
+    parse_float=parse_finite, parse_int=parse_finite, parse_constant=lambda _: _NOT_FINITE
 )
 """The decoder for documents with exponents that are too large for a decimal."""
 _QUICK_DECODER = json.JSONDecoder(parse_float=Decimal)
@@ -112,7 +112,7 @@ def number_of(value: Any) -> Decimal:
 
 def number_or_text(value: Any) -> Decimal:
     """Return a selected number, or the number that a string spells. Raises PayloadError for other values."""
-    return number_in(value) if isinstance(value, str) else number_of(value)
+    return parse_number(value) if isinstance(value, str) else number_of(value)
 
 
 def time_of(value: Any) -> int:
@@ -134,13 +134,13 @@ def compile_expression(expression: str) -> Callable[[Any], Any]:
     reason = "value_json is a name in templates only" if is_of_template(expression) else None
     if reason is None:
         try:
-            return searcher(expression)
+            return compile_search(expression)
         except (JMESPathError, RecursionError) as error:
             reason = str(error).partition("\n")[0].removesuffix(", for expression:")
-    raise ValueError(f"a JMESPath expression ({translated(expression) or reason})")
+    raise ValueError(f"a JMESPath expression ({translate_path(expression) or reason})")
 
 
-def finder(expression: str) -> Callable[[Any], Any]:
+def make_finder(expression: str) -> Callable[[Any], Any]:
     """Make a function that evaluates an expression on a document, with a direct look-up of plain names."""
     search = compile_expression(expression)
 
@@ -155,7 +155,7 @@ def finder(expression: str) -> Callable[[Any], Any]:
     return find
 
 
-def reader(
+def make_reader(
     value: str, time: str | None, unit: str | None = None, factor: Fraction = Fraction(1)
 ) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and time, selected by the expressions `value` and `time`, if any.
@@ -163,8 +163,8 @@ def reader(
     The number 1 counts as 1 `unit` times `factor`; an object that states another unit for the number is
     refused. Raises ValueError if an expression is invalid.
     """
-    find_value = finder(value)
-    find_time = finder(time) if time is not None else None
+    find_value = make_finder(value)
+    find_time = make_finder(time) if time is not None else None
     names = value.split(".")
     place = names[:-1] if all(map(_PLAIN.fullmatch, names)) else []
     size = factor * UNIT_FACTOR[unit] if unit is not None else factor
@@ -180,11 +180,11 @@ def reader(
     return read
 
 
-def decoder(
+def make_decoder(
     value: str, time: str | None, factor: Fraction = Fraction(1), unit: str | None = None
 ) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `reader`. The number times `factor` is the value in the stream's unit."""
-    read, micro = reader(value, time, unit, factor), scaled(factor)
+    """Make a decoder from a `make_reader`. The number times `factor` is the value in the stream's unit."""
+    read, micro = make_reader(value, time, unit, factor), make_scaler(factor)
     is_plain = _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t")
     fast_path = _fast_path(value, time, factor) if is_plain else None
 
@@ -203,7 +203,7 @@ def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[byte
 
     It returns None for any other payload, and then the general decoder decides. Whole numbers stay integers.
     """
-    micro, unit = scaled(factor), factor * MICRO
+    micro, unit = make_scaler(factor), factor * MICRO
     whole_factor = unit.numerator if unit.denominator == 1 else None
 
     def decode(payload: bytes) -> Reading | None:
@@ -213,7 +213,7 @@ def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[byte
             document, end = _QUICK_DECODER.raw_decode(text)
         except (ValueError, ArithmeticError, RecursionError):
             return None
-        if end != len(text) or type(document) is not dict or not BESIDE.isdisjoint(document):
+        if end != len(text) or type(document) is not dict or not UNIT_KEYS.isdisjoint(document):
             return None
         number, time_ms = document.get(value), None
         if time is not None and (time_ms := _fast_time(document.get(time))) is None:

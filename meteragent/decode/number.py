@@ -39,7 +39,7 @@ def text_of(payload: bytes) -> str:
     raise PayloadError(form_of_bytes(content) or "refused_encoding")
 
 
-def finite(text: str) -> Decimal:
+def parse_finite(text: str) -> Decimal:
     """Parse a finite number as a decimal; return 0 or ±10**100 if the exponent is too large for a decimal."""
     try:
         return Decimal(text)
@@ -50,7 +50,7 @@ def finite(text: str) -> Decimal:
         return _NUMBER_MAX.copy_sign(Decimal(mantissa))
 
 
-def total(numbers: Iterable[Decimal]) -> Decimal:
+def sum_clamped(numbers: Iterable[Decimal]) -> Decimal:
     """Return the sum of numbers, each clamped to ±10**100; exact if no number has more than 130 decimals."""
     result = Decimal(0)
     for number in numbers:
@@ -58,12 +58,12 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
     return result
 
 
-def micro(value: Decimal) -> int:
-    """Return a value in whole millionths: floor(value * 10**6 + 1/2) (DESIGN 2), clamped as in `scaled`."""
+def to_millionths(value: Decimal) -> int:
+    """Return a value in whole millionths: floor(value * 10**6 + 1/2), clamped as in `make_scaler`."""
     return _round_decimal(value, _MICRO)
 
 
-def scaled(factor: Fraction) -> Callable[[Decimal], int]:
+def make_scaler(factor: Fraction) -> Callable[[Decimal], int]:
     """Make the exact function floor(value * factor * 10**6 + 1/2), which clamps huge values first."""
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -83,20 +83,20 @@ def _clamp(value: Decimal) -> Decimal:
     return value if value.adjusted() > _EXPONENT_MIN else _ZERO
 
 
-def bare(payload: bytes) -> tuple[PayloadNumber]:
-    """Read a payload that is one number without a time. Raises PayloadError as `read` does."""
-    return (PayloadNumber(None, read(payload)),)
+def read_bare(payload: bytes) -> tuple[PayloadNumber]:
+    """Read a payload that is one number without a time. Raises PayloadError as `read_number` does."""
+    return (PayloadNumber(None, read_number(payload)),)
 
 
-def read(payload: bytes) -> Decimal:
+def read_number(payload: bytes) -> Decimal:
     """Read a bare number. Raises PayloadError if it is empty, not UTF-8, not a number or not finite."""
-    return number_in(text_of(payload))
+    return parse_number(text_of(payload))
 
 
-def number_in(text: str) -> Decimal:
+def parse_number(text: str) -> Decimal:
     """Parse a string as a number. Raises PayloadError if it is not a number or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):
         raise PayloadError(form_of_text(text) or "refused_type")
-    return finite(text.strip())
+    return parse_finite(text.strip())

@@ -61,7 +61,7 @@ def _entry(byte: int) -> int:
 _TABLE = [_entry(byte) for byte in range(256)]
 
 
-def checksum(data: bytes) -> int:
+def compute_crc(data: bytes) -> int:
     """Compute the CRC-16 with the polynomial x^16 + x^15 + x^2 + 1, lowest bit first, starting at 0."""
     crc = 0
     for byte in data:
@@ -76,7 +76,7 @@ class Telegram(NamedTuple):
     time_ms: int | None
     is_readout: bool = False
 
-    def number(self, code: str, unit: str, *, is_signed: bool = False) -> Decimal | None:
+    def read_code(self, code: str, unit: str, *, is_signed: bool = False) -> Decimal | None:
         """Return a code's number in kW or kWh, None if there is none. Raises PayloadError for a wrong one."""
         values = self.values.get(code)
         if values is None:
@@ -92,7 +92,7 @@ class Telegram(NamedTuple):
         return Decimal(match[1]).scaleb(-3)
 
 
-def telegram(payload: bytes, zone: str | None = None) -> Telegram:
+def parse_telegram(payload: bytes, zone: str | None = None) -> Telegram:
     """Parse a telegram. Raises PayloadError if its encoding, beginning, CRC or time is wrong.
 
     `zone` is the time zone of the telegram's time, or `ARRIVAL`; None means Central European Time.
@@ -130,7 +130,7 @@ def _check(body: str, crc: str) -> None:
     """Check a telegram's CRC. Raises PayloadError if it is missing or wrong."""
     if "\r" not in body:
         body = body.replace("\n", "\r\n")
-    if not _CRC.fullmatch(crc) or checksum(body.encode() + b"!") != int(crc, 16):
+    if not _CRC.fullmatch(crc) or compute_crc(body.encode() + b"!") != int(crc, 16):
         raise PayloadError("refused_checksum")
 
 

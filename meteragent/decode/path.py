@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from meteragent.decode.json import finder as expression_finder
+from meteragent.decode.json import make_finder as expression_finder
 from meteragent.domain.errors import PayloadError
 
 ABSENT: Final = object()
@@ -34,20 +34,20 @@ def words_in(path: str) -> tuple[str, ...]:
     return tuple(part.strip('"') for part in _PART.findall(path) if part != _ANY)
 
 
-def finder(path: str) -> Find:
+def make_finder(path: str) -> Find:
     """Make a function that returns the value at a path, or `ABSENT`. Raises ValueError for a wrong path."""
     names = names_of(path)
     if names is None:
         search = expression_finder(path)
         return lambda document: ABSENT if (value := search(document)) is None else value
-    return finder_of(names)
+    return make_name_finder(names)
 
 
-def finder_of(names: Sequence[str]) -> Find:
+def make_name_finder(names: Sequence[str]) -> Find:
     """Make a function that returns the value at a path of names (each a key or `*`), or `ABSENT`."""
     if _ANY in names:
         index = names.index(_ANY)
-        return _any_child(finder_of(names[:index]), finder_of(names[index + 1 :]))
+        return _any_child(make_name_finder(names[:index]), make_name_finder(names[index + 1 :]))
     if len(names) == 1:
         (key,) = names
         return lambda document: document.get(key, ABSENT) if type(document) is dict else ABSENT

@@ -7,13 +7,13 @@ from typing import Any
 
 from meteragent.decode import parse_without_context
 from meteragent.decode.json import document_of, number_of
-from meteragent.decode.number import micro
+from meteragent.decode.number import to_millionths
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.prices import Price
 
 
-def prices(payload: bytes) -> list[Price]:
+def decode_prices(payload: bytes) -> list[Price]:
     """Return the prices in a message. Raises PayloadError if the message or a price cannot be read."""
     document = document_of(payload)
     return [_price(row) for row in (document if isinstance(document, list) else [document])]
@@ -23,7 +23,7 @@ def _price(row: Any) -> Price:
     """Return the price in one object. Raises PayloadError if it cannot be read."""
     if not isinstance(row, dict) or not {"start", "end", "price"} <= row.keys():
         raise PayloadError("refused_missing")
-    return _time_ms(row["start"]), _time_ms(row["end"]), micro(number_of(row["price"]))
+    return _time_ms(row["start"]), _time_ms(row["end"]), to_millionths(number_of(row["price"]))
 
 
 def _time_ms(text: Any) -> int:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from meteragent.decode import Decoder, Read
-from meteragent.decode.number import scaled
+from meteragent.decode.number import make_scaler
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
 from meteragent.domain.units import UNIT_FACTOR, Kind
@@ -113,7 +113,7 @@ class Profile:
     fields: tuple[str, ...] = ()
     known: Knowledge = Knowledge()
 
-    def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
+    def find_quantity(self, kind: Kind, name: str | None) -> Quantity | None:
         """Return the quantity with a kind and, if it is given, a name; None if there is no such quantity."""
         if name is not None:
             quantity = self.quantities.get(name)
@@ -122,7 +122,7 @@ class Profile:
             return None if self.named is None else self.named(kind, name)
         return next((quantity for quantity in self.quantities.values() if quantity.kind is kind), None)
 
-    def usual_ms(self, quantity: Quantity | None) -> int:
+    def usual_period_ms(self, quantity: Quantity | None) -> int:
         """Return the usual time between readings of a quantity, or else between messages."""
         return (quantity and quantity.every_ms) or self.every_ms
 
@@ -137,13 +137,13 @@ class Coded:
     fields: tuple[str, ...] = ()
 
 
-def decoder(read: Read, scale: Fraction | None, unit: str, meter_id: str | None = None) -> Decoder:
+def make_decoder(read: Read, scale: Fraction | None, unit: str, meter_id: str | None = None) -> Decoder:
     """Make a decoder that converts the numbers from `read` to readings in `unit`.
 
     `scale` is the number of W or Wh in one of the device's units; None if that is `unit`. With a `meter_id`,
     only that meter's numbers count, because a radio also receives the neighbours' meters.
     """
-    micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
+    micro = make_scaler(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
         """Return the meter's readings. Raises PayloadError if the payload only has other meters' numbers."""

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from meteragent.decode.profile import Profile
 from meteragent.decode.profile_model import CodedTable, ProfileTable, QuantityTable, SourceTable
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.lines import Path, line_of, lines
+from meteragent.domain.lines import Path, find_key_lines, line_of
 from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, value_text
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
@@ -20,7 +20,7 @@ _RESERVED_NAMES = ("number", "json")
 """The names of the formats that any device may send."""
 
 
-def parse(text: str, name: str, *, is_coded: bool = False) -> Profile:
+def parse_profile(text: str, name: str, *, is_coded: bool = False) -> Profile:
     """Parse a profile file; if `is_coded`, it may lack what a module states. Raises ConfigError."""
     document = parse_toml(text)
     try:
@@ -29,7 +29,7 @@ def parse(text: str, name: str, *, is_coded: bool = False) -> Profile:
         raise_all(_refusals(error.errors(include_url=False), document, text))
         raise
     raise_all(_name_refusals(table.name, name, text))
-    return table.profile()
+    return table.to_profile()
 
 
 def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
@@ -45,13 +45,13 @@ def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigErr
     elif stated_name != name:
         problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")
     if problem is not None:
-        problem.line = line_of(("name",), lines(text))
+        problem.line = line_of(("name",), find_key_lines(text))
         yield problem
 
 
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
     """Yield an error for each unknown, missing or wrong key; a misspelt key does not count as missing."""
-    key_lines = lines(text)
+    key_lines = find_key_lines(text)
     unknown_paths = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     probable_keys = {path: _probable_key(path, document) for path in unknown_paths}
     misspelt_paths = {(*path[:-1], name) for path, name in probable_keys.items()}

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from meteragent.decode import ARRIVAL
 from meteragent.decode.json import compile_expression
-from meteragent.decode.path import finder, names_of, words_in
+from meteragent.decode.path import make_finder, names_of, words_in
 from meteragent.decode.profile import Direction, Knowledge, Origin, Profile, Quantity
 from meteragent.decode.reader import (
     WRAP_W,
@@ -20,8 +20,8 @@ from meteragent.decode.reader import (
     Message,
     Term,
     Value,
-    bare_reader,
-    document_reader,
+    make_bare_reader,
+    make_document_reader,
     matcher,
 )
 from meteragent.domain.figures import parse_exact
@@ -45,7 +45,7 @@ def _path(value: Any) -> str:
     """Check that a value is a valid path."""
     if not isinstance(value, str):
         raise ValueError("a path, as a string")  # noqa: TRY004  pydantic reports only ValueError
-    finder(value)
+    make_finder(value)
     return value
 
 
@@ -185,14 +185,14 @@ class QuantityTable(_Table):
             raise ValueError("unit: the string that unit_at must find")
         return self
 
-    def quantity(self, message: Message) -> Quantity:
+    def to_quantity(self, message: Message) -> Quantity:
         """Return the quantity, for messages with the layout `message`."""
         scale = None if self.unit is None else (POWERS_W | ENERGIES_WH)[self.unit]
         limit = None
         if scale is not None and self.kind is Kind.POWER:
             limit = WRAP_W * scale.denominator / scale.numerator
         if not self.value:
-            read, timed = bare_reader(limit), False
+            read, timed = make_bare_reader(limit), False
         else:
             value = Value(
                 sums=self.value,
@@ -203,7 +203,7 @@ class QuantityTable(_Table):
                 unit_path=self.unit_at,
                 unit=self.unit,
             )
-            read, timed = document_reader(message, value, limit), message.time is not None
+            read, timed = make_document_reader(message, value, limit), message.time is not None
         return Quantity(
             kind=self.kind,
             scale=scale,
@@ -281,7 +281,7 @@ class ProfileTable(_Table):
     quantity: dict[str, QuantityTable] = Field(min_length=1)
     """The numbers, by name; the first of a kind is that kind's default."""
 
-    def profile(self) -> Profile:
+    def to_profile(self) -> Profile:
         """Return the profile that this file describes."""
         message = Message(self.match, self.partial, self.time, self.id, self.last_seen)
         named = None if self.others is None else partial(_other_quantity, message, self.others)
@@ -289,7 +289,7 @@ class ProfileTable(_Table):
             name=self.name,
             title=self.title,
             topics=tuple(self.topics),
-            quantities={name: table.quantity(message) for name, table in self.quantity.items()},
+            quantities={name: table.to_quantity(message) for name, table in self.quantity.items()},
             every_ms=self.every,
             hold_ms=self.hold,
             period_ms=self.period,
@@ -340,7 +340,7 @@ def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Qua
     value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))
     try:
         compile_expression(path)
-        read = document_reader(message, value, None)
+        read = make_document_reader(message, value, None)
         return Quantity(kind, None, read, has_time=message.time is not None)
     except ValueError:
         return None

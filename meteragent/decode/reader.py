@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, number_or_text, time_of
-from meteragent.decode.number import number_in, text_of, total
-from meteragent.decode.path import ABSENT, finder, finder_of, names_of
+from meteragent.decode.number import parse_number, sum_clamped, text_of
+from meteragent.decode.path import ABSENT, make_finder, make_name_finder, names_of
 from meteragent.domain.errors import PayloadError
 
 Condition = bool | str | Decimal | int
@@ -82,12 +82,12 @@ class Value:
     unit: str | None = None
 
 
-def document_reader(message: Message, value: Value, limit: Decimal | None) -> Read:
+def make_document_reader(message: Message, value: Value, limit: Decimal | None) -> Read:
     """Make a reader of a quantity in a JSON document, below `limit`. Raises ValueError for a wrong path."""
     message_matches, quantity_matches = matcher(message.match), matcher(value.match)
     is_partial = None if message.partial is None else matcher(message.partial)
     find_number, find_time = _sum_finder(value), _time_finder(message.time)
-    find_id = None if message.id is None else finder(message.id)
+    find_id = None if message.id is None else make_finder(message.id)
     seen_ms = _seen_finder(message.last_seen)
     unit_matches = None if value.unit_path is None else matcher((((value.unit_path, (value.unit or "",)),),))
     is_negative = matcher(value.negative) if value.negative else None
@@ -116,7 +116,7 @@ def document_reader(message: Message, value: Value, limit: Decimal | None) -> Re
     return read
 
 
-def bare_reader(limit: Decimal | None) -> Read:
+def make_bare_reader(limit: Decimal | None) -> Read:
     """Make a reader of a payload that is one number, whose absolute value is below `limit`."""
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
@@ -124,7 +124,7 @@ def bare_reader(limit: Decimal | None) -> Read:
         text = text_of(payload)
         if text.strip().lower() in _NO_VALUE:
             raise PayloadError("refused_unavailable")
-        numbers = (PayloadNumber(None, number_in(text)),)
+        numbers = (PayloadNumber(None, parse_number(text)),)
         if limit is not None and numbers[0].number.copy_abs() >= limit:
             raise PayloadError("refused_wrapped")
         return numbers
@@ -134,7 +134,7 @@ def bare_reader(limit: Decimal | None) -> Read:
 
 def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
     """Make a function that returns whether a document meets at least one alternative, or there is none."""
-    checks = [[(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives]
+    checks = [[(make_finder(path), _check(values)) for path, values in group] for group in alternatives]
     if not checks or not all(checks):
         return lambda _: True
 
@@ -168,7 +168,7 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
     number: Callable[[Any], Decimal] = number_or_text if place.accepts_text else number_of
     if place.channel is not None:
         number = _channel(number, place.channel)
-    alternatives = [[(finder(path), is_negative) for path, is_negative in terms] for terms in place.sums]
+    alternatives = [[(make_finder(path), is_negative) for path, is_negative in terms] for terms in place.sums]
 
     def find_sum(document: Any) -> Decimal | None:
         """Return the sum of the first alternative with a value. Raises PayloadError if a term is wrong."""
@@ -176,7 +176,7 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
             values = [(find(document), is_negative) for find, is_negative in terms]
             if any(value is not ABSENT for value, _ in values):
                 signed = [_signed_number(number, value, is_negative=minus) for value, minus in values]
-                return total(signed) if len(signed) > 1 else signed[0]
+                return sum_clamped(signed) if len(signed) > 1 else signed[0]
         return None
 
     return find_sum
@@ -199,7 +199,7 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
             numbers = numbers[channel : channel + 1]
         if not numbers:
             raise PayloadError("refused_missing")
-        return total(numbers)
+        return sum_clamped(numbers)
 
     return read_channel
 
@@ -222,7 +222,7 @@ def _time_finder(path: str | None) -> Callable[[Any], int | None]:
     if path is None:
         return lambda _: None
     *parents, name = names_of(path) or ()
-    find_parent = finder_of(parents) if parents else None
+    find_parent = make_name_finder(parents) if parents else None
 
     def find_time(document: Any) -> int | None:
         """Return the time in ms. Raises PayloadError if it is missing or not a time."""

@@ -50,7 +50,7 @@ class Record(NamedTuple):
     sum: Any
 
 
-def records(payload: bytes) -> Iterator[Record]:
+def read_records(payload: bytes) -> Iterator[Record]:
     """Yield the resolved records of a pack. Raises PayloadError if the payload is not a supported pack."""
     pack = document_of(payload)
     if not isinstance(pack, list) or not all(isinstance(fields, dict) for fields in pack):
@@ -102,7 +102,7 @@ def _time_ms(time_s: Decimal) -> int | None:
     return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
-def reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
+def make_reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
     Without a name, these are the records whose unit fits `kind`, or with `is_sum` the sum of a power.
@@ -111,7 +111,7 @@ def reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Return the numbers in the selected records. Raises PayloadError if the pack is refused."""
-        pack = list(records(payload))
+        pack = list(read_records(payload))
         if name is None:
             matches = [
                 record

@@ -11,7 +11,7 @@ from typing import Any
 
 from meteragent.domain.units import ENERGIES_WH, POWERS_W
 
-BESIDE = {"unit", "units", "uom", "unit_of_measurement"}
+UNIT_KEYS = {"unit", "units", "uom", "unit_of_measurement"}
 """The keys under which an object may state the unit of its number."""
 _KEYS = ("unit_of_measurement", "unit_of_meas")
 _NO_UNIT = {"", "unknown", "unavailable", "none", "null"}
@@ -38,7 +38,7 @@ def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bo
     energy beside a power, or the other way round, belongs to another number of the object.
     """
     units = ENERGIES_WH if unit.endswith("h") else POWERS_W
-    stated = [place[key].strip() for key in BESIDE & place.keys() if isinstance(place[key], str)]
+    stated = [place[key].strip() for key in UNIT_KEYS & place.keys() if isinstance(place[key], str)]
     return any(actual != factor for text in stated for actual in _factors(text, units))
 
 

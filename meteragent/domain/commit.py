@@ -101,7 +101,7 @@ class Total(NamedTuple):
         return round_half_up(self.sum, HOUR_MS)
 
     @classmethod
-    def with_slot(
+    def add_slot(
         cls,
         total: "Total | None",
         terms: Terms,
@@ -113,7 +113,7 @@ class Total(NamedTuple):
 
         The sum starts again at 0 if `total` is None, an earlier slot is missing, or the unit has changed.
         """
-        from_ms, to_ms = terms.shape.extent(slot_index)
+        from_ms, to_ms = terms.shape.extent_ms(slot_index)
         unit = ENERGY_UNIT[terms.readings.unit]
         if total is None or total.unit != unit or window_start_ms + from_ms > total.end_ms:
             total = cls(window_start_ms + from_ms, window_start_ms + from_ms, unit, 0, 0.0)
@@ -236,7 +236,7 @@ class Receiver(NamedTuple):
 
     def destination(self, public_id: str) -> Destination:
         """Return where the messages about a meter go."""
-        return Destination(self.queue, identity.render(self.topic, public_id))
+        return Destination(self.queue, identity.render_topic(self.topic, public_id))
 
 
 class Budget(NamedTuple):

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from meteragent.texts import english
+from meteragent.texts import english_texts
 
-COUNTERS = english("counter.")
+COUNTERS = english_texts("counter.")
 """Every counter, with the events that it counts."""
 
 REFUSALS = {name: text for name, text in COUNTERS.items() if name.startswith("refused_")}
@@ -33,13 +33,13 @@ class Counts(Counter[str]):
         if self._total is not None:
             self._total.add(name, count)
 
-    def part(self) -> "Counts":
+    def make_part(self) -> "Counts":
         """Create the counts for a part of the agent; the part's events are also counted here."""
         part = Counts()
         part._total = self
         return part
 
-    def text(self, *, is_public: bool = False) -> str:
+    def as_text(self, *, is_public: bool = False) -> str:
         """Format all positive counts, or only `PUBLIC` ones, as ``name=count``, or return "nothing"."""
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not is_public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"

@@ -67,19 +67,19 @@ class ConfigError(MeteragentError):
         """This error alone, because it is a single refusal."""
         return (self,)
 
-    def under(self, prefix: str) -> "ConfigError":
+    def with_prefix(self, prefix: str) -> "ConfigError":
         """Return an error with the same values and expectation, and with a prefix before its key."""
         return ConfigError(prefix + self.key, self.found, self.expected, meant=self.meant)
 
     @property
-    def place(self) -> str:
+    def location_text(self) -> str:
         """The file, the line, or both, followed by a colon and a space; empty if neither is known."""
         if self.file is None:
             return "" if self.line is None else f"line {self.line}: "
         return f"{self.file}: " if self.line is None else f"{self.file}:{self.line}: "
 
     def __str__(self) -> str:
-        return self.place + self.text
+        return self.location_text + self.text
 
 
 class ConfigErrors(ConfigError):

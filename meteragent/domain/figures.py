@@ -36,7 +36,7 @@ def _is_ordinary(value: int | Decimal | str) -> bool:
     return not value.is_finite() or abs(value.adjusted()) <= _EXPONENT_MAX
 
 
-def exact(number: Fraction) -> str:
+def exact_text(number: Fraction) -> str:
     """Format an exact number as a decimal if that has at most 60 digits, else as a fraction."""
     with localcontext(prec=_DIGITS):
         decimal = Decimal(number.numerator) / Decimal(number.denominator)
@@ -48,7 +48,7 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def figures(number: float | Fraction) -> str:
+def three_figures(number: float | Fraction) -> str:
     """Format a number to three figures; from 1,000 on, as a whole number: ``0.0123``, ``659``, ``12,345``."""
     rounded = float(number)
     return f"{rounded:,.3g}" if abs(rounded) < _WHOLE_FROM else f"{rounded:,.0f}"

@@ -15,8 +15,8 @@ Some local times occur twice, and some never occur. `_instant_ms` decides what t
 - a day that a country skipped, as Samoa skipped 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
-In any zone, the windows of a grid do not overlap and leave no gap, and `first_ms` returns the start of a
-window. Law 1 relies on both facts, because a mark is the end of a window. If the time-zone data change,
+In any zone, the windows of a grid do not overlap and leave no gap, and `first_start_ms` returns the start of
+a window. Law 1 relies on both facts, because a mark is the end of a window. If the time-zone data change,
 windows under the old and new rules may overlap; the mark then prevents the overlapping window from opening.
 """
 
@@ -38,12 +38,12 @@ RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\
 """The form of a time in a message: RFC 3339 with a zone."""
 
 
-def floor(time_ms: int, step_ms: int) -> int:
+def round_down(time_ms: int, step_ms: int) -> int:
     """Round `time_ms` down to a multiple of `step_ms`, a boundary of the epoch grid."""
     return time_ms - time_ms % step_ms
 
 
-def ceil(time_ms: int, step_ms: int) -> int:
+def round_up(time_ms: int, step_ms: int) -> int:
     """Round `time_ms` up to a multiple of `step_ms`, a boundary of the epoch grid."""
     return time_ms + -time_ms % step_ms
 
@@ -51,7 +51,7 @@ def ceil(time_ms: int, step_ms: int) -> int:
 class Grid(Protocol):
     """A division of time into windows."""
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """Return the start of the first window that starts at or after `time_ms`."""
         ...
 
@@ -70,13 +70,13 @@ class Epoch:
 
     length_ms: int
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """Return the first multiple of the length at or after `time_ms`."""
-        return ceil(time_ms, self.length_ms)
+        return round_up(time_ms, self.length_ms)
 
     def start_ms(self, time_ms: int) -> int:
         """Return the last multiple of the length at or before `time_ms`."""
-        return floor(time_ms, self.length_ms)
+        return round_down(time_ms, self.length_ms)
 
     def end_ms(self, start_ms: int) -> int:
         """Return the time one length after `start_ms`."""
@@ -137,7 +137,7 @@ class Calendar:
     timezone: str
     unit: str
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """Return the start of the first unit that starts at or after `time_ms`."""
         day = self._first_day(self._date(time_ms))
         while (start_ms := self._instant_ms(day)) < time_ms:
@@ -211,7 +211,7 @@ class Calendar:
 
 def day(time_ms: int) -> int:
     """Return the start of the UTC day that contains `time_ms`."""
-    return floor(time_ms, DAY_MS)
+    return round_down(time_ms, DAY_MS)
 
 
 def parse_duration(text: str) -> int:

@@ -31,27 +31,27 @@ _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
 (MQTT 5, 1.5.4)."""
 
 
-def holds_text(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Return whether every file and message can carry a name: 1 to 128 characters, none in `_UNFIT`."""
     return 0 < len(name) <= _NAME_MAX and not _UNFIT.search(name)
 
 
-def holds_topic(text: str) -> bool:
+def is_publishable(text: str) -> bool:
     """Return whether clients may publish to the topic `text`; topics that begin with $ are for brokers."""
     return bool(text) and not (text[0] == "$" or "+" in text or "#" in text or _UNFIT.search(text))
 
 
-def holds_name(name: str) -> bool:
+def fits_segment(name: str) -> bool:
     """Return whether a meter's name, apart from slashes, may be any segment of a sink topic."""
-    return holds_topic(name) and "$" not in name
+    return is_publishable(name) and "$" not in name
 
 
-def parse_template(text: str) -> tuple[str, ...]:
+def parse_sink_template(text: str) -> tuple[str, ...]:
     """Split a sink's template into segments. Raises ValueError, which says what would be right."""
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
-    if not holds_topic(text):
+    if not is_publishable(text):
         raise ValueError(
             "a topic without the wildcards + or #, without control characters and without $ at the start"
         )
@@ -93,7 +93,7 @@ class Shard:
         return fnv1a(meter.encode()) % self.count == self.number
 
 
-def parse_source(
+def parse_source_template(
     text: str, *, is_named: bool, is_phased: bool, shard: Shard | None = None
 ) -> tuple[str, ...]:
     """Split a source's template into segments, with the shard's number. Raises ValueError if it is wrong.
@@ -115,9 +115,9 @@ def parse_source(
     if is_named:
         if "{" in text.replace(PHASE, "", 1):
             raise ValueError("a topic without {meter}, because source.meter names the meter")
-        parse_template(f"{text}/{PLACEHOLDER}".replace(PHASE, "phase"))
+        parse_sink_template(f"{text}/{PLACEHOLDER}".replace(PHASE, "phase"))
     else:
-        parse_template(text.replace(PHASE, "phase", 1))
+        parse_sink_template(text.replace(PHASE, "phase", 1))
     return segments
 
 
@@ -154,8 +154,8 @@ class SourceTopic:
     def parse(
         cls, text: str, name: str | None = None, phases: tuple[str, ...] = (), shard: Shard | None = None
     ) -> "SourceTopic":
-        """Parse a template. Raises ValueError as `parse_source` does."""
-        segments = parse_source(text, is_named=name is not None, is_phased=bool(phases), shard=shard)
+        """Parse a template. Raises ValueError as `parse_source_template` does."""
+        segments = parse_source_template(text, is_named=name is not None, is_phased=bool(phases), shard=shard)
         hash_shard = None if SHARD in text.split("/") else shard
         return cls(segments, name, phases, hash_shard)
 
@@ -173,12 +173,12 @@ class SourceTopic:
         """Return whether a meter belongs to the agent's shard of a fleet."""
         return self.shard is None or self.shard.holds(meter)
 
-    def meter(self, topic: str) -> str | None:
-        """Return the meter that `topic` names; None if `place` returns None."""
-        names = self.place(topic)
+    def meter_of(self, topic: str) -> str | None:
+        """Return the meter that `topic` names; None if `place_of` returns None."""
+        names = self.place_of(topic)
         return None if names is None else names[0]
 
-    def place(self, topic: str) -> tuple[str, str | None] | None:
+    def place_of(self, topic: str) -> tuple[str, str | None] | None:
         """Return the meter and the phase, if any, that a topic names; None if it is none of the source's."""
         if self.parts:
             return (self.name or "", self.parts[topic]) if topic in self.parts else None
@@ -208,12 +208,12 @@ def _can_match(segment_a: str, segment_b: str) -> bool:
     return segment_a == segment_b or bool({segment_a, segment_b} & {PLACEHOLDER, PHASE, SHARD})
 
 
-def render(template: str, public_id: str) -> str:
+def render_topic(template: str, public_id: str) -> str:
     """Return the sink topic of a meter: the template with the meter's public name inserted."""
     return template.replace(PLACEHOLDER, public_id)
 
 
-def public_id(template: str, topic: str) -> str:
+def parse_public_id(template: str, topic: str) -> str:
     """Return the public name in `topic`, which is a sink topic of the template or a subtopic of one."""
     return topic.split("/")[template.split("/").index(PLACEHOLDER)]
 
@@ -223,12 +223,12 @@ def pseudonym(key: bytes, meter: str) -> str:
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def claim(key: bytes, sink_topic: str) -> str:
+def store_mark(key: bytes, sink_topic: str) -> str:
     """Return a store's mark on a sink topic, which tells two stores apart and reveals nothing else."""
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
+def release_delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
     """Return a meter's fixed delay in a stream, from 0 to `spread_ms`, derived from a keyed hash (law 4).
 
     It differs from stream to stream, so two receivers cannot match a meter's pseudonyms by delay.

@@ -33,7 +33,7 @@ _BARE = re.compile(r"[^,\]}#\n]+")
 _PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
-def lines(text: str) -> dict[Path, int]:
+def find_key_lines(text: str) -> dict[Path, int]:
     """Return the line numbers of all keys, tables and elements of a TOML document, unless it is too deep."""
     scanner = _Scanner(text.replace("\r\n", "\n"))
     try:
@@ -54,7 +54,7 @@ def path_of(key: str) -> Path:
 
 
 class _Scanner:
-    """A scanner that reads a document once; `lines` maps each path to the line of its first mention."""
+    """A scanner that reads a document once; `find_key_lines` maps each path to its first line."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}

@@ -35,18 +35,18 @@ def counts_max(terms: Terms) -> int:
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
     else:
-        numbers = [terms.prices_count * len(terms.stretches(i)) for i in slots]
-    return terms.readings.counters * int(terms.metric.over(map(Fraction, numbers)))
+        numbers = [terms.prices_max * len(terms.stretches(i)) for i in slots]
+    return terms.readings.counters * int(terms.metric.norm(map(Fraction, numbers)))
 
 
-def distance(terms: Terms, change_wh: Fraction) -> Fraction:
+def distance_bound(terms: Terms, change_wh: Fraction) -> Fraction:
     """Return a bound, in the values' unit, on the distance that a change of the load within a slot causes."""
     if not change_wh or terms.readings.kind is not Kind.POWER:
-        return reported_change_bound(terms, change_wh / terms.hours / terms.wh_per_value)
+        return reported_change_bound(terms, change_wh / terms.hours_per_value / terms.wh_per_value)
     hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
     energy_wh = bounds.sampled_change_bound(change_wh, terms.readings.width_w, hold_h)
-    reported = reported_change_bound(terms, energy_wh / terms.hours / terms.wh_per_value)
-    return min(reported, terms.readings.width_w / terms.wh_per_value * terms.reach_of_power)
+    reported = reported_change_bound(terms, energy_wh / terms.hours_per_value / terms.wh_per_value)
+    return min(reported, terms.readings.width_w / terms.wh_per_value * terms.distance_per_power)
 
 
 def reported_change_bound(terms: Terms, change: Fraction) -> Fraction:
@@ -55,13 +55,13 @@ def reported_change_bound(terms: Terms, change: Fraction) -> Fraction:
     if not change or not step:
         return change
     if terms.readings.kind is Kind.POWER:
-        return bounds.reported_radius(change, step * terms.reach_of_power)
+        return bounds.reported_radius(change, step * terms.distance_per_power)
     return bounds.counted_change_bound(change, step, counts_max(terms))
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
     """Compute the level of a change within a slot: epsilon times the distance, rounded up to the lattice."""
-    change = distance(terms, change_wh)
+    change = distance_bound(terms, change_wh)
     return terms.epsilon * -(-change // terms.quantum) * terms.quantum
 
 
@@ -74,7 +74,7 @@ def step_wh(terms: Terms) -> Fraction:
     """Return a bound, in Wh, on what a change leaves in a slot (in l1, in all): steps, or two dead bands."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
-        return bounds.reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
+        return bounds.reported_radius(Fraction(0), step * terms.distance_per_power) * wh_per_unit(terms)
     return counts_max(terms) * step * wh_per_unit(terms)
 
 
@@ -125,7 +125,7 @@ def level_of_curves(terms: Terms) -> Fraction:
     two steps, except that intervals, which are rounded one by one, add one step each and at least two steps
     in total. The distance is rounded up to the lattice.
     """
-    count = terms.reach_of_power if terms.readings.kind is Kind.POWER else Fraction(counts_max(terms))
+    count = terms.distance_per_power if terms.readings.kind is Kind.POWER else Fraction(counts_max(terms))
     steps = max(Fraction(2), count) if terms.readings.kind is Kind.INTERVAL_ENERGY else 2 * count
     change = terms.radius + steps * (terms.readings.dead_band or 0) * terms.value_per_reading
     return terms.epsilon * ceil(change / terms.quantum) * terms.quantum

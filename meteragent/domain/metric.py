@@ -16,6 +16,6 @@ class Metric(StrEnum):
         """Whether the distances in all slots add up; then each slot has a noise bound of its own."""
         return self is Metric.L1
 
-    def over(self, distances: Iterable[Fraction]) -> Fraction:
+    def norm(self, distances: Iterable[Fraction]) -> Fraction:
         """Return the distance of two windows, given the distances in those of their slots that differ."""
         return sum(distances, Fraction(0)) if self.is_sum else max(distances, default=Fraction(0))

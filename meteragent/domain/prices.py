@@ -10,7 +10,7 @@ Price = tuple[int, int, int]
 """A price as (from, to, price), in ms and in millionths of the currency per kWh."""
 
 
-def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
+def cut_at_prices(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
     """Cut the time from `from_ms` to `to_ms` where one of the prices, in order, begins or ends."""
     at_ms = from_ms
     for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
@@ -26,7 +26,7 @@ def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) ->
         yield at_ms, to_ms, default_u
 
 
-def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
+def join_equal_prices(prices: Iterable[Price]) -> tuple[Price, ...]:
     """Return the prices, which are in order, with adjacent equal prices joined."""
     rows = list[Price]()
     for from_ms, to_ms, price_u in prices:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import duration_text
-from meteragent.texts import english
+from meteragent.texts import english_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Meaning:
     section: str = ""
 
 
-_CAUSES = english("problem.")
-PROBLEMS = {code: Meaning(_CAUSES[code], cure) for code, cure in english("cure.").items()}
+_CAUSES = english_texts("problem.")
+PROBLEMS = {code: Meaning(_CAUSES[code], cure) for code, cure in english_texts("cure.").items()}
 """Every problem of the agent, by its code. Codes are stable, because alarms and scripts use them."""
 
 
@@ -44,25 +44,25 @@ class Problem:
         return cause if self.stream is None else f"stream {self.stream}: {cause}"
 
 
-def problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
+def make_problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
     """Create a problem of the agent. Raises KeyError if its code is unknown or a field is missing."""
-    return filled(PROBLEMS, code, fields, stream)
+    return make_service_problem(PROBLEMS, code, fields, stream)
 
 
-def filled(
+def make_service_problem(
     meanings: Mapping[str, Meaning], code: str, fields: Mapping[str, str | int], stream: str | None = None
 ) -> Problem:
-    """Create a problem of the service that has these meanings; like `problem`, which is for the agent."""
-    meaning, texts = meanings[code], dict(fill(fields, duration_text, COUNTERS.__getitem__))
+    """Create a problem of the service that has these meanings; `make_problem` is for the agent."""
+    meaning, texts = meanings[code], dict(format_fields(fields, duration_text, COUNTERS.__getitem__))
     return Problem(code, meaning.cause.format(**texts), meaning.cure.format(**texts), stream, fields)
 
 
-def advice(code: str, side: str) -> str:
+def connection_advice(code: str, side: str) -> str:
     """Return what to do about a connection that fails, with the keys of its side; empty without a code."""
     return PROBLEMS[code].cure.format(side=side) if code else ""
 
 
-def fill(
+def format_fields(
     fields: Mapping[str, str | int], duration: Callable[[int, int], str], meaning: Callable[[str], str]
 ) -> Iterator[tuple[str, str | int]]:
     """Yield the fields of a cause as a language writes them; `meaning` says what a counter counts."""
@@ -83,7 +83,7 @@ class Alarms:
 
     def raise_(self, code: str, stream: str | None = None, **fields: str | int) -> None:
         """Raise a problem; it replaces an active problem with the same code and stream."""
-        self._active[code, stream] = problem(code, stream, **fields)
+        self._active[code, stream] = make_problem(code, stream, **fields)
 
     def clear(self, code: str, stream: str | None = None) -> None:
         """Clear a problem; do nothing if it is not raised."""

@@ -99,11 +99,11 @@ def text_of_file(path: Path) -> str:
         raise refusal from None
     except (OSError, ValueError) as error:
         is_folder = isinstance(error, IsADirectoryError)
-        text = "expected a TOML file, found a directory" if is_folder else reason(error)
-        raise ConfigError("", reason(error), "a TOML file that can be read", text=text) from None
+        text = "expected a TOML file, found a directory" if is_folder else unreadable_reason(error)
+        raise ConfigError("", unreadable_reason(error), "a TOML file that can be read", text=text) from None
 
 
-def reason(error: Exception) -> str:
+def unreadable_reason(error: Exception) -> str:
     """Return why a file could not be read: in the operating system's words, if it has any."""
     return (getattr(error, "strerror", None) or "not the name of a file").lower()
 

@@ -32,12 +32,12 @@ class BandRules:
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.remainder is not None:
-            bands.append(Band(self.remainder, uncovered(bands, length_ms)))
+            bands.append(Band(self.remainder, uncovered_stretches(bands, length_ms)))
         bands = sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0])
         return (*bands, Band(UNKNOWN_BAND, ((length_ms, length_ms),))) if self.has_unknown else tuple(bands)
 
 
-def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], ...]:
+def uncovered_stretches(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], ...]:
     """Return the stretches of a window that no band covers, as (from, to) in ms after its start, in order."""
     stretches, at_ms = list[tuple[int, int]](), 0
     for from_ms, to_ms in sorted(stretch for band in bands for stretch in band.stretches):
@@ -60,11 +60,11 @@ class Schedule:
     rules: BandRules = BandRules()
     shape: Shape | None = None
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """Return the start of the first window that starts at or after `time_ms`."""
-        return self.grid.first_ms(time_ms)
+        return self.grid.first_start_ms(time_ms)
 
-    def terms(self, start_ms: int) -> Terms:
+    def terms_at(self, start_ms: int) -> Terms:
         """Return the terms of the window that starts at `start_ms`."""
         if self.shape is None:
             return self.usual

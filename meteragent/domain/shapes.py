@@ -65,7 +65,7 @@ class Shape:
     has_parts            whether a value is the mean of one of the window's parts, each of `step_ms`
     is_additive          whether values are energies of the load, or its means over time, which can be added
     is_priced            whether energy is multiplied by prices
-    counts_all           whether all of a reading counts (`counted`), so a home's value follows from its use
+    counts_all           whether all of a reading counts (`integrand_u`), so a value follows from the use
     is_redrawn           whether a slot's noise is drawn, and charged, again after a restart
     is_difference_stored whether the store keeps a register's open slot as a difference (`core.register`)
     """
@@ -104,7 +104,7 @@ class Shape:
         """Return the duration to which a slot's value refers."""
         return self.step_ms
 
-    def extent(self, _slot_index: int) -> tuple[int, int]:
+    def extent_ms(self, _slot_index: int) -> tuple[int, int]:
         """Return the time to which a record refers, in ms after the window's start: its slot or all."""
         return 0, self.length_ms
 
@@ -125,18 +125,18 @@ class Shape:
         """Return the W or Wh in one unit of a value; for an amount, the fewest Wh that change it by 1."""
         return Fraction(UNIT_FACTOR[self.value_unit(unit, kind)])
 
-    def hours(self, kind: Kind) -> Fraction:
+    def hours_per_value(self, kind: Kind) -> Fraction:
         """Return the factor from a value to its energy: 1, or the hours of `step_ms` if it is a mean."""
         return Fraction(1) if self.is_energy(kind) else Fraction(self.step_ms, HOUR_MS)
 
-    def counted(self, value_u: int, _unit: str) -> int:
+    def integrand_u(self, value_u: int, _unit: str) -> int:
         """Return the integrand: what a reading in the range counts for, in millionths of `_unit`.
 
         It changes by no more than the reading does, or the promise would not hold.
         """
         return value_u
 
-    def lattice(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
         """Return one quantum in units of a slot's accumulator (THEORY 3.4's q*T).
 
         A slot's value is sum(value * duration) / T. T is the slot's duration for a mean of power, an hour for
@@ -147,14 +147,14 @@ class Shape:
             return quantum_u * readings.interval_ms
         return quantum_u * (HOUR_MS if self.is_energy(readings.kind) else self.slot_ms(slot_index))
 
-    def reach_of_power(self, kind: Kind, metric: Metric) -> Fraction:
+    def distance_per_power(self, kind: Kind, metric: Metric) -> Fraction:
         """Return the distance by which one more unit of power throughout a window moves its values.
 
         In linf it is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest slot for
         energies. In l1 it is the sum over all slots (THEORY 3.9).
         """
         slots_ms = [self.slot_ms(slot_index) for slot_index in range(self.n)] or [self.step_ms]
-        return metric.over(Fraction(ms, HOUR_MS) if self.is_energy(kind) else Fraction(1) for ms in slots_ms)
+        return metric.norm(Fraction(ms, HOUR_MS) if self.is_energy(kind) else Fraction(1) for ms in slots_ms)
 
     def is_sound(self) -> bool:
         """Return whether the numbers make a window: durations are positive, and whole slots fill it."""
@@ -180,7 +180,7 @@ class Equal(Shape):
         """The duration of each slot."""
         return self.every_ms
 
-    def extent(self, slot_index: int) -> tuple[int, int]:
+    def extent_ms(self, slot_index: int) -> tuple[int, int]:
         """Return where a slot lies in its window."""
         return slot_index * self.every_ms, (slot_index + 1) * self.every_ms
 
@@ -294,7 +294,7 @@ class Amount(Shape):
         """Return the energy, in Wh, that costs one unit of the currency at the largest price."""
         return Fraction(KILO * MICRO, self.bound_u)
 
-    def lattice(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
         """Return one quantum in units of the accumulator, which counts in millionths of a price as well."""
         per_kwh_ms = HOUR_MS if readings.kind is Kind.POWER else readings.interval_ms
         return quantum_u * MICRO * (KILO // UNIT_FACTOR[readings.unit]) * per_kwh_ms
@@ -325,10 +325,10 @@ class Peak(Shape):
         """The duration of a part."""
         return self.part_ms
 
-    def lattice(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
         """Return one quantum in units of the accumulator; for energies, T is the interval times the hours."""
         if readings.kind is Kind.POWER:
-            return Shape.lattice(self, slot_index, quantum_u, readings)
+            return Shape.steps_per_quantum(self, slot_index, quantum_u, readings)
         return quantum_u * readings.interval_ms * self.part_ms // HOUR_MS
 
 
@@ -349,7 +349,7 @@ class Excess(Shape):
     is_additive: ClassVar[bool] = False
     counts_all: ClassVar[bool] = False
 
-    def counted(self, value_u: int, unit: str) -> int:
+    def integrand_u(self, value_u: int, unit: str) -> int:
         """Return the excess of a reading over the threshold, or 0 if there is none."""
         return max(value_u - int(self.threshold_w * MICRO / UNIT_FACTOR[unit]), 0)
 
@@ -377,7 +377,7 @@ class Share(Shape):
         """Return Wh, the unit of all homes of a group."""
         return "Wh"
 
-    def lattice(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
         """Return one quantum, in Wh, in units of the accumulator."""
         per_wh_ms = HOUR_MS if readings.kind is Kind.POWER else readings.interval_ms
         return quantum_u * per_wh_ms // UNIT_FACTOR[readings.unit]

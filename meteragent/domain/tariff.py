@@ -42,7 +42,7 @@ class Tariff:
             return min(self._known_prices), max(self._known_prices)
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
-    def fees(self, length_ms: int, *, is_month: bool) -> float:
+    def fee_for_window(self, length_ms: int, *, is_month: bool) -> float:
         """Return the fee for a window: the monthly fee for a local month, otherwise in proportion to it."""
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 

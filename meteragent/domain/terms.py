@@ -8,7 +8,7 @@ from functools import cached_property
 from meteragent.domain import codec
 from meteragent.domain.grid import Band
 from meteragent.domain.metric import Metric
-from meteragent.domain.prices import PRICE_MS, Price, pieces
+from meteragent.domain.prices import PRICE_MS, Price, cut_at_prices
 from meteragent.domain.readings import Readings
 from meteragent.domain.shapes import Amount, Bands, Shape
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
@@ -94,10 +94,10 @@ class Terms:
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
         """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""
-        return self.places[slot_index].stretches if self.places else (self.shape.extent(slot_index),)
+        return self.places[slot_index].stretches if self.places else (self.shape.extent_ms(slot_index),)
 
     @cached_property
-    def first_slot(self) -> tuple[int, int]:
+    def first_slot_ms(self) -> tuple[int, int]:
         """The start and end of the slot that ends first, in ms after the window's start."""
         slots = map(self.stretches, range(self.n))
         return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])
@@ -107,7 +107,7 @@ class Terms:
         return self.shape.slot_ms(slot_index)
 
     @cached_property
-    def split_ms(self) -> int | None:
+    def split_span_max_ms(self) -> int | None:
         """The longest span, in ms, whose energy is split at the boundaries of bands; None if all are split.
 
         The energy of a longer span counts in the unknown band, because its time of use is unknown.
@@ -117,12 +117,12 @@ class Terms:
         return max(2 * (self.readings.every_ms or 0), _SPLIT_MIN_MS)
 
     @cached_property
-    def prices_count(self) -> int:
+    def prices_max(self) -> int:
         """The largest number of prices in a window (at least 1); each starts a register's count again."""
         if not isinstance(self.shape, Amount):
             return 1
         if self.prices:
-            return sum(1 for _ in pieces(self.prices, self.shape.default_u, 0, self.length_ms))
+            return sum(1 for _ in cut_at_prices(self.prices, self.shape.default_u, 0, self.length_ms))
         return -(-self.length_ms // PRICE_MS)
 
     # --- values --------------------------------------------------------------------------------
@@ -138,22 +138,22 @@ class Terms:
         return self.shape.value_unit(self.readings.unit, self.readings.kind)
 
     @cached_property
-    def hours(self) -> Fraction:
+    def hours_per_value(self) -> Fraction:
         """The factor from a value to its energy: 1, or the hours of `step_ms` if it is a mean."""
-        return self.shape.hours(self.readings.kind)
+        return self.shape.hours_per_value(self.readings.kind)
 
     @cached_property
     def quantum(self) -> Fraction:
         """The step of the lattice of slot values, in their unit."""
         return Fraction(self.quantum_u, MICRO)
 
-    def lattice(self, slot_index: int) -> int:
-        """Return one quantum in units of a slot's accumulator (`Shape.lattice`)."""
-        return self.shape.lattice(slot_index, self.quantum_u, self.readings)
+    def steps_per_quantum(self, slot_index: int) -> int:
+        """Return one quantum in units of a slot's accumulator (`Shape.steps_per_quantum`)."""
+        return self.shape.steps_per_quantum(slot_index, self.quantum_u, self.readings)
 
-    def counted(self, value_u: int) -> int:
-        """Return what a reading in the range counts for, in millionths of its unit (`Shape.counted`)."""
-        return self.shape.counted(value_u, self.readings.unit)
+    def integrand_u(self, value_u: int) -> int:
+        """Return what a reading in the range counts for, in millionths of its unit (`Shape.integrand_u`)."""
+        return self.shape.integrand_u(value_u, self.readings.unit)
 
     @cached_property
     def wh_per_value(self) -> Fraction:
@@ -166,7 +166,7 @@ class Terms:
 
         It is 1 unless values are amounts, means of energies, or shares in another unit than the readings.
         """
-        hours = 1 if self.readings.kind is Kind.POWER else self.hours
+        hours = 1 if self.readings.kind is Kind.POWER else self.hours_per_value
         return UNIT_FACTOR[self.readings.unit] / self.wh_per_value / hours
 
     # --- the promise ---------------------------------------------------------------------------
@@ -191,19 +191,19 @@ class Terms:
         return accuracy.half_width(self.mechanism, coverage, self.rounding)
 
     @cached_property
-    def reach_of_power(self) -> Fraction:
+    def distance_per_power(self) -> Fraction:
         """The distance by which one more unit of power throughout a window moves its values."""
-        return self.shape.reach_of_power(self.readings.kind, self.metric)
+        return self.shape.distance_per_power(self.readings.kind, self.metric)
 
     @cached_property
     def radius_w(self) -> Fraction:
         """The radius as a power: a change of 1 W throughout a window is 1/radius_w of the radius."""
-        return self.radius * self.wh_per_value / self.reach_of_power
+        return self.radius * self.wh_per_value / self.distance_per_power
 
     @property
     def hides_wh(self) -> Fraction:
         """The change in a load's energy that is hidden, in a slot or, in l1, in all (THEORY 3.5)."""
-        return self.radius * self.wh_per_value * self.hours
+        return self.radius * self.wh_per_value * self.hours_per_value
 
     @property
     def level_per_wh(self) -> Fraction:
@@ -216,6 +216,6 @@ class Terms:
         return self.level / self.radius_w
 
     @property
-    def per_day(self) -> Fraction:
+    def epsilon_per_w_day(self) -> Fraction:
         """The charge of a day of 24 hours, as epsilon in 1/W."""
         return self.epsilon_per_w * DAY_MS / self.length_ms

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from meteragent.consume.series import Series
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import iso_time
-from meteragent.domain.identity import holds_text
+from meteragent.domain.identity import is_valid_name
 from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 Quality = Literal["measured", "estimated"]
@@ -52,11 +52,11 @@ class Entry(NamedTuple):
         return None if self.sd is None else self.sd * UNIT_FACTOR[self.unit]
 
 
-def released(meters: Iterable[Series]) -> Iterator[Entry]:
+def entries_of(meters: Iterable[Series]) -> Iterator[Entry]:
     """Yield the entries of released series. Raises FormatError if their values are not additive."""
     for series in meters:
         for record in series.records:
-            if not series.terms(record).shape.is_additive:
+            if not series.descriptor_of(record).shape.is_additive:
                 raise FormatError("peaks, energies above a threshold and amounts of money are not converted")
             yield Entry(
                 record.meter,
@@ -71,7 +71,7 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
             )
 
 
-def distinct(entries: Iterable[Entry], left_out: Counter[str]) -> list[Entry]:
+def drop_copies(entries: Iterable[Entry], left_out: Counter[str]) -> list[Entry]:
     """Return entries without copies, which `left_out` counts. Raises FormatError if intervals overlap."""
     counts = Counter(entries)
     rows = list(counts)
@@ -94,12 +94,12 @@ def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
             raise FormatError(f"{form} cannot carry bands: use csv")
         if entry.start_ms % 1000 or entry.end_ms % 1000:
             raise FormatError(f"{form} cannot carry fractions of a second: use csv")
-        if not holds_text(entry.meter):
+        if not is_valid_name(entry.meter):
             raise FormatError(f"{form} cannot carry the name {entry.meter!r}: rename the meter")
     return checked_entries
 
 
-def decimal(value: Fraction) -> Decimal:
+def to_decimal(value: Fraction) -> Decimal:
     """Return a value exactly. Raises FormatError if it has more than six decimal places or is too large."""
     if (value * MICRO).denominator != 1 or abs(value * MICRO) >= 1 << _BITS:
         raise FormatError("a value has more than six decimal places, or more than 13 digits before them")

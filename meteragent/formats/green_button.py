@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import END_MS, FIRST_MS, iso_time
-from meteragent.domain.identity import holds_text
+from meteragent.domain.identity import is_valid_name
 from meteragent.domain.units import DAY_MS
 from meteragent.formats.entry import Entry, Quality, require_intervals
-from meteragent.formats.xml import child, document, parse
+from meteragent.formats.xml import add_child, encode_document, parse_document
 
 ATOM: Final = "{http://www.w3.org/2005/Atom}"
 ESPI: Final = "{http://naesb.org/espi}"
@@ -91,12 +91,14 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
     for number, (meter, forms) in enumerate(groups.items(), start=1):
         place = f"{_ROOT}/UsagePoint/{number}"
         point = _resource(feed, place, f"{_ROOT}/UsagePoint", [f"{place}/MeterReading"], meter, now_ms)
-        child(child(child(point, f"{ESPI}UsagePoint"), f"{ESPI}ServiceCategory"), f"{ESPI}kind", "0")
+        add_child(
+            add_child(add_child(point, f"{ESPI}UsagePoint"), f"{ESPI}ServiceCategory"), f"{ESPI}kind", "0"
+        )
         for index, (form, values) in enumerate(forms.items(), start=1):
             _stream(feed, f"{place}/MeterReading/{index}", types[form], values, powers[form], now_ms)
     for form, place in types.items():
         _reading_type(feed, place, form, powers[form], now_ms)
-    return document(feed)
+    return encode_document(feed)
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
@@ -117,22 +119,22 @@ def _stream(
     """Append a MeterReading and its blocks."""
     blocks = f"{place}/IntervalBlock"
     content = _resource(feed, place, place.rpartition("/")[0], [blocks, reading_type], "", now_ms)
-    child(content, f"{ESPI}MeterReading")
+    add_child(content, f"{ESPI}MeterReading")
     for day, group in groupby(entries, lambda entry: entry.start_ms // DAY_MS):
         values = list(group)
-        block = child(_resource(feed, f"{blocks}/{day}", blocks, [], "", now_ms), f"{ESPI}IntervalBlock")
+        block = add_child(_resource(feed, f"{blocks}/{day}", blocks, [], "", now_ms), f"{ESPI}IntervalBlock")
         _period(block, "interval", values[0].start_ms, values[-1].end_ms)
         for entry in values:
-            reading = child(block, f"{ESPI}IntervalReading")
+            reading = add_child(block, f"{ESPI}IntervalReading")
             code = _DERIVED if entry.quality == "estimated" else 0
-            child(child(reading, f"{ESPI}ReadingQuality"), f"{ESPI}quality", str(code))
+            add_child(add_child(reading, f"{ESPI}ReadingQuality"), f"{ESPI}quality", str(code))
             _period(reading, "timePeriod", entry.start_ms, entry.end_ms)
-            child(reading, f"{ESPI}value", str(entry.base_value / Fraction(10) ** power))
+            add_child(reading, f"{ESPI}value", str(entry.base_value / Fraction(10) ** power))
 
 
 def _reading_type(feed: ET.Element, place: str, form: Form, power: int, now_ms: int) -> None:
     content = _resource(feed, place, place.rpartition("/")[0], [], form.title, now_ms)
-    element = child(content, f"{ESPI}ReadingType")
+    element = add_child(content, f"{ESPI}ReadingType")
     numbers = {
         "accumulationBehaviour": _DELTA if form.is_energy else _INDICATING,
         "commodity": _ELECTRICITY,
@@ -144,37 +146,37 @@ def _reading_type(feed: ET.Element, place: str, form: Form, power: int, now_ms: 
         "uom": _ENERGY if form.is_energy else _POWER,
     }
     for name, number in numbers.items():
-        child(element, f"{ESPI}{name}", str(number))
+        add_child(element, f"{ESPI}{name}", str(number))
 
 
 def _period(parent: ET.Element, name: str, start_ms: int, end_ms: int) -> None:
-    element = child(parent, f"{ESPI}{name}")
-    child(element, f"{ESPI}duration", str((end_ms - start_ms) // 1000))
-    child(element, f"{ESPI}start", str(start_ms // 1000))
+    element = add_child(parent, f"{ESPI}{name}")
+    add_child(element, f"{ESPI}duration", str((end_ms - start_ms) // 1000))
+    add_child(element, f"{ESPI}start", str(start_ms // 1000))
 
 
 def _resource(
     feed: ET.Element, place: str, parent_place: str, related: list[str], title: str, now_ms: int
 ) -> ET.Element:
     """Append an entry to the feed, and return the entry's content element."""
-    element = child(feed, f"{ATOM}entry")
+    element = add_child(feed, f"{ATOM}entry")
     _identify(element, place, title, now_ms, parent_place)
     for related_place in related:
-        child(element, f"{ATOM}link", rel="related", href=related_place)
-    content = child(element, f"{ATOM}content")
-    child(element, f"{ATOM}published", iso_time(now_ms))
+        add_child(element, f"{ATOM}link", rel="related", href=related_place)
+    content = add_child(element, f"{ATOM}content")
+    add_child(element, f"{ATOM}published", iso_time(now_ms))
     return content
 
 
 def _identify(
     element: ET.Element, place: str, title: str, now_ms: int, parent_place: str | None = None
 ) -> None:
-    child(element, f"{ATOM}id", f"urn:uuid:{uuid.uuid5(_NAMESPACE, place)}")
-    child(element, f"{ATOM}title", title)
-    child(element, f"{ATOM}updated", iso_time(now_ms))
-    child(element, f"{ATOM}link", rel="self", href=place)
+    add_child(element, f"{ATOM}id", f"urn:uuid:{uuid.uuid5(_NAMESPACE, place)}")
+    add_child(element, f"{ATOM}title", title)
+    add_child(element, f"{ATOM}updated", iso_time(now_ms))
+    add_child(element, f"{ATOM}link", rel="self", href=place)
     if parent_place is not None:
-        child(element, f"{ATOM}link", rel="up", href=parent_place)
+        add_child(element, f"{ATOM}link", rel="up", href=parent_place)
 
 
 class _Type(NamedTuple):
@@ -194,7 +196,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
     left out; `left_out` counts them by reason. Raises FormatError for an invalid feed, for homes that cannot
     be told apart, and if nothing is left.
     """
-    root, left_out = parse(content), Counter() if left_out is None else left_out
+    root, left_out = parse_document(content), Counter() if left_out is None else left_out
     feed, streams = _Feed(root, meter), defaultdict[str, list[Entry]](list)
     for place, block in _resources(root, "IntervalBlock"):
         stream, name, form = feed.source_of(place, block)
@@ -291,7 +293,7 @@ class _Feed:
             name = (self._points[place].findtext(f"{ATOM}title") or "").strip()
         elif name.startswith("UsagePoint/"):
             raise FormatError(f"the address {place} names no customer: name the only meter with --meter NAME")
-        if not holds_text(name):
+        if not is_valid_name(name):
             raise FormatError("a UsagePoint has no name of 1 to 128 printable characters: use --meter NAME")
         if self._places.setdefault(name, place) != place:
             raise FormatError(f"two UsagePoints have the name {name!r}: {self._places[name]} and {place}")

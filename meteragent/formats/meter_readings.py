@@ -20,8 +20,8 @@ from typing import Final
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
-from meteragent.formats.entry import Entry, decimal, require_intervals
-from meteragent.formats.xml import child, document
+from meteragent.formats.entry import Entry, require_intervals, to_decimal
+from meteragent.formats.xml import add_child, encode_document
 
 NAMESPACE: Final = "{http://iec.ch/TC57/2011/MeterReadings#}"
 
@@ -56,25 +56,27 @@ def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
     """Return entries as a payload. Raises FormatError if the payload cannot carry one of them."""
     root = ET.Element(f"{NAMESPACE}MeterReadings")
     for meter, meter_entries in groupby(require_intervals(entries, "meter-readings"), attrgetter("meter")):
-        element = child(root, f"{NAMESPACE}MeterReading")
+        element = add_child(root, f"{NAMESPACE}MeterReading")
         values = sorted(meter_entries, key=lambda entry: (reading_type(entry), entry.start_ms))
         for code, block in groupby(values, reading_type):
             _block(element, code, block)
-        child(child(child(element, f"{NAMESPACE}Meter"), f"{NAMESPACE}Names"), f"{NAMESPACE}name", meter)
-    return document(root)
+        add_child(
+            add_child(add_child(element, f"{NAMESPACE}Meter"), f"{NAMESPACE}Names"), f"{NAMESPACE}name", meter
+        )
+    return encode_document(root)
 
 
 def _block(parent: ET.Element, code: str, entries: Iterable[Entry]) -> None:
     """Append the values of one ReadingType."""
-    element = child(parent, f"{NAMESPACE}IntervalBlocks")
+    element = add_child(parent, f"{NAMESPACE}IntervalBlocks")
     for entry in entries:
-        reading = child(element, f"{NAMESPACE}IntervalReadings")
-        child(reading, f"{NAMESPACE}timeStamp", iso_time(entry.end_ms))
-        child(reading, f"{NAMESPACE}value", f"{decimal(entry.value):f}")
-        quality = child(reading, f"{NAMESPACE}ReadingQualities")
+        reading = add_child(element, f"{NAMESPACE}IntervalReadings")
+        add_child(reading, f"{NAMESPACE}timeStamp", iso_time(entry.end_ms))
+        add_child(reading, f"{NAMESPACE}value", f"{to_decimal(entry.value):f}")
+        quality = add_child(reading, f"{NAMESPACE}ReadingQualities")
         if entry.sd is not None:
             comment = f"standard deviation {entry.sd!r} {entry.unit}, descriptor {entry.d}"
-            child(quality, f"{NAMESPACE}comment", comment)
+            add_child(quality, f"{NAMESPACE}comment", comment)
         quality_code = _ESTIMATED if entry.quality == "estimated" else _VALID
-        child(quality, f"{NAMESPACE}ReadingQualityType", ref=quality_code)
-    child(element, f"{NAMESPACE}ReadingType", ref=code)
+        add_child(quality, f"{NAMESPACE}ReadingQualityType", ref=quality_code)
+    add_child(element, f"{NAMESPACE}ReadingType", ref=code)

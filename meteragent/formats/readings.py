@@ -9,14 +9,14 @@ from typing import Any
 
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import format_duration
-from meteragent.formats.entry import Entry, decimal
+from meteragent.formats.entry import Entry, to_decimal
 
 
-def table(entries: Sequence[Entry]) -> Any:
+def arrow_table(entries: Sequence[Entry]) -> Any:
     """Return entries as an Arrow table, sorted by meter and time.
 
     Raises FormatError if there are no entries, if one belongs to a band, if their units or interval lengths
-    differ, or if `decimal` cannot represent a value.
+    differ, or if `to_decimal` cannot represent a value.
     """
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
@@ -27,7 +27,7 @@ def table(entries: Sequence[Entry]) -> Any:
         {
             "meter": pa.array([entry.meter for entry in rows], pa.string()),
             "time": pa.array(times, pa.timestamp("ms", "UTC")),
-            "value": pa.array([decimal(entry.value) for entry in rows], pa.decimal128(19, 6)),
+            "value": pa.array([to_decimal(entry.value) for entry in rows], pa.decimal128(19, 6)),
         }
     )
 

@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple, cast
 from meteragent.consume.cell import cell_of, name_of, other_kind
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import END_MS, FIRST_MS, iso_time, parse_time
-from meteragent.domain.identity import holds_text
+from meteragent.domain.identity import is_valid_name
 from meteragent.domain.units import UNIT_FACTOR
-from meteragent.formats.entry import Entry, Quality, decimal
+from meteragent.formats.entry import Entry, Quality, to_decimal
 
 Separator = Literal[",", ";"]
 _NAMES = ("meter", "start", "end", "value", "unit", "quality", "sd", "band", "d")
@@ -34,14 +34,14 @@ _DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
-    """Return entries as CSV, in the order given. Raises FormatError if `decimal` cannot represent a value."""
+    """Return entries as CSV, in the order given. Raises FormatError if `to_decimal` does."""
     text = io.StringIO(newline="")
     table = csv.writer(text, delimiter=separator, lineterminator="\r\n")
     table.writerow(_NAMES)
     mark = "." if separator == "," else ","
     for entry in entries:
         times = iso_time(entry.start_ms), iso_time(entry.end_ms)
-        value = f"{decimal(entry.value):f}".replace(".", mark)
+        value = f"{to_decimal(entry.value):f}".replace(".", mark)
         deviation = "" if entry.sd is None else repr(entry.sd).replace(".", mark)
         row = [cell_of(entry.meter), *times, value, entry.unit, entry.quality, deviation]
         table.writerow([*row, cell_of(entry.band), entry.d])
@@ -87,7 +87,7 @@ def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry | None:
     if end_ms <= start_ms:
         raise cells.refuse("end", "a time after start")
     meter = name_of(cells.texts["meter"])
-    if not holds_text(meter):
+    if not is_valid_name(meter):
         raise cells.refuse("meter", "a name of 1 to 128 printable characters")
     if cells.texts["unit"] not in UNIT_FACTOR:
         raise cells.refuse("unit", f"one of {', '.join(UNIT_FACTOR)}")

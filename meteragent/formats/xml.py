@@ -14,7 +14,7 @@ class _TreeBuilder(ET.TreeBuilder):
         raise FormatError("XML with a document type is refused: it could define entities")
 
 
-def parse(content: bytes) -> ET.Element:
+def parse_document(content: bytes) -> ET.Element:
     """Parse a document. Raises FormatError, without quoting the document, if it is malformed or unsafe."""
     parser = ET.XMLParser(target=_TreeBuilder())  # noqa: S314 -- document types are refused
     try:
@@ -27,14 +27,14 @@ def parse(content: bytes) -> ET.Element:
     return root
 
 
-def child(parent: ET.Element, name: str, text: str | None = None, **attributes: str) -> ET.Element:
+def add_child(parent: ET.Element, name: str, text: str | None = None, **attributes: str) -> ET.Element:
     """Append an element to `parent`, and return the element."""
     element = ET.SubElement(parent, name, attributes)
     element.text = text
     return element
 
 
-def document(root: ET.Element) -> bytes:
+def encode_document(root: ET.Element) -> bytes:
     """Encode a document as UTF-8, with an indented line for each element."""
     ET.indent(root, " ")
     content: bytes = ET.tostring(root, "utf-8", xml_declaration=True)

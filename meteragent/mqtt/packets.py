@@ -194,7 +194,7 @@ class Cursor:
         self.end = end
 
     @property
-    def remaining(self) -> int:
+    def remaining_bytes(self) -> int:
         """The number of bytes not yet read."""
         return self.end - self.offset
 
@@ -229,7 +229,7 @@ class Cursor:
         size = self.read_number()
         self.read_bytes(size)
         cursor = Cursor(self.data, self.offset - size, self.offset)
-        while cursor.remaining:
+        while cursor.remaining_bytes:
             identifier = cursor.read_number()
             if identifier in values and identifier not in _REPEATABLE:
                 raise Malformed("a property that occurs twice")
@@ -245,7 +245,7 @@ class Cursor:
 
     def check_end(self) -> None:
         """Check that no bytes follow the last field."""
-        if self.remaining:
+        if self.remaining_bytes:
             raise Malformed("a packet that is too long")
 
 

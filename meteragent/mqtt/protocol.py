@@ -104,7 +104,7 @@ class Violation(NamedTuple):
 Event = Connected | Refusal | Message | Oversized | Puback | Suback | Disconnect | Violation
 
 
-class TooMany(LinkError):
+class TooManyRequests(LinkError):
     """More unanswered requests than the broker accepts, or than there are packet ids."""
 
 
@@ -129,7 +129,7 @@ class Protocol:
 
     # --- packets to write ----------------------------------------------------------------------
 
-    def connect(self, request: Connect) -> bytes:
+    def encode_connect(self, request: Connect) -> bytes:
         """Return a CONNECT; the limits that it states are those of MQTT 5 only."""
         limits = (
             (_SESSION_EXPIRY, request.session_expiry_s, 4),
@@ -139,19 +139,19 @@ class Protocol:
         properties = [bytes((id_,)) + value.to_bytes(size, "big") for id_, value, size in limits]
         return packets.encode_connect(self.level, request, b"".join(properties))
 
-    def subscribe(self, topic_filter: str) -> tuple[int, bytes]:
+    def encode_subscribe(self, topic_filter: str) -> tuple[int, bytes]:
         """Return a packet id and a SUBSCRIBE that requests QoS 1."""
         packet_id = self._take_id(Kind.SUBACK)
         return packet_id, packets.encode_subscribe(self.level, packet_id, topic_filter)
 
-    def unsubscribe(self, topic_filter: str) -> bytes:
+    def encode_unsubscribe(self, topic_filter: str) -> bytes:
         """Return an UNSUBSCRIBE."""
         return packets.encode_unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
+    def encode_publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1. Raises TooMany, or LinkError if it is too large."""
         if self._unanswered_count >= self._receive_maximum:
-            raise TooMany("the broker accepts no more unanswered publications")
+            raise TooManyRequests("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
         packet = packets.encode_publish(self.level, packet_id, topic, payload, retain=retain)
         if len(packet) > self._publish_max_bytes:
@@ -163,7 +163,7 @@ class Protocol:
     def _take_id(self, answer: Kind) -> int:
         """Return the next free packet id, which is in use until its answer arrives. May raise TooMany."""
         if len(self._answers) == LAST_ID:
-            raise TooMany("no packet id is free")
+            raise TooManyRequests("no packet id is free")
         while True:
             self._last_id = self._last_id % LAST_ID + 1
             if self._last_id not in self._answers:
@@ -229,7 +229,7 @@ class Protocol:
             raise Malformed("a packet that is too large")
         cursor = Cursor(data, begin, len(data))
         self._needed_bytes = begin - offset + 2
-        if cursor.remaining < 2:
+        if cursor.remaining_bytes < 2:
             return None
         self._needed_bytes += cursor.read_integer(2) + 2
         if offset + self._needed_bytes > len(data):
@@ -270,7 +270,7 @@ class Protocol:
 
     def _connack(self, cursor: Cursor) -> Event:
         flags, reason = cursor.read_integer(1), cursor.read_integer(1)
-        grants = cursor.read_properties() if self.level == MQTT_5 and cursor.remaining else {}
+        grants = cursor.read_properties() if self.level == MQTT_5 and cursor.remaining_bytes else {}
         if flags > 1 or (reason and flags):
             raise Malformed("flags of CONNACK that are reserved")
         if reason:
@@ -299,7 +299,7 @@ class Protocol:
             packet_id = cursor.read_integer(2)
             if self.level == MQTT_5:
                 reason = cursor.read_integer(1)
-                if cursor.remaining:
+                if cursor.remaining_bytes:
                     cursor.read_properties()
             cursor.check_end()
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
@@ -314,8 +314,8 @@ class Protocol:
         return Suback(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
     def _disconnect(self, cursor: Cursor) -> Event:
-        reason = cursor.read_integer(1) if cursor.remaining else 0
-        if cursor.remaining:
+        reason = cursor.read_integer(1) if cursor.remaining_bytes else 0
+        if cursor.remaining_bytes:
             cursor.read_properties()
         self._finished = True
         return Disconnect(reason, packets.reason_text(self.level, reason))

@@ -127,7 +127,7 @@ class Session:
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe at QoS 1 and wait for the answer. Raises LinkError unless QoS 1 is granted in time."""
         answer: asyncio.Future[int] = self._loop.create_future()
-        packet_id, packet = self._protocol.subscribe(topic_filter)
+        packet_id, packet = self._protocol.encode_subscribe(topic_filter)
         self._pending_subscriptions[packet_id] = answer
         self._transport.write(packet)
         await self._first_of(answer, "the subscription")
@@ -138,7 +138,7 @@ class Session:
         """End a subscription without waiting for the answer. Raises LinkError if the session has ended."""
         if self._session_end.done():
             raise LinkError("the session has ended")
-        self._transport.write(self._protocol.unsubscribe(topic_filter))
+        self._transport.write(self._protocol.encode_unsubscribe(topic_filter))
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Acknowledge messages; tokens of other sessions and tokens returned before are ignored.
@@ -150,7 +150,7 @@ class Session:
             self._transport.write(b"".join(map(packets.encode_puback, packet_ids)))
 
     @property
-    def unacknowledged(self) -> int:
+    def unacknowledged_count(self) -> int:
         """The number of messages that have not been acknowledged."""
         return len(self._unacknowledged)
 
@@ -166,7 +166,7 @@ class Session:
         """
         if self._session_end.done():
             raise LinkError("the session has ended")
-        packet_id, packet = self._protocol.publish(topic, payload, retain=retain and self.retains)
+        packet_id, packet = self._protocol.encode_publish(topic, payload, retain=retain and self.retains)
         self._publish_times_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
@@ -191,7 +191,7 @@ class Session:
         except OSError as error:
             reason = str(error) or "the connection was ended"
             raise LinkError(f"cannot connect: {reason}", endpoint.problem_code(error)) from None
-        self._transport.write(self._protocol.connect(self._link.request))
+        self._transport.write(self._protocol.encode_connect(self._link.request))
         self._connect_written = True
         await self._connack.wait()
 

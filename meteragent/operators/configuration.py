@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from meteragent.config import endpoint
+from meteragent.config import read_endpoint
 from meteragent.config.files import address_refusals
 from meteragent.config.model import Broker
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.seal import Identity
 from meteragent.domain.errors import ConfigError, KeyRefused
-from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.lines import find_key_lines, line_of, path_of
 from meteragent.domain.refusal import (
     expectation,
     key_text,
@@ -141,7 +141,7 @@ def _group(document: dict[str, Any]) -> Group | None:
     except ConfigError as error:
         raise ConfigError("group_file", "", "", text=f"{path}: {error.text}") from None
     try:
-        return groups.parse(text)
+        return groups.parse_group(text)
     except ConfigError as error:
         _locate(error.errors, text)
         for problem in error.errors:
@@ -170,7 +170,7 @@ def _address(document: dict[str, Any]) -> Endpoint | None:
     except ValidationError:
         return None
     raise_all(address_refusals("broker", broker.url, broker))
-    return endpoint("broker", broker.url, broker)
+    return read_endpoint("broker", broker.url, broker)
 
 
 def _identity_errors(group: Group, signer: Identity, role: str) -> Iterator[ConfigError]:
@@ -184,7 +184,7 @@ def _identity_errors(group: Group, signer: Identity, role: str) -> Iterator[Conf
 def _locate(errors: Iterable[ConfigError], text: str) -> None:
     """Set the line of each error about a key in `text`, which is valid TOML if there is such an error."""
     key_errors = [problem for problem in errors if problem.file is None and problem.key]
-    key_lines = lines(text) if key_errors else {}
+    key_lines = find_key_lines(text) if key_errors else {}
     for problem in key_errors:
         problem.line = line_of(path_of(problem.key), key_lines)
 

@@ -37,11 +37,11 @@ class Departures:
         return len(self._waiting) + len(self._in_flight)
 
     @property
-    def in_flight(self) -> int:
+    def in_flight_count(self) -> int:
         """The number of messages that were sent and that the broker has not acknowledged or refused."""
         return len(self._in_flight)
 
-    def add(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
+    def add_messages(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
         """Add the messages of a committed step; count those that are `dropped` or `late`.
 
         An answer whose instant has passed is dropped; when the leader asks again, it leaves on time. Any
@@ -72,7 +72,7 @@ class Departures:
         for topic, message in self._retained.items():
             self._waiting.setdefault(Name(topic, b""), message._replace(due_s=max(message.due_s, now_s)))
 
-    def due(self, now_s: int) -> list[Outgoing]:
+    def due_messages(self, now_s: int) -> list[Outgoing]:
         """Return the waiting messages whose instant has come."""
         return [message for message in self._waiting.values() if message.due_s <= now_s]
 

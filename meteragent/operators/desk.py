@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from meteragent.crowd import helper, leader
-from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
+from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, response_due_s
 from meteragent.crowd.total import TotalFormat
 
 RESEND_S = 300
@@ -74,18 +74,20 @@ class Desk:
         self._entropy = entropy
         self._resend_s = 0
 
-    def begin(self, now_s: int) -> Step:
+    def first_step(self, now_s: int) -> Step:
         """Return the first step after a start: keys, the leader's descriptor, and messages to send again."""
         step = Step()
-        self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
+        self._apply(step, self.machine.renew_keys(now_s, self._entropy), now_s)
         if self.machine.role == "leader":
-            descriptor = TotalFormat(self.machine.group).descriptor()
-            step.messages.append(Outgoing("total/privacy", descriptor, retain=True, due_s=due_s(now_s, 0)))
-        step.messages += self.machine.resume(now_s)
+            descriptor = TotalFormat(self.machine.group).encode_descriptor()
+            step.messages.append(
+                Outgoing("total/privacy", descriptor, retain=True, due_s=response_due_s(now_s, 0))
+            )
+        step.messages += self.machine.messages_to_resend(now_s)
         self._resend_s = now_s + RESEND_S
         return step
 
-    def take(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
+    def take_messages(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
         """Take messages in the order of their arrival; drop requests and answers older than PATIENCE_S."""
         step = Step()
         for arrival in arrivals:
@@ -94,7 +96,7 @@ class Desk:
                 step.counts["dropped"] += 1
                 continue
             step.counts[f"{arrival.kind}s"] += 1
-            effects = self.machine.take(arrival.topic, arrival.payload, arrival.at_s)
+            effects = self.machine.take_message(arrival.topic, arrival.payload, arrival.at_s)
             self._apply(step, effects, arrival.at_s)
             if not is_report:
                 step.quiet_s = max(step.quiet_s, _quiet_s(effects, arrival.at_s))
@@ -105,16 +107,16 @@ class Desk:
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # repetition is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
-            step.messages += self.machine.requests(now_s)
+            step.messages += self.machine.unanswered_requests(now_s)
         self._apply(step, self.machine.tick(now_s), now_s)
         if is_confirmed and self.machine.are_keys_due(now_s):
-            self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
+            self._apply(step, self.machine.renew_keys(now_s, self._entropy), now_s)
         return step
 
     def unanswered_s(self, now_s: int) -> int:
         """Return how long the oldest open request has been unanswered, counted from its slot's deadline."""
         slot_s = self.machine.oldest_request()
-        return 0 if slot_s is None else max(0, now_s - self.machine.group.closes_s(slot_s))
+        return 0 if slot_s is None else max(0, now_s - self.machine.group.closing_s(slot_s))
 
     def _apply(self, step: Step, effects: Effects, at_s: int) -> None:
         step.rows |= effects.rows
@@ -129,10 +131,10 @@ class Desk:
     def _line(self, key: Key, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
         """Return the line of the ledger for a slot that has been closed or answered."""
         if key.table == "closed":  # the effects also delete the slot's reports
-            result, homes = leader.outcome(value)
+            result, homes = leader.read_outcome(value)
             reports = sum((row.table, row.at) == (REPORT, key.at) for row in effects.rows)
             return LedgerLine(key.at, at_s, result, homes or reports)
-        return LedgerLine(key.at, at_s, *helper.outcome(self.machine.group.id, value))
+        return LedgerLine(key.at, at_s, *helper.read_outcome(self.machine.group.id, value))
 
 
 def in_order(
@@ -146,7 +148,7 @@ def in_order(
     yield later_arrivals, None
 
 
-def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+def split_arrivals(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
     """Divide messages into pieces that are taken and committed together.
 
     A request or an answer is a piece of its own, because its work may take long: the waiting time of the
@@ -164,4 +166,4 @@ def _quiet_s(effects: Effects, at_s: int) -> int:
     if not any(key.table == "closed" for key in effects.rows):
         return 0
     homes = sum(key.table == REPORT for key in effects.rows)
-    return max([due_s(at_s, homes), *(outgoing.due_s for outgoing in effects.messages)])
+    return max([response_due_s(at_s, homes), *(outgoing.due_s for outgoing in effects.messages)])

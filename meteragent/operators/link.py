@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from meteragent.crowd.machine import Outgoing
-from meteragent.domain.problem import advice
+from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint, Entropy, Session, Token, keep_connected
 from meteragent.mqtt import Link as MqttLink
 from meteragent.operators.clock import Clock
@@ -72,11 +72,11 @@ class Link:
             count=self._count,
             session_expiry_s=SESSION_EXPIRY_S,
             role="broker",
-            advice=partial(advice, side="broker"),
+            advice=partial(connection_advice, side="broker"),
         )
         await keep_connected(link, self._serve, self._entropy)
 
-    async def batch(self, size: int, wait_s: float) -> list[Arrival]:
+    async def take_batch(self, size: int, wait_s: float) -> list[Arrival]:
         """Wait for at most `wait_s`; return all requests and answers, and then at most `size` reports."""
         if not (self._requests or self._reports):
             self._arrival.clear()
@@ -90,13 +90,13 @@ class Link:
         arrivals += [self._reports.popleft() for _ in range(min(size, len(self._reports)))]
         return arrivals
 
-    def release(self, reports: int, tokens: Sequence[Token]) -> None:
+    def release_reports(self, reports: int, tokens: Sequence[Token]) -> None:
         """Acknowledge committed reports at a time that depends on no draw, because the broker sees it."""
         self._unreleased -= reports
         if self._session is not None:
             self._session.acknowledge(tokens)
 
-    def resume(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading if at most half of REPORTS_MAX reports are unreleased; the broker sees this, too."""
         if self._session is not None and self._unreleased <= REPORTS_MAX // 2:
             self._session.set_reading(is_reading=True)
@@ -106,9 +106,9 @@ class Link:
         arrival_times_s = (queue[0].at_s for queue in (self._requests, self._reports) if queue)
         return min(arrival_times_s, default=now_s)
 
-    def send(self, messages: Sequence[Outgoing]) -> int:
+    def send_messages(self, messages: Sequence[Outgoing]) -> int:
         """Send committed messages at their instants; return how many this computer was too slow for."""
-        counts = self.departures.add(messages, self._clock.now_s())
+        counts = self.departures.add_messages(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()
         lost_count, self._lost_count = self._lost_count, 0
@@ -122,8 +122,8 @@ class Link:
             await session.subscribe(self._base + topic_filter)
         while True:
             self._wake.clear()
-            for message in self.departures.due(self._clock.now_s()):
-                if self.departures.in_flight >= session.inflight:
+            for message in self.departures.due_messages(self._clock.now_s()):
+                if self.departures.in_flight_count >= session.inflight:
                     break
                 topic = self._base + message.topic
                 packet_id = session.publish(topic, message.payload, retain=message.retain)
@@ -134,7 +134,7 @@ class Link:
     async def _pause(self, session: Session) -> None:
         """Wait for a new message to send, for the broker's reply to a sent one, or for the next instant."""
         next_s = self.departures.next_s()
-        has_room = self.departures.in_flight < session.inflight
+        has_room = self.departures.in_flight_count < session.inflight
         wait_s = None
         if next_s is not None and has_room:
             wait_s = self._clock.pause_s(next_s)

@@ -33,7 +33,7 @@ async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: En
     def _on_message(_topic: str, payload: bytes, _qos: int, _retain: bool, _token: Token | None) -> None:
         nonlocal newest
         try:
-            newest = home.keys_of(group, role, payload, newest).serial
+            newest = home.decode_key_list(group, role, payload, newest).serial
         except Malformed:
             _log.warning("the retained message on %s is not a key list of this operator", topic)
 

@@ -17,12 +17,12 @@ from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Key, Machine
 from meteragent.domain.grid import iso_time
-from meteragent.domain.problem import Problem, filled
+from meteragent.domain.problem import Problem, make_service_problem
 from meteragent.mqtt import Entropy
 from meteragent.operators import published
 from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
+from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, split_arrivals
 from meteragent.operators.link import Link
 from meteragent.operators.silence import Silence
 from meteragent.operators.store import Store
@@ -32,7 +32,7 @@ from meteragent.service.health import socket_path
 from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json
 
-BATCH: Final = 5_000
+BATCH_MAX: Final = 5_000
 """The largest number of reports in a transaction."""
 SLOTS_KEPT: Final = 48
 """The number of finished slots that the vitals show."""
@@ -77,7 +77,7 @@ class Service:
             Store.open(operation.store, operation.role, operation.group.id) as store,
             ThreadPoolExecutor(1, "operator") as thread,
         ):
-            machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
+            machine = _MACHINES[operation.role](operation.group, operation.identity, store.read_rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(health.serve_socket(socket_path(operation.store), self._reply))
@@ -113,7 +113,7 @@ class Service:
         ticks = Ticks(self._round_s)
         while True:
             wait_s = self._clock.pause_s(ticks.next_s)
-            arrivals = await self._link.batch(BATCH, wait_s)
+            arrivals = await self._link.take_batch(BATCH_MAX, wait_s)
             now_s = self._clock.now_s()
             self._compare(now_s)
             await self._round(worker, arrivals, ticks.take_due(now_s, self._link.oldest_s(now_s)))
@@ -128,7 +128,7 @@ class Service:
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
         """Take messages and ticks in the order of their times; commit each piece and each tick separately."""
         for earlier_arrivals, instant_s in in_order(arrivals, instants_s):
-            for piece in pieces(earlier_arrivals):
+            for piece in split_arrivals(earlier_arrivals):
                 self._may_draw = piece[0].kind != REPORT
                 step = await worker.call(worker.take, piece, self._clock.now_s())
                 self._may_draw = False
@@ -143,11 +143,11 @@ class Service:
         now_s = self._clock.now_s()
         self._counts.update(step.counts)
         self._refusals.update(step.refusals)
-        self._silence.take(step.rows)
+        self._silence.note_rows(step.rows)
         for line in step.lines:
             self._slots.append((line.slot_s, line.result, line.homes))
             _log.info("slot %s: %s, homes: %d", iso_time(line.slot_s * 1000), line.result, line.homes)
-        if self._link.send(step.messages) or step.counts["dropped"]:
+        if self._link.send_messages(step.messages) or step.counts["dropped"]:
             self._overload_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
         reports = [arrival for arrival in arrivals if arrival.kind == REPORT]
@@ -164,9 +164,9 @@ class Service:
         """
         while self._held_reports and self._held_reports[0].instant_s <= now_s:
             _, reports, tokens = self._held_reports.popleft()
-            self._link.release(reports, tokens)
+            self._link.release_reports(reports, tokens)
         if self._quiet_s <= now_s and not self._may_draw:
-            self._link.resume()
+            self._link.resume_reading()
 
     async def _release_when_due(self) -> NoReturn:
         """Release reports at their instants, even while the thread is working on another draw."""
@@ -202,7 +202,7 @@ class Service:
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),
-            silent_slot_s=self._silence.slot_s(now_s),
+            silent_slot_s=self._silence.silent_slot_s(now_s),
             slots=tuple(self._slots),
         )
 
@@ -212,7 +212,7 @@ class Service:
 
 def _warn(code: str, ahead_s: int) -> None:
     """Log a problem of the clock when it begins."""
-    item = filled(PROBLEMS, code, {"ahead_ms": ahead_s * 1000})
+    item = make_service_problem(PROBLEMS, code, {"ahead_ms": ahead_s * 1000})
     _log.warning("%s; %s", item.text, item.cure)
 
 
@@ -228,11 +228,11 @@ class _Worker:
 
     def begin(self, now_s: int) -> Step:
         """Commit and return the first step after a start."""
-        return self._commit(self._desk.begin(now_s))
+        return self._commit(self._desk.first_step(now_s))
 
     def take(self, arrivals: list[Arrival], now_s: int) -> Step:
         """Take messages; commit and return the step."""
-        return self._commit(self._desk.take(arrivals, now_s))
+        return self._commit(self._desk.take_messages(arrivals, now_s))
 
     def tick(self, now_s: int, is_confirmed: bool) -> Step:
         """Run a tick; commit and return the step."""
@@ -243,7 +243,7 @@ class _Worker:
         return self._desk.unanswered_s(now_s)
 
     def _commit(self, step: Step) -> Step:
-        self._store.commit(step.rows, step.lines)
+        self._store.commit_step(step.rows, step.lines)
         return step
 
 

@@ -24,13 +24,13 @@ class Silence:
         self._table, self._patience_s = _TABLES[role], PATIENCE_S[role]
         self._newest_s: int | None = None
 
-    def take(self, rows: Mapping[Key, bytes | None]) -> None:
+    def note_rows(self, rows: Mapping[Key, bytes | None]) -> None:
         """Note the slots of the reports or requests that a step has accepted."""
         slots = [key.at for key, value in rows.items() if key.table == self._table and value is not None]
         if slots:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
-    def slot_s(self, now_s: int) -> int | None:
+    def silent_slot_s(self, now_s: int) -> int | None:
         """Return the newest slot that lacks a message, after the first one that came; else None."""
         group = self._group
         past_s = now_s - self._patience_s - group.deadline_s

@@ -65,7 +65,7 @@ class Store(OpenStore):
                 raise StoreLost(f"{path}: missing, although it existed before; {START_OVER_HINT}")
             undo.callback(os.close, _locked(path, file.lock_database))
             connection = file.connect(path)
-            undo.callback(wal.close, connection, path)
+            undo.callback(wal.close_connection, connection, path)
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if is_new:
                 _create(connection)
@@ -77,7 +77,7 @@ class Store(OpenStore):
             store._resources = undo.pop_all()
         return store
 
-    def rows(self) -> dict[Key, bytes]:
+    def read_rows(self) -> dict[Key, bytes]:
         """Return all rows of the machine."""
         with file.raise_device_errors(self.path):
             secrets = self.connection.execute("SELECT day, value FROM secret")
@@ -87,7 +87,7 @@ class Store(OpenStore):
                 rows[Key(kind, at, name)] = bytes(value)
         return rows
 
-    def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
+    def commit_step(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
         A deleted secret stays in the write-ahead log while another program reads that; each later commit,
@@ -120,7 +120,7 @@ class Store(OpenStore):
             )
 
 
-def ledger(path: Path) -> list[LedgerLine]:
+def read_ledger(path: Path) -> list[LedgerLine]:
     """Return the ledger of the store at `path`, oldest slot first. Raises StoreError if it cannot be read."""
     with file.raise_device_errors(path):
         if not path.exists():

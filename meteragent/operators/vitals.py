@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meteragent.domain.grid import iso_time
-from meteragent.domain.problem import Meaning, Problem, filled
+from meteragent.domain.problem import Meaning, Problem, make_service_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 UNANSWERED_S = 900
@@ -111,7 +111,7 @@ class OperatorVitals(Vitals):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems that need attention; empty if all is well."""
-        return tuple(filled(PROBLEMS, code, fields) for code, fields in self._problems())
+        return tuple(make_service_problem(PROBLEMS, code, fields) for code, fields in self._problems())
 
     def _problems(self) -> Iterator[tuple[str, dict[str, str | int]]]:
         """Yield the codes of the problems, with the fields of their causes and cures."""

@@ -59,7 +59,7 @@ from functools import cmp_to_key
 from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
-from meteragent.privacy.channel import Channel, Distribution, Number, all_events, exp, number
+from meteragent.privacy.channel import Channel, Distribution, Number, all_events, exp, to_number
 from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.metric import Distance, Metric, exceeds, shortest_paths
 
@@ -128,8 +128,8 @@ class Comparison(ABC):
         one adversary, or a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
-        first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
-        second = {x: q * number("a weight", prior.get(x, 0)) for x, _, q in likelihoods}
+        first = {x: p * to_number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
+        second = {x: q * to_number("a weight", prior.get(x, 0)) for x, _, q in likelihoods}
         return Conclusions(_normalise(first), _normalise(second))
 
     def largest_odds(self, channel: Channel) -> Number | None:

@@ -36,12 +36,12 @@ from scipy import stats
 
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.bulk import BulkBits
-from meteragent.privacy.dither import TESTS, dither_tests, fractions
+from meteragent.privacy.dither import TESTS, dither_tests, tested_fractions
 from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.dithered import log_share
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
-from meteragent.privacy.space.lattice import directions
-from meteragent.privacy.statistics import MISS, chi_square, prove_loss
+from meteragent.privacy.space.lattice import noise_directions
+from meteragent.privacy.statistics import MISS, chi_square_p, prove_loss
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -216,9 +216,9 @@ def _check_ratio(bench: _Bench) -> Check:
     moves = [(bench.base, 1), (uneven, 1), (bench.base, bench.shift_quanta), (uneven, 2)]
     moves = [(x, k * bench.steps) for x, k in moves]
     if bench.dithered:
-        parts = [0, *fractions(bench.steps)]
+        parts = [0, *tested_fractions(bench.steps)]
         moves += [(uneven + x, k + quanta) for x in parts for k in parts[1:] for quanta in (0, bench.steps)]
-    for shift in map(np.array, directions(bench.n)):
+    for shift in map(np.array, noise_directions(bench.n)):
         for x, length in moves:
             partner = x + length * shift
             outputs = _choose_outputs(bench, x, partner, shift, noise)
@@ -276,7 +276,7 @@ def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
 def _check_mixture(bench: _Bench) -> Check:
     """Check that `log_mass` at fractions of a quantum is the log mass of the mixture."""
     outputs, error = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
-    for part in fractions(bench.steps).tolist():
+    for part in tested_fractions(bench.steps).tolist():
         stated = bench.mechanism.log_mass(outputs, bench.base + part)
         expected = bench.law.log_most + log_share(outputs, part / bench.steps, bench.a)
         error = float(np.maximum(error, np.abs(stated - expected).max()))  # NaN stays NaN
@@ -306,9 +306,9 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
     signs = np.sign(z[row, first]), np.sign(z[row, second])
     quadrant = (2 * (signs[0] > 0) + (signs[1] > 0))[(signs[0] != 0) & (signs[1] != 0)].astype(np.int64)
     even = np.full(4, 0.25) if n > 1 else np.array([0.5, 0, 0, 0.5])
-    yield "signs", chi_square(np.bincount(quadrant, minlength=4), even)
+    yield "signs", chi_square_p(np.bincount(quadrant, minlength=4), even)
     residue = z[row, first] % 16
-    yield "low bits", chi_square(np.bincount(residue, minlength=16), law.residues(16))
+    yield "low bits", chi_square_p(np.bincount(residue, minlength=16), law.residue_probabilities(16))
     for start in (0, 1):
         pairs = largest[start:][: (len(z) - start) // 2 * 2].reshape(-1, 2)
         yield f"windows in succession, from {start}", _succession_p(pairs, law)
@@ -317,25 +317,25 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
 def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
     """Return the p-value of chi-square on cells that are about equally likely under `law`."""
     cell, probabilities = _assign_cells(values, law, k, _CELLS)
-    return chi_square(np.bincount(cell, minlength=probabilities.size), probabilities)
+    return chi_square_p(np.bincount(cell, minlength=probabilities.size), probabilities)
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
     """Return the p-value of chi-square, in at most 4 x 4 cells, for pairs of independent values."""
     cell, probabilities = _assign_cells(pairs, law, law.n, 4)
     counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
-    return chi_square(counts, np.outer(probabilities, probabilities).ravel())
+    return chi_square_p(counts, np.outer(probabilities, probabilities).ravel())
 
 
 def _assign_cells(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple[Integers, Floats]:
     """Return each value's cell, and the probability of each cell; a value is the largest |z_i| of k slots."""
     ends = law.quantiles(np.arange(1, cells) / cells, k)
-    return np.searchsorted(ends, values), np.diff(law.at_most(ends, k), prepend=0, append=1)
+    return np.searchsorted(ends, values), np.diff(law.probability_at_most(ends, k), prepend=0, append=1)
 
 
 def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
     """Return the two-sided p-value of the largest |z_i| in `count` windows; it is small for clamped noise."""
-    below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
+    below, within = law.probability_at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
-from meteragent.privacy.statistics import binomial_p, chi_square
+from meteragent.privacy.statistics import binomial_p, chi_square_p
 
 Integers = NDArray[np.int64]
 
@@ -27,7 +27,7 @@ _PARTS = 4  # a quantum is divided into 4 parts: 1/4, 1/2 and 3/4 are tested, ro
 _CELLS = 20  # about equally likely cells of the distribution of y - m
 
 
-def fractions(steps: int) -> Integers:
+def tested_fractions(steps: int) -> Integers:
     """Return 1/4, 1/2 and 3/4 quantum, rounded down to steps, or all whole steps if they are fewer than 4."""
     parts = min(steps, _PARTS)
     return np.array([steps * part // parts for part in range(1, parts)], np.int64)
@@ -50,7 +50,7 @@ def dither_tests(
     Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
     number of fractions, but at most 1. All p-values are 0 if any B is neither 0 nor 1.
     """
-    parts, row = fractions(steps), np.arange(count)
+    parts, row = tested_fractions(steps), np.arange(count)
     if not parts.size:
         return
     kinds = (row[:, np.newaxis] + np.arange(law.n)) % parts.size
@@ -77,11 +77,13 @@ def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, 
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])
-    cell, chance = np.searchsorted(cuts, sample.z), np.diff(law.below(cuts), prepend=0, append=1)
+    cell, chance = np.searchsorted(cuts, sample.z), np.diff(law.probability_below(cuts), prepend=0, append=1)
     counts = np.bincount(cell + chance.size * (sample.b > 0), minlength=2 * chance.size)
-    joint = chi_square(counts, np.outer([1 - f, f], chance).ravel())
+    joint = chi_square_p(counts, np.outer([1 - f, f], chance).ravel())
     ends = law.quantiles(np.arange(1, _CELLS) / _CELLS, 1)
     cuts = np.unique([-1 - ends, ends])
-    chance = np.diff((1 - f) * law.below(cuts) + f * law.below(cuts - 1), prepend=0, append=1)
-    output = chi_square(np.bincount(np.searchsorted(cuts, sample.fresh), minlength=chance.size), chance)
+    chance = np.diff(
+        (1 - f) * law.probability_below(cuts) + f * law.probability_below(cuts - 1), prepend=0, append=1
+    )
+    output = chi_square_p(np.bincount(np.searchsorted(cuts, sample.fresh), minlength=chance.size), chance)
     return rate, joint, output

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from meteragent.privacy.channel.exponential import Number, exp, number
+from meteragent.privacy.channel.exponential import Number, exp, to_number
 from meteragent.privacy.channel.finite import Channel
 from meteragent.privacy.exact import Exact, not_negative, positive, rational, set_fields
 from meteragent.privacy.metric import Distance, Metric
@@ -53,7 +53,7 @@ def expected_error(
     `query` is Q, whose answers the channel releases; the default is the identity (Holohan 2014, section 2.3).
     Raises ValueError if `point` is not an input, or a possible output is infinitely far from the answer.
     """
-    total, truth = number("zero", 0), query(point)
+    total, truth = to_number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
         if mass != 0:
             total += mass * _require_finite(metric(truth, output))

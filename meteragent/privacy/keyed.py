@@ -10,9 +10,9 @@ randomness with an advantage of at most the sum of:
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
 * N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence the same bits;
-* if `tags` computes the tags, and no two rows of its input are equal: (s + 1)^2 / 2^127 for s blocks in all,
-  by which PMAC may differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage of
-  distinguishing AES-256 under the tag key from a random permutation.
+* if `compute_tags` computes the tags, and no two rows of its input are equal: (s + 1)^2 / 2^127 for s blocks
+  in all, by which PMAC may differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage
+  of distinguishing AES-256 under the tag key from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
 terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise then holds except with
@@ -121,7 +121,7 @@ class _Stream(BytesBits):
         return data
 
 
-def tags(key: bytes, *parts: Words) -> bytes:
+def compute_tags(key: bytes, *parts: Words) -> bytes:
     """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
     Each of `parts` has shape (count, any width); row i consists of row i of every part. A tag is the first 12

@@ -32,7 +32,7 @@ Metric = Callable[[Any, Any], Distance]
 _SLACK = 1e-12  # the relative rounding error of irrational distances that does not break an inequality
 
 
-def root(square: Fraction) -> Distance:
+def square_root(square: Fraction) -> Distance:
     """Return the square root of a rational number >= 0: a Fraction if the root is rational, else a float."""
     numerator, denominator = math.isqrt(square.numerator), math.isqrt(square.denominator)
     if numerator**2 == square.numerator and denominator**2 == square.denominator:
@@ -101,7 +101,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 
 def euclidean(x: Any, y: Any) -> Distance:
     """Return d_2, a float only if irrational. Raises ValueError if the points differ in dimension."""
-    return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _pair_rows(x, y))))
+    return square_root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _pair_rows(x, y))))
 
 
 def _pair_rows(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:

@@ -46,7 +46,7 @@ from meteragent.privacy.metric import (
     shortest_paths,
     symmetric_difference,
 )
-from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
+from meteragent.privacy.space import Databases, Numbers, Space, WithNull, list_points
 
 SEARCH_LIMIT = 1024
 """The size of the largest space that is searched; on larger spaces the sensitivity must be declared."""
@@ -131,7 +131,7 @@ class Query:
 
     def _least_sensitivity(self, *, is_declared: bool) -> Distance:
         """Return the least sensitivity on all points, or on test pairs if `is_declared` on a large space."""
-        points = listed(self.domain)
+        points = list_points(self.domain)
         if is_declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
         return self._least_stretch(self._search_points())
@@ -143,7 +143,7 @@ class Query:
         return self.metric(self.function(x), self.function(y))
 
     def _search_points(self) -> tuple[Any, ...]:
-        points = listed(self.domain)
+        points = list_points(self.domain)
         if points is None or len(points) > SEARCH_LIMIT:
             raise ValueError("the space is too large to search: declare the query's sensitivity")
         return points
@@ -192,7 +192,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         delta = _sensitivity_of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
-    points = listed(domain)
+    points = list_points(domain)
     if points is not None and len(points) <= SEARCH_LIMIT:  # the sensitivity may be below a row's
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
@@ -225,7 +225,7 @@ def most_common(domain: Databases, k: int) -> Query:
     symmetric difference (Holohan 2014, Example 3). Raises ValueError if the rows' values cannot be listed, k
     is not in 1 .. the number of values, or there are too many databases to search for the sensitivity.
     """
-    values = listed(domain.rows)
+    values = list_points(domain.rows)
     if values is None or not 0 < k <= len(values):
         raise ValueError(f"the rows need a finite domain, and k must lie in 1 .. its size, not {k}")
 
@@ -245,7 +245,7 @@ def is_in_family_c(query: Query) -> bool:
     ValueError if the domain is not a space of databases, or has too many databases to list.
     """
     domain = query.domain
-    if not isinstance(domain, Databases) or (points := listed(domain)) is None:
+    if not isinstance(domain, Databases) or (points := list_points(domain)) is None:
         raise ValueError("family C needs a query on databases that can be listed")
     is_attained = False
     for x in points:

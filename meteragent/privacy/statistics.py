@@ -23,7 +23,7 @@ def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, 
     return low, high
 
 
-def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
+def log_ratio_floor(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
     """Bound ln P1/P0 from below by ln(low(P1)/high(P0)), wrong with a chance of at most `alarm` (THEORY 6).
 
     An event of probability P1 under one window and P0 under another contains `inside` of `trials` draws of
@@ -50,9 +50,9 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
         return np.array([at_least, half - at_least])
 
     chosen, tested = ([counts(t[part]) for t in (t0, t1)] for part in (slice(half), slice(half, 2 * half)))
-    bounds = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
+    bounds = [log_ratio_floor(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
     world, tail, cut = np.unravel_index(int(np.argmax(bounds)), np.shape(bounds))
-    return float(lower_bound(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))
+    return float(log_ratio_floor(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))
 
 
 def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
@@ -63,7 +63,7 @@ def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) ->
     return float(against @ stats.binom.sf(threshold - 1, trials, 0.5))
 
 
-def chi_square(counts: Any, probabilities: Any) -> float:
+def chi_square_p(counts: Any, probabilities: Any) -> float:
     """Return Pearson's p-value, with cells merged to expected counts of at least 20; 1 for a single cell."""
     observed_counts = np.asarray(counts, float)
     expected_counts = np.asarray(probabilities, float) * np.sum(counts)

@@ -38,7 +38,7 @@ class SlidingPlan:
         plans = (cls(span, epsilon, block) for block in range(1, max(span, 1) + 1))
         return min(plans, key=lambda plan: plan.mean_error)
 
-    def touched(self, length: int) -> int:
+    def blocks_touched(self, length: int) -> int:
         """Return ceil((length-1)/block) + 1, the most blocks touched. Raises ValueError if length < 1."""
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")
@@ -47,7 +47,7 @@ class SlidingPlan:
     @property
     def block_epsilon(self) -> Fraction:
         """The epsilon of each block: epsilon/c."""
-        return self.epsilon / self.touched(self.span)
+        return self.epsilon / self.blocks_touched(self.span)
 
     @property
     def mean_error(self) -> Fraction:

@@ -1,7 +1,7 @@
 """The probability that noise alone makes a weighted sum at least as large as the released sum (THEORY 3.9).
 
-The difference between two costs is a weighted sum of independent slot values of windows with n = 1. `tail` is
-the p-value of such a difference, and `quantile` is the inverse of `tail`.
+The difference between two costs is a weighted sum of independent slot values of windows with n = 1.
+`tail_probability` is the p-value of such a difference, and `quantile` is the inverse of `tail_probability`.
 
 At any load, z + U with U uniform on [0, 1) is stochastically larger than the error e of a dithered slot, in
 quanta (THEORY 3.9), and the sign of a weight does not matter:
@@ -64,7 +64,7 @@ class _Law(NamedTuple):
     tail: Floats
 
 
-def tail(terms: Iterable[Term], x: float) -> float:
+def tail_probability(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
     It is exact for a single dithered value, otherwise an upper bound (see the module). Raises ValueError if
@@ -79,15 +79,15 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 with tail(x) <= chance. Raises ValueError as `tail`, or outside [1e-9, 1)."""
+    """Return the least x >= 0 with tail(x) <= chance. Raises as `tail_probability`, or outside [1e-9, 1)."""
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
     listed = list(terms)
     low, high = 0.0, 1.0
-    while tail(listed, high) > chance:
+    while tail_probability(listed, high) > chance:
         low, high = high, 2 * high
     while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if tail(listed, middle) > chance else (low, middle)
+        low, high = (middle, high) if tail_probability(listed, middle) > chance else (low, middle)
     return high
 
 

@@ -41,7 +41,7 @@ SPENT = "the key's ledger, and `OUT.ledger.parquet` of each run, show what each 
 EARLIER = "The key's ledger shows what was released under other terms; none of it is ever released again."
 
 
-def columns(*, is_keyed: bool, has_bands: bool) -> dict[str, str]:
+def column_meanings(*, is_keyed: bool, has_bands: bool) -> dict[str, str]:
     """Return the meaning of each output column; names are pseudonyms if `is_keyed`."""
     name = "a keyed pseudonym of the meter's name" if is_keyed else "the meter's own name, as in the input"
     band = {"band": "the hours of the day that the number covers; public"} if has_bands else {}

@@ -48,7 +48,7 @@ class Trial:
         """Whether every check passed."""
         return all(audit.holds for audit in self.audits)
 
-    def figures(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """Return the trial as plain data: names as in the descriptors, exact numbers as strings."""
         facts = self.descriptors[0].facts
         names = ("n", "unit", "quantum", "level", "radius", "epsilon", "epsilon_unit")
@@ -62,7 +62,7 @@ class Trial:
         }
 
 
-def trials(
+def audit_mechanisms(
     config: settings.Config, *, samples: int | None = None, bits: Bits | None = None
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
@@ -78,7 +78,7 @@ def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[Terms
     """Group the descriptors of a stream's windows by their mechanism; each id occurs once."""
     others_per_day = settings.others_per_day(config, stream)
     kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
-    for terms in settings.shapes(stream):
+    for terms in settings.distinct_terms(stream):
         descriptor = describe(replace(terms, others_per_day=others_per_day))
         kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(descriptor.id, descriptor)
     return [tuple(kind.values()) for kind in kinds.values()]
@@ -102,7 +102,7 @@ def _trial(
 def as_json(trials: Sequence[Trial]) -> str:
     """Return the findings as JSON."""
     holds = all(trial.holds for trial in trials)
-    return json.dumps({"holds": holds, "trials": [trial.figures() for trial in trials]}, indent=2)
+    return json.dumps({"holds": holds, "trials": [trial.to_data() for trial in trials]}, indent=2)
 
 
 # As text ------------------------------------------------------------------------------------------

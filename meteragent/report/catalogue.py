@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from meteragent.texts import ENGLISH, LANGUAGES, texts
+from meteragent.texts import ENGLISH, LANGUAGES, read_texts
 
 _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """The variables of POSIX that set the language of messages; the first that is set decides."""
@@ -27,7 +27,7 @@ def use_language(language: str) -> Iterator[None]:
 
 def say(key: str, **values: object) -> str:
     """Return a text in the current language, with its placeholders filled in. Raises KeyError."""
-    return texts(_language.get())[key].format(**values)
+    return read_texts(_language.get())[key].format(**values)
 
 
 def language_of_environment(environment: Mapping[str, str]) -> str:
@@ -37,7 +37,7 @@ def language_of_environment(environment: Mapping[str, str]) -> str:
     return language if language in LANGUAGES else ENGLISH
 
 
-def of_reader(accept: str) -> str:
+def language_of_reader(accept: str) -> str:
     """Return a browser's preferred language (Accept-Language) among `LANGUAGES`; English if it names none."""
     ranges = [_range(item) for item in accept.split(",")]
     choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]

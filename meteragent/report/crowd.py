@@ -1,7 +1,7 @@
 """The sentences of a statement about a stream that is part of a group's total (docs/crowd.md)."""
 
 from meteragent import config
-from meteragent.config.files import address
+from meteragent.config.files import parse_endpoint
 
 _SHARES = (
     "Readings are never stored and never sent. A slot's energy is split into two shares; each operator of the"
@@ -30,7 +30,7 @@ def reports_text(stream: config.Stream) -> str:
     group = stream.group
     if group is None:
         return ""
-    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
+    broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     return (
         f"To the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS: a report for"
         f" each slot, on `{stream.sink.topic}`. Its parts are sealed to {group.leader.name} and to"

@@ -76,7 +76,7 @@ EVENTS = tuple(
 """The public examples in `check` (law 8)."""
 
 
-def parse(text: str) -> Event:
+def parse_event(text: str) -> Event:
     """Parse an event such as ``2000W 30min``. Raises ValueError, with an example, if the text is no event."""
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):
@@ -86,7 +86,7 @@ def parse(text: str) -> Event:
     return Event(name, int(match[1]), duration_ms, "yours")
 
 
-def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
+def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
     """Return, for each alignment, the distance by which an event changes each window that it touches.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
@@ -128,7 +128,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
     parts = [
         Fraction(ms, HOUR_MS if terms.is_energy else terms.slot_ms(index)) for index, ms in filled_ms.items()
     ]
-    return event.power_w / terms.wh_per_value * terms.metric.over(parts)
+    return event.power_w / terms.wh_per_value * terms.metric.norm(parts)
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:

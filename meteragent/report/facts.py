@@ -7,7 +7,7 @@ from typing import Any
 
 from meteragent import config
 from meteragent.domain import loads
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.report import sharing, wording
 from meteragent.report.format import rounded_up
 from meteragent.report.guarantee import Exposure, Guarantee
@@ -36,13 +36,13 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
         "fit_for": [name for name, error in guarantee.errors.items() if error.is_useful],
         "hidden": [_exposure_facts(exposure) for exposure in guarantee.exposures],
         "warnings": [*guarantee.warnings],
-        "does_not_hide": wording.not_hidden(guarantee),
+        "does_not_hide": wording.exposed_sentences(guarantee),
     }
 
 
 def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = None) -> str:
     """Return the facts of all streams as JSON, with the receivers of the configuration, if it has any."""
-    shared = {} if settings is None else sharing.facts(settings)
+    shared = {} if settings is None else sharing.receiver_facts(settings)
     return json.dumps({"streams": [facts_of(guarantee) for guarantee in guarantees], **shared}, indent=2)
 
 
@@ -50,7 +50,7 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts about changes in the load, such as the level for each energy (Wh) added in a slot."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
-        facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
+        facts |= {"dead_band": exact_text(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
     levels = {str(wh): figure(float(loads.level(terms, Fraction(wh)))) for wh in loads.MOVES_WH.values()}
     factor, unknown = figure(float(loads.level_factor(terms))), [*guarantee.unknown_of_loads]
     in_all = _in_all(guarantee)

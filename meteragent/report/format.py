@@ -7,7 +7,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 from meteragent.domain import figures as plain
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import duration_parts, format_duration
 from meteragent.domain.terms import Terms
 from meteragent.report.catalogue import say
@@ -26,59 +26,59 @@ _FLOAT_LEVEL_MAX = 700  # e^710 is too large for a float
 _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
-def localised(number: str) -> str:
+def localise(number: str) -> str:
     """Rewrite a number from its English form with the language's decimal sign and grouping."""
     return number.translate({ord("."): say("number.decimal"), ord(","): say("number.group")})
 
 
-def figures(number: float | Fraction) -> str:
+def figures_text(number: float | Fraction) -> str:
     """Format a number to three figures, or as a whole number from 1,000."""
-    return localised(plain.figures(number))
+    return localise(plain.three_figures(number))
 
 
-def whole(count: int) -> str:
+def whole_text(count: int) -> str:
     """Format a whole number with its digits in groups."""
-    return localised(f"{count:,}")
+    return localise(f"{count:,}")
 
 
 def duration(duration_ms: int, units: int = 5) -> str:
     """Format a duration, such as ``30 min`` or ``2 days 4 h``, rounded down to its `units` largest units."""
     parts = duration_parts(duration_ms, units)
     return " ".join(
-        say("duration.day" if count == 1 else "duration.days", count=whole(count))
+        say("duration.day" if count == 1 else "duration.days", count=whole_text(count))
         if unit == "day"
-        else f"{whole(count)} {unit}"
+        else f"{whole_text(count)} {unit}"
         for unit, count in parts
     )
 
 
-def amount(number: float, unit: str) -> str:
-    """Return a number, as `figures` formats it, but with ties rounded towards zero, with its unit."""
-    return f"{figures(math.nextafter(number, 0))} {unit}"
+def amount_text(number: float, unit: str) -> str:
+    """Return a number, as `figures_text` formats it, but with ties rounded towards zero, with its unit."""
+    return f"{figures_text(math.nextafter(number, 0))} {unit}"
 
 
-def full(number: Fraction) -> str:
+def full_text(number: Fraction) -> str:
     """Return an exact number in full, with its digits in groups, such as ``1,440`` or ``13/11``."""
-    text = exact(number)
-    return text if "/" in text else localised(f"{Decimal(text):,f}")
+    text = exact_text(number)
+    return text if "/" in text else localise(f"{Decimal(text):,f}")
 
 
-def energy(wh: float | Fraction) -> str:
+def energy_text(wh: float | Fraction) -> str:
     """Format the energy of an event or a promise, in Wh."""
-    return amount(float(wh), "Wh")
+    return amount_text(float(wh), "Wh")
 
 
-def hidden(terms: Terms) -> str:
+def hidden_text(terms: Terms) -> str:
     """Return the hidden energy and where in a window it is hidden, as logs and receipts say it."""
     place = "any band of a day" if terms.shape.names else f"any slot of {format_duration(terms.step_ms)}"
     if terms.metric.is_sum:
         place = "all bands of a window together" if terms.shape.names else "a whole window"
-    return f"{energy(terms.hides_wh)} within {place}"
+    return f"{energy_text(terms.hides_wh)} within {place}"
 
 
-def rate(level: Fraction) -> str:
-    """Return a level: in full if it has at most three decimal places, or else as `figures` formats it."""
-    return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
+def level_text(level: Fraction) -> str:
+    """Return a level: in full if it has at most three decimals, or else as `figures_text` formats it."""
+    return full_text(level) if (level * _RATE_PLACES).denominator == 1 else figures_text(level)
 
 
 def rounded_up(level: Fraction) -> Fraction:
@@ -94,20 +94,20 @@ def _place_value(level: Fraction, count: int) -> Fraction:
     return Fraction(10) ** (math.floor(math.log10(level)) + 1 - count)
 
 
-def odds_figures(level: Fraction) -> str:
+def odds_factor_text(level: Fraction) -> str:
     """Return e^level to three figures or, from 1,000 to a million, as a whole number."""
-    return localised(_factor(level))
+    return localise(_factor(level))
 
 
 def _factor(level: Fraction) -> str:
-    """Return the factor of `odds_figures` in English."""
+    """Return the factor of `odds_factor_text` in English."""
     if level > _FLOAT_LEVEL_MAX:
         return f"{_WIDE.exp(Decimal(float(level))):.3g}"
     factor = math.exp(level)
-    return plain.figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
+    return plain.three_figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
 
 
-def odds(level: Fraction) -> str:
+def odds_text(level: Fraction) -> str:
     """Return the largest factor by which the odds change, such as ``e^1 = 2.72``.
 
     A level with at most three decimal places is written in full. Any other is rounded up, to three figures or
@@ -115,25 +115,25 @@ def odds(level: Fraction) -> str:
     not smaller than e^level. So the rounded level does not understate the odds.
     """
     if (level * _RATE_PLACES).denominator == 1:
-        return f"e^{rate(level)} = {odds_figures(level)}"
+        return f"e^{level_text(level)} = {odds_factor_text(level)}"
     place = min(_place_value(level, _ODDS_FIGURES), Fraction(1))
     exponent = math.ceil(level / place) * place
     while exponent <= _FLOAT_LEVEL_MAX and float(_factor(exponent).replace(",", "")) < math.exp(level):
         exponent += place
-    return f"e^{rate(exponent)} = {odds_figures(exponent)}"
+    return f"e^{level_text(exponent)} = {odds_factor_text(exponent)}"
 
 
-def mean_of(count: int) -> str:
+def mean_label(count: int) -> str:
     """Return the label for one home's number or for the mean of many homes."""
-    return say("cost.one_home") if count == 1 else say("cost.mean", count=whole(count))
+    return say("cost.one_home") if count == 1 else say("cost.mean", count=whole_text(count))
 
 
-def percent(number: str) -> str:
+def percent_text(number: str) -> str:
     """Write a number as a percentage, in the language's form."""
     return say("number.percent", number=number)
 
 
-def filled(text: str, indent: str = "", hanging: str = "  ") -> str:
+def wrap_text(text: str, indent: str = "", hanging: str = "  ") -> str:
     """Wrap a paragraph without breaking words or paths, or separating a number from its unit."""
     lines = textwrap.fill(
         _BEFORE_UNIT.sub(_NO_BREAK, text),

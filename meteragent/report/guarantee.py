@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from meteragent import config
-from meteragent.crowd.error import sd as sd_of_crowd
+from meteragent.crowd.error import crowd_sd as sd_of_crowd
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
-from meteragent.domain.prices import pieces
+from meteragent.domain.prices import cut_at_prices
 from meteragent.domain.shapes import Amount, Share
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
@@ -23,7 +23,7 @@ from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
 from meteragent.report.catalogue import say
-from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.format import MEAN_W
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import figure
@@ -145,7 +145,7 @@ class Guarantee:
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
         """The daily charge, in 1/W, of a meter that all streams read; None if no other stream charges it."""
-        return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
+        return self.terms.epsilon_per_w_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
         """Return the average total level of the windows in `days` days."""
@@ -211,7 +211,7 @@ def compute_guarantee(
     return Guarantee(
         stream.name,
         None if shard is None else Fleet(shard, topic.filter, topic.shard is not None),
-        config.formula(stream.source) if stream.source.part else None,
+        config.topics_formula(stream.source) if stream.source.part else None,
         describe(terms, is_archive=is_archived),
         dict(_errors(terms)),
         tuple(_exposure(event, terms) for event in events),
@@ -230,17 +230,17 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
         sds = {homes: sd_of_crowd(terms.mechanism, homes) / homes for homes in CROWDS}
         unit, home_value = "Wh", MEAN_W * terms.step_ms / HOUR_MS
     else:
-        yield "number", error(terms.sd, unit, home_value)
-        yield "ci95", error(terms.half_width(0.95), unit, 0.0)
+        yield "number", make_error(terms.sd, unit, home_value)
+        yield "ci95", make_error(terms.half_width(0.95), unit, 0.0)
         yield from _errors_of_sums(terms, home_value)
     for homes, sd in sds.items():
-        yield f"mean_of_{homes}", error(sd, unit, home_value)
+        yield f"mean_of_{homes}", make_error(sd, unit, home_value)
 
 
 def _home_value(terms: Terms) -> float:
     """Return the value of an average home with which an error is compared; 0 if none is comparable."""
     if isinstance(terms.shape, Amount):
-        pieces_u = pieces(terms.prices, terms.shape.default_u, 0, terms.length_ms)
+        pieces_u = cut_at_prices(terms.prices, terms.shape.default_u, 0, terms.length_ms)
         absolute = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in pieces_u)
         return absolute / MICRO * MEAN_W / HOUR_MS / 1000
     if not terms.shape.counts_all:
@@ -255,12 +255,12 @@ def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Erro
         windows = days * DAY_MS / terms.length_ms
         sd = terms.sd * math.sqrt(windows)
         if windows >= 1 and isinstance(terms.shape, Amount) and days == MONTH_DAYS:
-            yield "month_total", error(sd, terms.value_unit, home_value * windows)
+            yield "month_total", make_error(sd, terms.value_unit, home_value * windows)
         elif windows >= 1 and terms.shape.is_additive and is_filled:
-            yield name, error(sd * math.hypot(*_kwh_per_unit(terms)), "kWh", MEAN_W * 24 * days / 1000)
+            yield name, make_error(sd * math.hypot(*_kwh_per_unit(terms)), "kWh", MEAN_W * 24 * days / 1000)
 
 
-def error(value: float, unit: str, home_value: float) -> Error:
+def make_error(value: float, unit: str, home_value: float) -> Error:
     """Return an error, which is compared with the value of an average home; 0 if none is comparable."""
     return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * home_value)
 
@@ -290,13 +290,13 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     its own dithered noise, the sum of all distances also bounds the probability (THEORY T.7); off the grid,
     the event can touch one more window per day, which adds one step of the readings.
     """
-    off_grid = terms.metric.over([terms.quantum] * terms.n)
+    off_grid = terms.metric.norm([terms.quantum] * terms.n)
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
     if terms.length_ms < DAY_MS:
-        repetitions, alignments = days, distances(event, terms)
+        repetitions, alignments = days, window_distances(event, terms)
         moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in alignments]
     else:
-        repetitions, alignments = 1, distances(event, terms, days)
+        repetitions, alignments = 1, window_distances(event, terms, days)
         moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
     chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
     in_all = repetitions * max(map(sum, alignments)) + days * step
@@ -324,7 +324,7 @@ def _in_all_cost(terms: Terms, days: int, windows: int) -> InAll:
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
     # A change within one slot changes later windows by a step.
-    first = max(loads.distance(terms, terms.hides_wh), step)
+    first = max(loads.distance_bound(terms, terms.hides_wh), step)
     chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)
     moved = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit

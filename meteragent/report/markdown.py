@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from meteragent import __version__, config
-from meteragent.config.files import address
+from meteragent.config.files import parse_endpoint
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, crowd, sharing, tariffs, whole, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import full, rate
+from meteragent.report.format import full_text, level_text
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.report.shapes import METRICS
 from meteragent.wire import descriptor, total
-from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
+from meteragent.wire.descriptor import TermsDescriptor, canonical_json, describe
 from meteragent.wire.grammar import RECORD
 from meteragent.wire.record import RecordFormat
 
@@ -61,13 +61,13 @@ class Part(NamedTuple):
         return self.guarantee.terms
 
 
-def page(
+def statement_text(
     settings: config.Config, events: Sequence[Event] = EVENTS, stored_terms: StoredTerms | None = None
 ) -> str:
     """Return a configuration's statement; `stored_terms` is None if there is no store."""
     blocks = _head(settings)
     if settings.receiver:
-        blocks += ["## Receivers", _list(*sharing.lines(settings))]
+        blocks += ["## Receivers", _list(*sharing.receiver_lines(settings))]
     for stream in settings.stream:
         promise = whole.compute_whole_guarantee(settings, stream, events, stored_terms or ())
         part = Part(stream, promise, _shapes(stream, promise), stored_terms)
@@ -80,7 +80,8 @@ def page(
 def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescriptor]:
     usual = promise.terms
     shapes = (
-        replace(terms, others_per_day=usual.others_per_day) for terms in config.shapes(stream, usual.rounding)
+        replace(terms, others_per_day=usual.others_per_day)
+        for terms in config.distinct_terms(stream, usual.rounding)
     )
     descriptors = (describe(terms, is_archive=promise.is_archive) for terms in shapes)
     return {described.id: described for described in (promise.descriptor, *descriptors)}
@@ -142,7 +143,7 @@ def _leaves(part: Part) -> list[str]:
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
     restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
-    record = json.loads(RecordFormat.of(part.guarantee.descriptor).record("m1", 0, 0, 0))
+    record = json.loads(RecordFormat.of(part.guarantee.descriptor).encode("m1", 0, 0, 0))
     return [
         *([] if stream.receivers else _leaves_on(stream, terms)),
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
@@ -158,11 +159,11 @@ def _leaves(part: Part) -> list[str]:
 
 def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
     """Return the paragraphs about what leaves on one connection, to the sink or to a receiver."""
-    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
+    broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     name = "its name in source.meter" if stream.source.meter is not None else "its name in the source's topic"
     identity = "by a keyed pseudonym of its name" if keyed else f"by {name}"
-    latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
+    latest, by_id = descriptor.descriptor_topics(stream.sink.topic, "<id>")
     prefix = "" if receiver is None else f"{receiver}, at "
     tls = "with" if broker.tls else "without"
     return [
@@ -180,7 +181,7 @@ def _beside(stream: config.Stream) -> Iterator[str]:
     """Yield a line about each other message that the sink's keys ask for."""
     sink = stream.sink
     if sink.total:
-        yield f"the running total of each meter's numbers, on `{total.topic(sink.topic)}`"
+        yield f"the running total of each meter's numbers, on `{total.total_topic(sink.topic)}`"
     if sink.status is not None:
         yield f"whether the agent is online, retained on `{sink.status}`"
     if sink.home_assistant is not None:
@@ -194,7 +195,8 @@ def _leaves_of_an_archive(part: Part) -> list[str]:
     return [
         _text(archive.WHERE),
         _table(
-            ["column", "what it says"], _named(archive.columns(is_keyed=keyed, has_bands=bool(terms.places)))
+            ["column", "what it says"],
+            _named(archive.column_meanings(is_keyed=keyed, has_bands=bool(terms.places))),
         ),
         _list(*archive.BESIDE, *_counts(stream, terms)),
     ]
@@ -212,11 +214,11 @@ def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _counts(stream: config.Stream, terms: Terms) -> list[str]:
     """Return sentences about the number of values, about gaps, and about values out of range."""
-    low, high = (f"{full(bound)} W" for bound in stream.window.range)
+    low, high = (f"{full_text(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.readings.kind, "")
     return [
-        f"{wording.windows(terms)}, with {terms.n:,} {'number' if terms.n == 1 else 'numbers'} each",
-        f"time without a reading counts as {full(stream.window.gap)} {terms.readings.unit}{per}",
+        f"{wording.windows_phrase(terms)}, with {terms.n:,} {'number' if terms.n == 1 else 'numbers'} each",
+        f"time without a reading counts as {full_text(stream.window.gap)} {terms.readings.unit}{per}",
         f"values are clamped to the range from {low} to {high}",
     ]
 
@@ -240,18 +242,18 @@ def _guarantee(part: Part) -> list[str]:
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.odds_sentence(promise)
     distance = METRICS[terms.metric].distance
-    loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
+    loads = f"{wording.curves_sentence(promise)} {wording.loads_sentence(promise)}"
     return [
         _text(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
-        _text(wording.in_all(promise)),
+        _text(wording.in_all_sentences(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the {distance} of"
-            f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded up to"
-            f" multiples of {full(terms.quantum)} {unit}. If windows differ in length, the section Changes"
-            " lists the radius and epsilon of each."
+            f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded up"
+            f" to multiples of {full_text(terms.quantum)} {unit}. If windows differ in length, the section"
+            " Changes lists the radius and epsilon of each."
         ),
     ]
 
@@ -261,23 +263,23 @@ def _hidden(part: Part) -> list[str]:
         _text(f"{say('guess.title')}:"),
         _table(wording.guess_columns(), wording.guess_rows(part.guarantee)),
         f"{say('hidden.not')}:",
-        _list(*wording.not_hidden(part.guarantee)),
+        _list(*wording.exposed_sentences(part.guarantee)),
     ]
 
 
 def _adds(part: Part) -> list[str]:
     promise, budget = part.guarantee, part.stream.privacy.budget
-    day, month = (rate(promise.level_in(days)) for days in (1, MONTH_DAYS))
+    day, month = (level_text(promise.level_in(days)) for days in (1, MONTH_DAYS))
     average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
-    add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
-    lines = [f"level {full(part.terms.level)} in each window; {average}"]
+    add = _text(f"{wording.windows_sentence(promise)} {wording.streams_sentence(promise)}".strip())
+    lines = [f"level {full_text(part.terms.level)} in each window; {average}"]
     lines += wording.recharge_sentences(promise)
     if promise.is_archive:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
         lines.append(
-            f"a budget of level {full(budget.level)} for each period of {duration_text(budget.per)}, shared"
-            " by all streams of a meter: a window that would exceed it never opens"
+            f"a budget of level {full_text(budget.level)} for each period of {duration_text(budget.per)},"
+            " shared by all streams of a meter: a window that would exceed it never opens"
         )
     lines.append("`meteragent ledger` shows what each meter has spent, by day and stream")
     return [add, _list(*lines)]
@@ -289,18 +291,18 @@ def _invariants(part: Part) -> list[str]:
 
 
 def _errors(part: Part) -> list[str]:
-    costs, rows = wording.costs(part.guarantee), tariffs.lines(part.guarantee)
+    costs, rows = wording.cost_rows(part.guarantee), tariffs.tariff_lines(part.guarantee)
     lines = [_list(*(f"{label}: {error}" + (f" ({use})" if use else "") for label, error, use in costs))]
     if not rows:
         return lines
-    priced = _list(*(f"{label}: {error}" for label, error in rows), *tariffs.notes(part.guarantee))
+    priced = _list(*(f"{label}: {error}" for label, error in rows), *tariffs.tariff_notes(part.guarantee))
     return [*lines, f"{say('tariff.title')}:", priced]
 
 
 def _changes(part: Part) -> list[str]:
     unit, rows = part.terms.value_unit, []
     for id_, terms in ((id_, shape.terms) for id_, shape in part.shapes.items()):
-        size = duration_text(terms.length_ms), f"{terms.n:,}", f"{full(terms.radius)} {unit}"
+        size = duration_text(terms.length_ms), f"{terms.n:,}", f"{full_text(terms.radius)} {unit}"
         rows.append((f"`{id_}`", *size, terms.epsilon))
     return [
         _text(
@@ -333,7 +335,7 @@ def _descriptors(part: Part) -> list[str]:
         return [_text(crowd.DESCRIPTOR)]
     usual, store = part.guarantee.descriptor, "" if part.guarantee.is_archive else "the store, "
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
-    lines = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
+    lines = "\n".join(canonical_json(shape.facts).decode() for shape in part.shapes.values())
     return [
         _text(
             f"The descriptor of an ordinary window, without the meter, {store}and the time from which it"

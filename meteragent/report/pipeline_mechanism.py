@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.commit import Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, iso_time
@@ -90,7 +90,7 @@ class PipelineMechanism:
 
     def _lattice(self, slot_index: int) -> int:
         """Return one quantum of a slot, in the unit of its readings times milliseconds."""
-        return self._terms.lattice(slot_index) // self._price_u
+        return self._terms.steps_per_quantum(slot_index) // self._price_u
 
     @property
     def n(self) -> int:
@@ -142,7 +142,7 @@ class PipelineMechanism:
             name="rehearsal",
             source=SourceTopic.parse("{meter}"),
             receivers=(Receiver("rehearsal", "{meter}"),),
-            decode=single_reading(_decode),
+            decode=wrap_single(_decode),
             schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
             ahead_ms=1,
             forget_ms=self._terms.length_ms,
@@ -255,7 +255,9 @@ def _of_one_price(terms: Terms) -> tuple[Terms, int, int]:
 def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
     """Return terms under which the threshold lies below all readings."""
     shape: Any = terms.shape
-    threshold_w = -_LOW_QUANTA * Fraction(terms.lattice(0), MICRO) * UNIT_FACTOR[terms.readings.unit]
+    threshold_w = (
+        -_LOW_QUANTA * Fraction(terms.steps_per_quantum(0), MICRO) * UNIT_FACTOR[terms.readings.unit]
+    )
     return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
 
 

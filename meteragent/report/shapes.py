@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.metric import Metric
 from meteragent.domain.shapes import Shape, Space
 from meteragent.domain.units import MICRO
 from meteragent.report.catalogue import say
-from meteragent.report.format import full, localised
+from meteragent.report.format import full_text, localise
 
 
 class ShapeRow(NamedTuple):
@@ -53,7 +53,7 @@ ROWS: dict[Space, ShapeRow] = {
         large="hidden.large_in_amount",
         about=("promise.prices",),
         figures=lambda shape: {
-            "bound": f"{localised(exact(Fraction(shape.bound_u, MICRO)))} {shape.currency}"
+            "bound": f"{localise(exact_text(Fraction(shape.bound_u, MICRO)))} {shape.currency}"
         },
     ),
     Space.PEAK: ShapeRow(
@@ -66,7 +66,7 @@ ROWS: dict[Space, ShapeRow] = {
         number="stream.above",
         values="promise.energies_above",
         about=("promise.threshold",),
-        figures=lambda shape: {"threshold": f"{full(shape.threshold_w)} W"},
+        figures=lambda shape: {"threshold": f"{full_text(shape.threshold_w)} W"},
     ),
     Space.SHARE: ShapeRow(
         number="stream.share",
@@ -108,6 +108,6 @@ def row_of(shape: Shape) -> ShapeRow:
     return ROWS[shape.space]
 
 
-def say_of(key: str, shape: Shape, **values: object) -> str:
+def shape_text(key: str, shape: Shape, **values: object) -> str:
     """Return a text about a shape, whose own placeholders are filled in as well."""
     return say(key, **row_of(shape).figures(shape), **values)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from meteragent import config
 from meteragent.domain import loads
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import iso_time
 from meteragent.report.catalogue import say
-from meteragent.report.format import figures, odds
+from meteragent.report.format import figures_text, odds_text
 
 MOVED_WH = Fraction(110)
 """The energy of the example: boiling a kettle once, within one slot of each stream."""
@@ -64,21 +64,21 @@ def level_together(settings: config.Config) -> Fraction:
 def epsilon_per_day(settings: config.Config) -> Fraction:
     """Return the sum of the daily charges, in 1/W, of all streams that are not paused for all receivers."""
     streams = (stream for stream in settings.stream if stream.is_received)
-    return sum((config.terms(stream).per_day for stream in streams), Fraction(0))
+    return sum((config.terms(stream).epsilon_per_w_day for stream in streams), Fraction(0))
 
 
-def lines(settings: config.Config) -> Iterator[str]:
+def receiver_lines(settings: config.Config) -> Iterator[str]:
     """Yield a line for each receiver, then the sentences that apply to all of them."""
     yield from (row.text for row in rows(settings))
     yield say("receivers.same")
     level, epsilon = level_together(settings), epsilon_per_day(settings)
-    yield say("receivers.together", wh=MOVED_WH, odds=odds(level), epsilon=figures(epsilon))
+    yield say("receivers.together", wh=MOVED_WH, odds=odds_text(level), epsilon=figures_text(epsilon))
 
 
-def facts(settings: config.Config) -> dict[str, Any]:
+def receiver_facts(settings: config.Config) -> dict[str, Any]:
     """Return the receivers and their total cost, for `check --json`; empty if there are no receivers."""
     if not settings.receiver:
         return {}
-    level, epsilon = exact(level_together(settings)), exact(epsilon_per_day(settings))
+    level, epsilon = exact_text(level_together(settings)), exact_text(epsilon_per_day(settings))
     together = {"moved_wh": str(MOVED_WH), "level": level, "epsilon_per_day": epsilon, "epsilon_unit": "1/W"}
     return {"receivers": [row._asdict() for row in rows(settings)], "together": together}

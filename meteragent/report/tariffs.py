@@ -17,12 +17,12 @@ from meteragent.domain.units import UNIT_FACTOR
 from meteragent.privacy.tail import Term, quantile
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.report.catalogue import say
-from meteragent.report.format import amount
+from meteragent.report.format import amount_text
 from meteragent.report.guarantee import Guarantee, TariffCost, TariffErrors, TariffPair
 from meteragent.report.wording import with_half_width
 from meteragent.wire.number import figure
 
-MISTAKEN = 0.05
+P_VALUE_MAX = 0.05
 """The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
 
 
@@ -30,7 +30,7 @@ def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]
     """Return the errors of the costs in an ordinary month of a stream; None if there are no tariffs."""
     if not tariffs:
         return None
-    month = config.month(stream)
+    month = config.ordinary_month(stream)
     is_priced = all(UNKNOWN_BAND in tariff.prices for tariff in tariffs)
     has_unknown = UNKNOWN_BAND in month.counts and not is_priced
     return TariffErrors(
@@ -54,7 +54,7 @@ def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> 
     """Return the difference that is recognised: two quantiles of the noise, for the p-value and a miss."""
     weights = _weights(partial(price_difference, tariff, second), terms, month)
     noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
-    recognised = 2 * quantile(noise, MISTAKEN) if noise else 0.0
+    recognised = 2 * quantile(noise, P_VALUE_MAX) if noise else 0.0
     return TariffPair((tariff.name, second.name), figure(recognised))
 
 
@@ -72,27 +72,27 @@ def _weights(
 # Text ---------------------------------------------------------------------------------------------
 
 
-def lines(guarantee: Guarantee) -> list[tuple[str, str]]:
+def tariff_lines(guarantee: Guarantee) -> list[tuple[str, str]]:
     """Return labels and sizes: each tariff's error in a month, and each pair's recognised difference."""
     errors = guarantee.tariffs
     if errors is None:
         return []
     rows = []
     for cost in errors.costs:
-        sizes = (amount(size, errors.currency) for size in (cost.sd, cost.ci95))
+        sizes = (amount_text(size, errors.currency) for size in (cost.sd, cost.ci95))
         rows.append((say("tariff.cost", tariff=cost.tariff), with_half_width(*sizes)))
     for (first, second), recognised in errors.pairs:
-        text = say("tariff.recognised", difference=amount(recognised, errors.currency))
+        text = say("tariff.recognised", difference=amount_text(recognised, errors.currency))
         rows.append((say("tariff.pair", one=first, other=second), text))
     return rows
 
 
-def notes(guarantee: Guarantee) -> list[str]:
+def tariff_notes(guarantee: Guarantee) -> list[str]:
     """Explain the month, the word "distinguishable", and the effect of energy in an unknown band, if any."""
     errors = guarantee.tariffs
     if errors is None:
         return []
     notes = [say({1: "tariff.month", 4: "tariff.weeks"}.get(errors.windows, "tariff.days"))]
     if errors.pairs:
-        notes.append(say("tariff.means", percent=round(100 * (1 - MISTAKEN))))
+        notes.append(say("tariff.means", percent=round(100 * (1 - P_VALUE_MAX))))
     return [*notes, say("tariff.unknown")] if errors.has_unknown else notes

@@ -6,7 +6,7 @@ from meteragent import config
 from meteragent.domain.terms import Clock
 from meteragent.report import sharing, tariffs, warn, wording
 from meteragent.report.catalogue import say
-from meteragent.report.format import duration, filled
+from meteragent.report.format import duration, wrap_text
 from meteragent.report.guarantee import Guarantee
 
 _INDENT = "  "
@@ -14,7 +14,7 @@ _LABEL_MIN = 26
 """The smallest width of a column of labels."""
 
 
-def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
+def guarantees_text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
     """Return the warnings that concern no single stream, the receivers, and all guarantees, as text."""
     warnings = "\n".join(_warnings(warn.of_config(settings)))
     return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_stream_text, guarantees)]))
@@ -24,7 +24,7 @@ def _receivers(settings: config.Config) -> str:
     """Return the receivers and their total cost; empty if there is a sink instead."""
     if not settings.receiver:
         return ""
-    lines = (filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))
+    lines = (wrap_text(line, _INDENT, _INDENT * 2) for line in sharing.receiver_lines(settings))
     return "\n".join([say("receivers.head"), *lines])
 
 
@@ -42,7 +42,7 @@ def next_step(
     Each command starts with `program` and is alone on its line, so that it can be copied.
     """
     if is_refused:
-        return filled(say("next.refused"))
+        return wrap_text(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
     command = say("next.then" if is_new else "next.run", program=program, config=path)
@@ -54,8 +54,8 @@ def next_step(
     # A meter whose first reading falls into a window starts with the next window (law 4), and its first
     # number is due once the first slot of that window has closed.
     terms = [guarantee.terms for guarantee in guarantees]
-    earliest_ms = min(part.first_slot[1] + part.lateness_ms for part in terms)
-    latest_ms = max(part.length_ms + part.first_slot[1] + part.lateness_ms for part in terms)
+    earliest_ms = min(part.first_slot_ms[1] + part.lateness_ms for part in terms)
+    latest_ms = max(part.length_ms + part.first_slot_ms[1] + part.lateness_ms for part in terms)
     latest_ms += max(stream.sink.spread for stream in settings.stream)
     first = say("next.first_number", earliest=duration(earliest_ms), latest=duration(latest_ms))
     return f"{command}\n{_INDENT}{first}"
@@ -68,22 +68,25 @@ def _stream_text(guarantee: Guarantee) -> str:
 
 
 def _head(guarantee: Guarantee) -> list[str]:
-    lines, fleet = [filled(wording.head(guarantee))], guarantee.fleet
+    lines, fleet = [wrap_text(wording.head_line(guarantee))], guarantee.fleet
     if fleet is not None:
         lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_meters(fleet)))
     if guarantee.parts is not None:
-        lines.append(filled(say("stream.parts", formula=guarantee.parts), _INDENT, _INDENT))
+        lines.append(wrap_text(say("stream.parts", formula=guarantee.parts), _INDENT, _INDENT))
     if guarantee.is_archive:
         lines.append(_INDENT + say("stream.archive"))
     return lines
 
 
 def _promise(guarantee: Guarantee) -> list[str]:
-    return [say("promise.title"), *(filled(line, _INDENT, _INDENT) for line in wording.promise(guarantee))]
+    return [
+        say("promise.title"),
+        *(wrap_text(line, _INDENT, _INDENT) for line in wording.promise_lines(guarantee)),
+    ]
 
 
 def _costs(guarantee: Guarantee) -> list[str]:
-    rows = wording.costs(guarantee)
+    rows = wording.cost_rows(guarantee)
     cells = [(label, f"{cost}{' *' if useful else ''}") for label, cost, useful in rows]
     marked = [f"  * {wording.useful_note()}"] if any(useful for _, _, useful in rows) else []
     return [say("cost.title"), *_columns(cells), *marked]
@@ -96,10 +99,10 @@ def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _tariffs(guarantee: Guarantee) -> list[str]:
-    rows = tariffs.lines(guarantee)
+    rows = tariffs.tariff_lines(guarantee)
     if not rows:
         return []
-    notes = (filled(note, _INDENT, _INDENT) for note in tariffs.notes(guarantee))
+    notes = (wrap_text(note, _INDENT, _INDENT) for note in tariffs.tariff_notes(guarantee))
     return [say("tariff.title"), *_columns(rows), *notes]
 
 
@@ -114,9 +117,9 @@ def _guesses(guarantee: Guarantee) -> list[str]:
 
 
 def _not_hidden(guarantee: Guarantee) -> list[str]:
-    items = (filled(item, "  - ", "    ") for item in wording.not_hidden(guarantee))
+    items = (wrap_text(item, "  - ", "    ") for item in wording.exposed_sentences(guarantee))
     return [f"{say('hidden.not')}:", *items]
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:
-    return [filled(say("hidden.warning", text=text), "", _INDENT) for text in texts]
+    return [wrap_text(say("hidden.warning", text=text), "", _INDENT) for text in texts]

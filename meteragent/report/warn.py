@@ -8,24 +8,24 @@ from math import ceil
 from meteragent import config
 from meteragent.config.source import completes_slots, every_ms, has_local_times, has_period, has_times
 from meteragent.domain import loads
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
 from meteragent.report.catalogue import say
 from meteragent.report.format import (
-    amount,
+    amount_text,
     duration,
-    energy,
-    figures,
-    full,
-    localised,
-    odds_figures,
-    percent,
-    rate,
+    energy_text,
+    figures_text,
+    full_text,
+    level_text,
+    localise,
+    odds_factor_text,
+    percent_text,
     rounded_up,
-    whole,
+    whole_text,
 )
 from meteragent.store import mount
 
@@ -48,7 +48,7 @@ def of_stream(
     # An archive has a column of times, named in [archive].
     is_timed = is_archived or has_times(stream.source)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
-    factor, quantum = odds_figures(terms.level), amount(float(terms.quantum), terms.value_unit)
+    factor, quantum = odds_factor_text(terms.level), amount_text(float(terms.quantum), terms.value_unit)
     waits = not is_archived and completes_slots(stream.source, stream.window)
     time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
@@ -65,7 +65,7 @@ def of_stream(
         _order_warning(stream, terms): stream.source.acknowledge == "in order" and not is_archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         say("warning.quantum", quantum=quantum): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
-        say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
+        say("warning.level", level=full_text(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
     warnings = [*_load_warnings(stream, terms), *(text for text, is_true in applies.items() if is_true)]
@@ -78,7 +78,7 @@ def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     period_ms, (share, lost_wh) = every_ms(stream.source), config.largest_loss(stream)
     period = duration(period_ms)
     if share:
-        late, part = duration(terms.lateness_ms), percent(figures(100 * share))
+        late, part = duration(terms.lateness_ms), percent_text(figures_text(100 * share))
         yield say("warning.lost", energy=_energy(lost_wh), share=part, period=period, lateness=late)
     if terms.readings.kind is Kind.REGISTER and terms.lateness_ms < 2 * period_ms:
         yield say("warning.glitch", period=period, lateness=duration(2 * period_ms))
@@ -90,15 +90,15 @@ def _slots_warning(terms: Terms) -> str:
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.readings.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
     merged = replace(terms, shape=Means(terms.length_ms, terms.length_ms), radius=radius, places=())
-    length, error = duration(terms.length_ms), amount(merged.sd, terms.readings.unit)
-    return say("warning.slots", count=whole(terms.n), length=length, error=error)
+    length, error = duration(terms.length_ms), amount_text(merged.sd, terms.readings.unit)
+    return say("warning.slots", count=whole_text(terms.n), length=length, error=error)
 
 
 def _order_warning(stream: config.Stream, terms: Terms) -> str:
     """Return the warning about acknowledgements in order, with how long one reading holds up others."""
     slot_ms = terms.step_ms + terms.lateness_ms
-    hold_ms = terms.readings.hold_ms if terms.readings.kind is Kind.POWER else slot_ms
-    return say("warning.in_order", count=whole(stream.source.inflight), hold=duration(max(hold_ms, slot_ms)))
+    hold_ms = max(terms.readings.hold_ms, slot_ms) if terms.readings.kind is Kind.POWER else slot_ms
+    return say("warning.in_order", count=whole_text(stream.source.inflight), hold=duration(hold_ms))
 
 
 # Readings that reveal, or may reveal, more than the load does -----------------------------------------
@@ -126,25 +126,26 @@ def unknown_of_loads(terms: Terms) -> str:
 def _count_warning(scale: Fraction, terms: Terms) -> str:
     """Return the warning about a meter that may count in steps of `scale`, one at each end of a slot."""
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
-    step = f"{localised(exact(scale))} {terms.readings.unit}"
-    return say("warning.count", step=step, energy=energy(terms.hides_wh), level=figures(level))
+    step = f"{localise(exact_text(scale))} {terms.readings.unit}"
+    return say("warning.count", step=step, energy=energy_text(terms.hides_wh), level=figures_text(level))
 
 
 def _cost_warning(terms: Terms) -> str:
     """Return the warning that a change by the hidden energy can count as a larger one, with its level."""
-    counted_wh = loads.distance(terms, terms.hides_wh) * terms.wh_per_value * terms.hours
+    counted_wh = loads.distance_bound(terms, terms.hides_wh) * terms.wh_per_value * terms.hours_per_value
     level = terms.level * loads.level_factor(terms)
     levels = "; ".join(
-        f"{localised(name)}: {figures(loads.level(terms, Fraction(wh)))}"
+        f"{localise(name)}: {figures_text(loads.level(terms, Fraction(wh)))}"
         for name, wh in loads.MOVES_WH.items()
     )
+    text, usual = figures_text(level), figures_text(terms.level)
     return say(
         "warning.cost",
         reason=_cost_reason(terms),
         energy=_energy(terms.hides_wh),
         counted=_energy(counted_wh),
-        level=text if (text := figures(level)) != figures(terms.level) else rate(rounded_up(level)),
-        usual=figures(terms.level),
+        level=text if text != usual else level_text(rounded_up(level)),
+        usual=usual,
         levels=levels,
     )
 
@@ -160,4 +161,4 @@ def _cost_reason(terms: Terms) -> str:
 
 def _energy(wh: Fraction) -> str:
     """Format an energy in Wh, or in kWh if it is large."""
-    return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"
+    return f"{figures_text(wh)} Wh" if wh < 1000 else f"{figures_text(wh / 1000)} kWh"

@@ -15,7 +15,7 @@ from meteragent.privacy.nested import Kind, Path
 from meteragent.report import guarantee, tariffs
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import MEAN_W
-from meteragent.report.guarantee import Error, Guarantee, error
+from meteragent.report.guarantee import Error, Guarantee, make_error
 
 
 def compute_whole_guarantee(
@@ -31,7 +31,7 @@ def compute_whole_guarantee(
     return replace(
         promise,
         errors={**promise.errors, **combined_errors(settings, stream, promise.terms)},
-        tariffs=tariffs.tariff_errors(stream, promise.terms, config.tariffs(settings, stream)),
+        tariffs=tariffs.tariff_errors(stream, promise.terms, config.tariffs_of(settings, stream)),
     )
 
 
@@ -56,8 +56,8 @@ def combined_errors(settings: config.Config, stream: config.Stream, terms: Terms
     if terms.length_ms >= DAY_MS:
         per_kwh, unit, home_value = 1.0, "kWh", MEAN_W * terms.length_ms / HOUR_MS / 1000
     return {
-        "combined": error(nested.sd(path) * per_kwh, unit, home_value),
-        "combined_ci95": error(nested.half_width(path) * per_kwh, unit, 0.0),
+        "combined": make_error(nested.sd(path) * per_kwh, unit, home_value),
+        "combined_ci95": make_error(nested.half_width(path) * per_kwh, unit, 0.0),
     }
 
 

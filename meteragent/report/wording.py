@@ -3,26 +3,26 @@
 from collections.abc import Iterator, Mapping
 
 from meteragent.domain import loads
-from meteragent.domain.problem import Problem, fill
+from meteragent.domain.problem import Problem, format_fields
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
 from meteragent.report.format import (
     MEAN_W,
-    amount,
+    amount_text,
     duration,
-    energy,
-    figures,
-    full,
-    mean_of,
-    odds,
-    percent,
-    rate,
+    energy_text,
+    figures_text,
+    full_text,
+    level_text,
+    mean_label,
+    odds_text,
+    percent_text,
     rounded_up,
-    whole,
+    whole_text,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
-from meteragent.report.shapes import METRICS, row_of, say_of
+from meteragent.report.shapes import METRICS, row_of, shape_text
 from meteragent.report.warn import unknown_of_loads
 
 _HOME_LABELS = {
@@ -38,7 +38,7 @@ _HOME_LABELS = {
 # Streams ------------------------------------------------------------------------------------------
 
 
-def head(guarantee: Guarantee) -> str:
+def head_line(guarantee: Guarantee) -> str:
     """Return the stream's name and a description of the numbers that leave for each window."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     key = row.number if terms.n == 1 else row.numbers
@@ -47,8 +47,8 @@ def head(guarantee: Guarantee) -> str:
         name=guarantee.stream,
         kind=say(f"stream.kind_{terms.readings.kind}"),
         unit=terms.readings.unit,
-        windows=windows(terms),
-        numbers=say_of(key, terms.shape, count=whole(terms.n), part=duration(terms.step_ms)),
+        windows=windows_phrase(terms),
+        numbers=shape_text(key, terms.shape, count=whole_text(terms.n), part=duration(terms.step_ms)),
     )
 
 
@@ -60,7 +60,7 @@ def shard_meters(fleet: Fleet) -> str:
     return say("stream.shard_hash", filter=fleet.topic_filter, number=number, count=count)
 
 
-def windows(terms: Terms) -> str:
+def windows_phrase(terms: Terms) -> str:
     """Return a description of the windows."""
     if terms.timezone is None:
         return say("stream.windows", duration=duration(terms.length_ms))
@@ -68,7 +68,7 @@ def windows(terms: Terms) -> str:
     return say("stream.local_windows", period=say(f"stream.{period}"), timezone=terms.timezone)
 
 
-def slot(terms: Terms) -> str:
+def slot_phrase(terms: Terms) -> str:
     """Return a description of a slot: for bands, of the shortest band; for a peak, of a part."""
     return say(row_of(terms.shape).slot, duration=duration(terms.step_ms))
 
@@ -76,44 +76,44 @@ def slot(terms: Terms) -> str:
 def place_phrase(terms: Terms, slot_text: str | None = None) -> str:
     """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
     key = METRICS[terms.metric].where or row_of(terms.shape).in_all
-    return say(key, slot=slot_text or slot(terms))
+    return say(key, slot=slot_text or slot_phrase(terms))
 
 
 def slot_values(terms: Terms) -> str:
     """Return the noun for the values of slots."""
     usual = "promise.slot_energies" if terms.is_energy else "promise.slot_means"
-    return say_of(row_of(terms.shape).values or usual, terms.shape)
+    return shape_text(row_of(terms.shape).values or usual, terms.shape)
 
 
 # The promise --------------------------------------------------------------------------------------
 
 
-def promise(guarantee: Guarantee) -> list[str]:
+def promise_lines(guarantee: Guarantee) -> list[str]:
     """Return the promise as lines of one or more sentences."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     lines = (
-        *(say_of(key, terms.shape) for key in row.first),
+        *(shape_text(key, terms.shape) for key in row.first),
         hidden_sentence(guarantee),
         odds_sentence(guarantee),
         parameter_sentence(guarantee),
-        *(say_of(key, terms.shape) for key in row.about),
-        in_all(guarantee),
-        windows_add(guarantee),
+        *(shape_text(key, terms.shape) for key in row.about),
+        in_all_sentences(guarantee),
+        windows_sentence(guarantee),
         *recharge_sentences(guarantee),
-        streams_add(guarantee),
-        of_curves(guarantee),
-        of_loads(guarantee),
+        streams_sentence(guarantee),
+        curves_sentence(guarantee),
+        loads_sentence(guarantee),
     )
     return [line for line in lines if line]
 
 
 def hidden_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the hidden energy."""
-    terms, slot_text = guarantee.terms, slot(guarantee.terms)
+    terms, slot_text = guarantee.terms, slot_phrase(guarantee.terms)
     if terms.readings.kind is Kind.REGISTER:
         slot_text = say("promise.register_slot", slot=slot_text)
     key = "promise.hidden" if guarantee.follows_loads else "promise.hidden_in_readings"
-    return say(key, energy=energy(terms.hides_wh), where=place_phrase(terms, slot_text))
+    return say(key, energy=energy_text(terms.hides_wh), where=place_phrase(terms, slot_text))
 
 
 def odds_sentence(guarantee: Guarantee) -> str:
@@ -123,56 +123,57 @@ def odds_sentence(guarantee: Guarantee) -> str:
         METRICS[terms.metric].odds,
         courses=say("promise.loads_courses" if guarantee.follows_loads else "promise.readings_courses"),
         values=slot_values(terms),
-        radius=f"{full(terms.radius)} {terms.value_unit}",
-        odds=odds(terms.level),
+        radius=f"{full_text(terms.radius)} {terms.value_unit}",
+        odds=odds_text(terms.level),
     )
 
 
 def parameter_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the privacy parameter and the lattice."""
     terms = guarantee.terms
-    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
+    quantum = full_text(terms.quantum)
+    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=quantum)
 
 
-def windows_add(guarantee: Guarantee) -> str:
+def windows_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about how the levels of windows add up."""
     terms = guarantee.terms
     if terms.length_ms > DAY_MS:
-        return say("promise.levels_a_window", level=rate(terms.level), windows=windows(terms))
-    return say("promise.levels_a_day", level=rate(guarantee.level_in(1)))
+        return say("promise.levels_a_window", level=level_text(terms.level), windows=windows_phrase(terms))
+    return say("promise.levels_a_day", level=level_text(guarantee.level_in(1)))
 
 
 def recharge_sentences(guarantee: Guarantee) -> list[str]:
     """Return the sentences about what charges a window again, such as a restart of the agent."""
-    shape, level = guarantee.terms.shape, rate(guarantee.terms.level)
-    return [say_of(key, shape, level=level) for key in row_of(shape).repeats]
+    shape, level = guarantee.terms.shape, level_text(guarantee.terms.level)
+    return [shape_text(key, shape, level=level) for key in row_of(shape).repeats]
 
 
-def streams_add(guarantee: Guarantee) -> str:
+def streams_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about a meter's charge by several streams; empty if no other stream charges it."""
     epsilon = guarantee.meter_epsilon_per_day
-    return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
+    return "" if epsilon is None else say("promise.streams_add", epsilon=figures_text(epsilon))
 
 
-def of_curves(guarantee: Guarantee) -> str:
+def curves_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the promise for load curves; empty if no dead band or step affects it."""
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
     key = "promise.dead_band" if terms.readings.kind is Kind.POWER else "promise.count_step"
-    radius = say(METRICS[terms.metric].radius, radius=f"{full(terms.radius)} {terms.value_unit}")
-    step = f"{full(guarantee.step)} {terms.readings.unit}"
-    return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds(level))
+    radius = say(METRICS[terms.metric].radius, radius=f"{full_text(terms.radius)} {terms.value_unit}")
+    step = f"{full_text(guarantee.step)} {terms.readings.unit}"
+    return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds_text(level))
 
 
-def of_loads(guarantee: Guarantee) -> str:
+def loads_sentence(guarantee: Guarantee) -> str:
     """Return the sentence about the promise for the load itself."""
     terms = guarantee.terms
     if guarantee.unknown_of_loads:
         return say("promise.loads_unknown", cure=say(f"promise.set_{unknown_of_loads(terms)}"))
-    text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
+    text = say("promise.loads", energy=energy_text(terms.hides_wh), odds=odds_text(guarantee.level_of_loads))
     if terms.readings.kind is not Kind.POWER and terms.readings.dead_band:
-        level = figures(guarantee.level_of_step)
+        level = figures_text(guarantee.level_of_step)
         return say("promise.loads_step", loads=text, place=say(METRICS[terms.metric].stretch), level=level)
     return text
 
@@ -180,17 +181,17 @@ def of_loads(guarantee: Guarantee) -> str:
 # A change in all ----------------------------------------------------------------------------------
 
 
-def in_all(guarantee: Guarantee) -> str:
+def in_all_sentences(guarantee: Guarantee) -> str:
     """Return the sentences about a change of the hidden energy in all, over many slots.
 
     If it costs more than the level, they state the reasons and the limit on an attacker's success.
     """
-    terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
+    terms, hidden_energy = guarantee.terms, energy_text(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
-        return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
-    levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
-    chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
+        return say(key, energy=hidden_energy, odds=odds_text(rounded_up(guarantee.in_all[-1].level)))
+    levels = {limit.days: odds_text(rounded_up(limit.level)) for limit in guarantee.in_all}
+    chances = {limit.days: percent_text(str(limit.success_percent)) for limit in guarantee.in_all}
     limited = "in_all.limited_in_readings" if guarantee.unknown_of_loads else "in_all.limited"
     parts = (
         say(limited, energy=hidden_energy, limits=_joined_limits(levels, terms)),
@@ -216,23 +217,23 @@ def _reasons(terms: Terms) -> Iterator[str]:
     step_wh = loads.step_wh(terms)
     if step_wh:
         key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"
-        step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
+        step = amount_text(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
         yield say(key, place=say(METRICS[terms.metric].stretch), step=step)
     hold_ms = terms.readings.longest_hold_ms
     if terms.readings.kind is Kind.POWER and hold_ms:
         more_wh = terms.readings.width_w * hold_ms / HOUR_MS
-        yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
+        yield say("in_all.sampled", period=duration(hold_ms), energy=energy_text(more_wh))
     if terms.rounding == "half-up":
-        yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
+        yield say("in_all.rounded", quantum=f"{full_text(terms.quantum)} {terms.value_unit}")
 
 
 # What it costs ------------------------------------------------------------------------------------
 
 
-def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
+def cost_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     """Return each error's label, its size, and a note, which is empty unless the error is small."""
     labels = {name: _label(name) for name in _HOME_LABELS} | {
-        f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
+        f"mean_of_{homes}": mean_label(homes) for homes in CROWDS
     }
     return [
         (label, _size(guarantee, name), useful_note() if guarantee.errors[name].is_useful else "")
@@ -254,11 +255,11 @@ def useful_note() -> str:
 def _size(guarantee: Guarantee, name: str) -> str:
     """Return the size of an error; for a number, combined or not, add the 95% half-width."""
     error = guarantee.errors[name]
-    size = amount(error.value, error.unit)
+    size = amount_text(error.value, error.unit)
     if name not in {"number", "combined"}:
         return size
     band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
-    return with_half_width(size, amount(band.value, band.unit))
+    return with_half_width(size, amount_text(band.value, band.unit))
 
 
 def with_half_width(size: str, half_width: str) -> str:
@@ -266,12 +267,12 @@ def with_half_width(size: str, half_width: str) -> str:
     return say("cost.size", size=size, within=say("cost.within", half_width=half_width))
 
 
-def summary(guarantee: Guarantee) -> str:
+def summary_line(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
     names, terms = (name for name in _HOME_LABELS if name in guarantee.errors), guarantee.terms
     sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
     place = place_phrase(terms).rstrip(",")
-    return say("cost.summary", energy=energy(terms.hides_wh), where=place, sizes=sizes)
+    return say("cost.summary", energy=energy_text(terms.hides_wh), where=place, sizes=sizes)
 
 
 # Hidden and not hidden ----------------------------------------------------------------------------
@@ -286,24 +287,25 @@ def guess_columns() -> tuple[str, ...]:
 def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
     """Return a row with the columns of `guess_columns` for each event."""
     return [
-        (event.title, energy(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
+        (event.title, energy_text(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
         for event, percent in guarantee.exposures
     ]
 
 
-def not_hidden(guarantee: Guarantee) -> list[str]:
+def exposed_sentences(guarantee: Guarantee) -> list[str]:
     """Return the sentences about facts that are not hidden."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
-    large = say(METRICS[terms.metric].large or row.large, energy=energy(terms.hides_wh), slot=slot(terms))
+    energy, slot = energy_text(terms.hides_wh), slot_phrase(terms)
+    large = say(METRICS[terms.metric].large or row.large, energy=energy, slot=slot)
     return [large, *map(say, ("hidden.repeated", "hidden.public", "hidden.bill", *row.exposed))]
 
 
 # The agent's state --------------------------------------------------------------------------------
 
 
-def problem(item: Problem) -> str:
+def problem_sentence(item: Problem) -> str:
     """Return a problem's cause as a sentence, after the stream's name and the number of its meters."""
-    filled = fill(item.fields, duration, lambda counter: say(f"counter.{counter}"))
+    filled = format_fields(item.fields, duration, lambda counter: say(f"counter.{counter}"))
     cause = say(f"problem.{item.code}", **dict(filled))
     if item.fields.get("of", 1) != 1:
         cause = say("problem.of_meters", meters=item.fields["meters"], of=item.fields["of"], cause=cause)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
-LOOK_S = 1.0
+COMPARE_S = 1.0
 """The longest time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS
 """The longest forward step of a synchronised clock that is not a jump."""
@@ -62,7 +62,7 @@ class BootClock:
         if newest_ms is None or ahead_ms > newest_ms:
             self._ahead_ms = ahead_ms
         step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
-        is_due = self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000)
+        is_due = self._query_ms is None or boot_ms - self._query_ms >= round(COMPARE_S * 1000)
         if not self._synchronised and (is_due or step_ms > STEP_MS):
             self._synchronised, self._query_ms = self._query(), boot_ms
         limit_ms = STEP_MS if was_synchronised else UNKNOWN_STEP_MS

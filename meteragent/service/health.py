@@ -100,12 +100,12 @@ async def notify_systemd(
     notify: Notify, problems: Callable[[], Awaitable[Sequence[Problem]]], idle_s: Callable[[], float]
 ) -> None:
     """Tell systemd of readiness, the state and, unless work has been idle for too long, of being alive."""
-    notify.send("READY=1")
+    notify.send_lines("READY=1")
     pause_s = STATUS_S if notify.watchdog_s is None else min(STATUS_S, notify.watchdog_s / 4)
     while notify.address is not None:
         texts = [problem.text for problem in await problems()]
         lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
         if notify.watchdog_s is not None and idle_s() < notify.watchdog_s / 2:
             lines.append("WATCHDOG=1")
-        notify.send(*lines)
+        notify.send_lines(*lines)
         await asyncio.sleep(pause_s)

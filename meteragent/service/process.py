@@ -56,7 +56,7 @@ class Notify:
         has_watchdog = address is not None and micros.isdecimal() and watched_pid == str(pid)
         return cls(address, int(micros) / 10**6 if has_watchdog else None)
 
-    def send(self, *lines: str) -> None:
+    def send_lines(self, *lines: str) -> None:
         """Send lines to systemd, if it has set an address; errors of the socket are ignored."""
         if self.address is None:
             return

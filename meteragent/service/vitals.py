@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from meteragent import __version__
 from meteragent.domain.problem import Problem
 
-METRICS = b"metrics"
+METRICS_QUESTION = b"metrics"
 """The question for the vitals with their metrics."""
 
 
@@ -72,7 +72,7 @@ def as_json(vitals: Vitals, question: bytes = b"") -> str:
         "problem_codes": [item.code for item in problems],
         "problem_details": [asdict(item) for item in problems],
     }
-    if question == METRICS:
+    if question == METRICS_QUESTION:
         document["metrics"] = as_metrics(vitals)
     return json.dumps(document, default=str)
 

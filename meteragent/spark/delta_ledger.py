@@ -117,7 +117,7 @@ class DeltaLedger:
         """Return the ledger of the policy's key, created if it has none. Raises ArchiveError."""
         if unsafe := [name for name in _UNSAFE if os.environ.get(name, "").lower() in {"1", "true"}]:
             raise ArchiveError(f"{address}: {unsafe[0]} would let two runs debit the same window: unset it")
-        if extras.missing("tables") == "deltalake":
+        if extras.missing_module("tables") == "deltalake":
             raise ArchiveError(f"{address}: Delta tables need {extras.hint('tables')}")
         is_path = "://" not in str(address)
         if is_path and re.search(r"[%\\]", str(address)):  # `deltalake` would use another folder

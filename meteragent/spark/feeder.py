@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.consume import Descriptor, Rules
-from meteragent.consume.many import Noise, error_of, figures, noise_of
+from meteragent.consume.many import Noise, cell_figures, error_of, noise_of
 from meteragent.consume.rules import EVERYTHING, Composition, energy_kwh, may_dominate, require_total
 from meteragent.domain.units import MICRO
 from meteragent.spark.worker import Work, safely
@@ -147,7 +147,7 @@ def _figures_maker(terms: tuple[Descriptor, ...], coverage: float) -> Work:
             noises.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
         errors = np.array([error_of(noise, coverage) for noise in noises]).reshape(-1, 2)
         homes, sum_u, is_shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "shown"))
-        numbers = figures(homes, sum_u, errors, is_shown)
+        numbers = cell_figures(homes, sum_u, errors, is_shown)
         key_columns = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
         names = ["feeder", "start", "end", "homes", *numbers._fields, "shown"]
         return pa.RecordBatch.from_arrays(

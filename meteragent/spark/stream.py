@@ -155,7 +155,7 @@ def _save(path: Path, facts: dict[str, Any]) -> None:
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
     """Return the descriptors that releases name in `d`: one for each of the policy's `shapes`."""
     all_descriptors = [policy.descriptor(terms) for terms in policy.shapes]
-    return [json.loads(descriptor.message("", 0)) for descriptor in all_descriptors]
+    return [json.loads(descriptor.encode_message("", 0)) for descriptor in all_descriptors]
 
 
 def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:

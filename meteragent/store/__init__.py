@@ -87,7 +87,7 @@ class Store(OpenStore):
         *,
         now_ms: int,
         recovery_floor_ms: int | None,
-        again_s: float = file.AGAIN_S,
+        again_s: float = file.RECHECK_S,
         restored_at_ms: int | None = None,
     ) -> Self:
         """Lock, examine, accept and return the store at `path`; create it if there is none.
@@ -105,7 +105,7 @@ class Store(OpenStore):
             undo.callback(os.close, file.lock_store(path))
             descriptors = undo.enter_context(ExitStack())  # closed after the connection
             store_file = file.open_or_create(path, now_ms, recovery_floor_ms, again_s, descriptors)
-            undo.callback(wal.close, store_file.connection, path)
+            undo.callback(wal.close_connection, store_file.connection, path)
             store = cls(path, store_file)
             undo.callback(store._generation_file.close)
             store.erase()  # a killed agent may have left accumulators in the log
@@ -229,7 +229,7 @@ class Store(OpenStore):
 
 
 def restore_at(
-    path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.AGAIN_S
+    path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.RECHECK_S
 ) -> None:
     """Make a restored or lost store usable: no window that starts before `at_ms` opens any more.
 

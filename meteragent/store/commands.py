@@ -12,7 +12,7 @@ from typing import NamedTuple
 from meteragent.domain.errors import StoreError, StoreLost
 from meteragent.store import file, generation, wal
 from meteragent.store.file import accept_copy
-from meteragent.store.outbox import IS_DAMAGED, PAGE, DeliveredRow
+from meteragent.store.outbox import IS_DAMAGED, PAGE_ROWS, DeliveredRow
 
 
 class DayCharge(NamedTuple):
@@ -39,12 +39,12 @@ def accept_moved(path: Path | str) -> bool:
         if path.exists():
             undo.callback(os.close, file.lock_database(path))
         try:
-            connection = file.examine(path)
+            connection = file.examine_file(path)
         except file.Damage as damage:
             raise StoreLost(f"{path}: {damage}; {file.RESTORE_HINT}") from None
         if connection is None:
             raise StoreError(f"{path}: there is no store")
-        undo.callback(wal.close, connection, path)
+        undo.callback(wal.close_connection, connection, path)
         wal.erase_log(connection, path)
         newest = accept_copy(connection, path, may_move=True)
         if newest is None or generation.is_in_place(path, newest):
@@ -87,7 +87,7 @@ def delivered_rows(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     while rows := connection.execute(
         f"SELECT id, {IS_DAMAGED}, queue, topic, payload, due_ms, delivered_ms FROM outbox"  # noqa: S608 -- constants
         " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
-        (last_id, PAGE),
+        (last_id, PAGE_ROWS),
     ).fetchall():
         last_id = rows[-1][0]
         damaged += [topic for _, is_damaged, _, topic, *_ in rows if is_damaged]

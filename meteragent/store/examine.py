@@ -76,7 +76,7 @@ def meta_value(connection: sqlite3.Connection, key: str, default: Any = _REQUIRE
     return default if row is None else row[0]
 
 
-def examine(connection: sqlite3.Connection) -> None:
+def examine_content(connection: sqlite3.Connection) -> None:
     """Check the content that startup requires. Raises StoreError or sqlite3.Error if it cannot be read."""
     for key in ("generation", "previous", "client_id", "releases", "clock_ms", "floor_ms", "secret"):
         meta_value(connection, key)
@@ -169,5 +169,5 @@ def _are_usable(terms: Terms) -> bool:
         and readings.kind in shape.kinds
         and tuple(band.name for band in terms.places) == shape.names
         and all(size > 0 for size in (terms.level, terms.radius, terms.quantum_u))
-        and all(terms.lattice(index) > 0 for index in range(terms.n) if terms.slot_ms(index))
+        and all(terms.steps_per_quantum(index) > 0 for index in range(terms.n) if terms.slot_ms(index))
     )

@@ -26,12 +26,12 @@ from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRes
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
 from meteragent.store.generation import Generation
-from meteragent.store.mount import NETWORK, mount_of
+from meteragent.store.mount import NETWORK_FILE_SYSTEMS, mount_of
 from meteragent.store.schema import APPLICATION_ID, VERSION, row_crc
 
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
-AGAIN_S = 1.0  # NOTE: chosen; how long failing reads of worn cards last would settle it
+RECHECK_S = 1.0  # NOTE: chosen; how long failing reads of worn cards last would settle it
 """The pause, in seconds, before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
@@ -64,7 +64,7 @@ SHARD_HINT = (
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
 
-FULL = "the disk is full: free some space"
+DISK_FULL = "the disk is full: free some space"
 """The reason why nothing can be written to a full disk."""
 FREE_BYTES_MIN = 2**20
 """The free space, in bytes, below which a disk counts as full."""
@@ -84,7 +84,7 @@ def raise_device_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except DEVICE_ERRORS as error:
-        raise StoreError(f"{path}: {FULL if _is_full(error, path) else error}") from error
+        raise StoreError(f"{path}: {DISK_FULL if _is_full(error, path) else error}") from error
     except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
         raise StoreError(f"{path}: it is corrupt") from None
 
@@ -119,7 +119,7 @@ def lock_database(path: Path) -> int:
     file, including SQLite's, as soon as it closes *any* descriptor of that file.
     """
     mount = mount_of(path)
-    if mount is not None and mount.kind in NETWORK:  # there, flock would exclude SQLite's locks
+    if mount is not None and mount.kind in NETWORK_FILE_SYSTEMS:  # there, flock would exclude SQLite's locks
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _lock_file(path, path)
 
@@ -183,12 +183,12 @@ def open_or_create(
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """Return the connection from `examine` and an empty string, or None and a description of the damage.
+    """Return the connection from `examine_file` and an empty string, or None and a description of the damage.
 
     The damage is not raised, because an exception keeps statements and locks alive while it is handled.
     """
     try:
-        return examine(path), ""
+        return examine_file(path), ""
     except Damage as damage:
         reason = str(damage)
     return None, reason
@@ -256,7 +256,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def examine(path: Path) -> sqlite3.Connection | None:
+def examine_file(path: Path) -> sqlite3.Connection | None:
     """Return a connection to a store; None if there has never been one. Raises Damage otherwise."""
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read_generation(path):
@@ -268,7 +268,7 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
     """Return a connection to a store; None if the file is blank. Raises Damage if the store is damaged."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
-        undo.callback(wal.close, connection, path)
+        undo.callback(wal.close_connection, connection, path)
         try:
             exists = is_ours(connection, path)
             _check(connection, path, exists=exists)
@@ -291,7 +291,7 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
         raise Damage("it is corrupt")
     try:
         if exists:
-            meaning.examine(connection)
+            meaning.examine_content(connection)
     except StoreError as error:
         raise Damage(str(error)) from None
 
@@ -315,7 +315,7 @@ def _blank(aside_path: Path) -> bool:
         return not Path(f"{aside_path}-wal").exists()
     with suppress(OSError, sqlite3.Error, StoreError), ExitStack() as undo:
         connection = open_file(aside_path, "rw")
-        undo.callback(wal.close, connection, aside_path)
+        undo.callback(wal.close_connection, connection, aside_path)
         _prepare(connection, aside_path)
         connection.execute("UPDATE state SET state = zeroblob(length(state))")
         return wal.erase_log(connection, aside_path)

@@ -29,7 +29,7 @@ from meteragent.store import Store, outbox
 _COLUMNS = "id, stream, name, topic, link, since_ms, until_ms"
 
 
-class Wanted(NamedTuple):
+class WantedGrant(NamedTuple):
     """A receiver that the configuration admits now, for windows that begin at `from_ms` or later.
 
     `topic` is the template of its topics. `link` is the text of its broker's settings, with the address. If
@@ -66,7 +66,7 @@ class Grant(NamedTuple):
         return Receiver(self.queue, self.topic, self.since_ms, self.until_ms)
 
 
-def _key(item: Wanted | Grant) -> tuple[str, str, str, str]:
+def _key(item: WantedGrant | Grant) -> tuple[str, str, str, str]:
     """Return what makes two receivers the same: stream, name, topic and broker."""
     return item.stream, item.name, item.topic, str(json.loads(item.link)["url"])
 
@@ -142,7 +142,7 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
 
 
 def apply_admissions(
-    store: Store, receivers: Iterable[Wanted], reasons: dict[tuple[str, str], str], now_ms: int
+    store: Store, receivers: Iterable[WantedGrant], reasons: dict[tuple[str, str], str], now_ms: int
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
 
@@ -159,7 +159,7 @@ def apply_admissions(
                 _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
                 continue
             # Before its first descriptor, the start may move: the core asks again about the topics.
-            from_ms = 0 if outbox.descriptors(tx, grant.queue) else item.from_ms
+            from_ms = 0 if outbox.latest_descriptors(tx, grant.queue) else item.from_ms
             tx.execute(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
                 (item.link, from_ms, item.until_ms, grant.id),
@@ -186,7 +186,7 @@ def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> N
     )
 
 
-def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
+def _admit(tx: sqlite3.Connection, item: WantedGrant, now_ms: int) -> None:
     """Admit a receiver, from the first window that begins after `now_ms` and not before `from_ms`.
 
     A withdrawal of the same topics that has not been sent yet is dropped, because it would clear the new

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
-from meteragent.domain.grid import floor
+from meteragent.domain.grid import round_down
 from meteragent.store import json_rows, meta_value
 from meteragent.store.schema import row_crc
 
@@ -30,7 +30,7 @@ def debit_windows(tx: sqlite3.Connection, commit: Commit, budget: Budget | None 
         rows = {meter: (number, row_crc(meter, *key) + number) for meter, number in windows.items()}
         tx.execute(_CHARGE, (*key, json_rows(rows)))
         if budget:
-            starts |= {(meter, floor(kind.day_ms, budget.period_ms)) for meter in windows}
+            starts |= {(meter, round_down(kind.day_ms, budget.period_ms)) for meter in windows}
     for meter, start_ms in starts:
         if budget and sum_charges(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
             raise StoreError(f"{commit.stream} would exceed the budget of a meter")
@@ -58,7 +58,7 @@ def recent_charges(
     for meter, end_ms in marks:
         rows = connection.execute(
             "SELECT day_ms, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
-            (meter, floor(min(end_ms, from_ms), period_ms)),
+            (meter, round_down(min(end_ms, from_ms), period_ms)),
         )
         for day_ms, epsilon, windows in rows.fetchall():
             yield meter, day_ms, Fraction(epsilon) * windows

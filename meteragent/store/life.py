@@ -73,7 +73,7 @@ class OpenStore:
         if self._erase_due:  # the caller has not done it
             self.erase()
         if self._failed:
-            reason = "an earlier transaction failed" if file.has_room(self.path) else file.FULL
+            reason = "an earlier transaction failed" if file.has_room(self.path) else file.DISK_FULL
             raise StoreError(f"{self.path}: {reason}")
         tx, committed = self.connection, False
         with file.raise_device_errors(self.path):

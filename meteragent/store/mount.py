@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-MOUNTS = Path("/proc/self/mountinfo")
+MOUNT_TABLE = Path("/proc/self/mountinfo")
 
-NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
+NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
 """File systems on which flock locks byte ranges: a flock and SQLite's locks would exclude each other."""
 
-WRITES_ELSEWHERE = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
+COPYING_FILE_SYSTEMS = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
 """File systems that write a changed block to another place, or may lie on a file system that does so."""
 
 
@@ -23,12 +23,12 @@ class Mount(NamedTuple):
 def block_keeping_file_system(path: Path) -> str | None:
     """Return a store's file system, with the option that matters, if it keeps overwritten blocks."""
     mount = mount_of(path) if path.exists() else None
-    if mount is None or mount.kind in WRITES_ELSEWHERE:
+    if mount is None or mount.kind in COPYING_FILE_SYSTEMS:
         return mount and mount.kind
     return f"{mount.kind} (data=journal)" if "data=journal" in mount.options else None
 
 
-def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:
+def mount_of(path: Path, table: Path = MOUNT_TABLE) -> Mount | None:
     """Return the mount that contains a path; None if the kernel does not list it."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()

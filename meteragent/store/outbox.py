@@ -17,7 +17,7 @@ from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
 from meteragent.store import Store, json_rows
 from meteragent.store.schema import row_crc
 
-PAGE = 1000
+PAGE_ROWS = 1000
 """The largest number of rows that are read or deleted at once."""
 _NO_SLOT = (None, None, None)
 _START = (-math.inf, 0.0)
@@ -135,7 +135,7 @@ def queue_depth(connection: sqlite3.Connection, queue: str) -> int:
     return int(row[0]) if row else 0
 
 
-def prune_delivered(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
+def prune_delivered(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE_ROWS) -> int:
     """Delete at most `limit` rows delivered before `before_ms`, oldest first; return their number."""
     return tx.execute(
         "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox INDEXED BY outbox_left"
@@ -170,8 +170,8 @@ def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bo
     if (has_delivered or retired_queues) and total_bytes(store.connection) >= max_bytes:
         with store.transaction() as tx:
             if not has_delivered:
-                dropped_rows = drop_undelivered(tx, retired_queues[0], PAGE)
-            prune_delivered(tx, 2**63 - 1, PAGE)
+                dropped_rows = drop_undelivered(tx, retired_queues[0], PAGE_ROWS)
+            prune_delivered(tx, 2**63 - 1, PAGE_ROWS)
     return waiting_bytes < max_bytes, dropped_rows
 
 
@@ -188,7 +188,7 @@ def drop_undelivered(tx: sqlite3.Connection, queue: str, limit: int = -1) -> int
     return len(ids)
 
 
-def descriptors(connection: sqlite3.Connection, queue: str) -> list[Descriptor]:
+def latest_descriptors(connection: sqlite3.Connection, queue: str) -> list[Descriptor]:
     """Return the latest descriptor of each topic of a queue; these are sent again on each connection."""
     query = "SELECT queue, topic, id, payload FROM descriptor WHERE queue = ? ORDER BY topic"
     return [Descriptor(*row) for row in connection.execute(query, (queue,))]
@@ -200,7 +200,7 @@ def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, priva
         "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"
         " AND queue = ?1 AND topic = ?3 AND retain",
-        (queue, topic, privacy_topic, 20 * PAGE),
+        (queue, topic, privacy_topic, 20 * PAGE_ROWS),
     )
     return [bytes(payload) for (payload,) in rows]
 
@@ -210,7 +210,7 @@ def latest_records(connection: sqlite3.Connection, stream: str, topic: str, limi
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
         " AND queue = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",
-        (20 * PAGE, stream, topic, limit),
+        (20 * PAGE_ROWS, stream, topic, limit),
     )
     return [bytes(payload) for (payload,) in rows][::-1]
 

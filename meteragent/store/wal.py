@@ -73,7 +73,7 @@ def confirm_commit(connection: sqlite3.Connection, path: Path) -> None:
             raise _busy_error(path)
 
 
-def close(connection: sqlite3.Connection, path: Path) -> None:
+def close_connection(connection: sqlite3.Connection, path: Path) -> None:
     """Close a connection, and overwrite the log if SQLite deletes it because no connection remains.
 
     A descriptor that is opened beforehand still gives access to the blocks of the deleted log.

@@ -17,13 +17,13 @@ LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
 
 
 @cache
-def texts(language: str) -> Mapping[str, str]:
+def read_texts(language: str) -> Mapping[str, str]:
     """Read all texts of a language, by key."""
     text_by_key: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
     return text_by_key
 
 
-def english(prefix: str) -> dict[str, str]:
+def english_texts(prefix: str) -> dict[str, str]:
     """Return the English texts whose keys begin with a prefix, by the rest of the key."""
-    by_key = texts(ENGLISH).items()
+    by_key = read_texts(ENGLISH).items()
     return {key.removeprefix(prefix): text for key, text in by_key if key.startswith(prefix)}

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from meteragent.consume import Descriptor, Record, Series, nonnegative
 from meteragent.consume.cell import cell_of
-from meteragent.consume.message import load
+from meteragent.consume.message import load_fields
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.store import Connection, commands, stored_terms
@@ -31,10 +31,10 @@ def _row(record: DeliveredRow) -> list[str]:
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
     """Return a message's fields, with numbers as strings of exactly their digits."""
-    return load(json.loads(payload, parse_float=str, parse_int=str))
+    return load_fields(json.loads(payload, parse_float=str, parse_int=str))
 
 
-def records(connection: Connection) -> Iterator[DeliveredRow]:
+def delivered_records(connection: Connection) -> Iterator[DeliveredRow]:
     """Yield the delivered records that are still kept, in the order of their commits."""
     for row in commands.delivered_rows(connection):
         # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
@@ -42,11 +42,11 @@ def records(connection: Connection) -> Iterator[DeliveredRow]:
             yield row
 
 
-def write(connection: Connection, file: IO[str]) -> int:
+def write_records(connection: Connection, file: IO[str]) -> int:
     """Write all records as CSV with a header, line by line. Return 0, because every total is preserved."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(map(_row, records(connection)))
+    table.writerows(map(_row, delivered_records(connection)))
     return 0
 
 
@@ -56,8 +56,8 @@ def write_nonnegative(connection: Connection, file: IO[str]) -> int:
     Return the number of totals that the view cannot preserve. If records of a day or window are missing, the
     view is computed without them, and can change later. Raises StoreError if a meter's records are no series.
     """
-    exported = list(records(connection))
-    views, raised_count = _views(exported, descriptors(connection))
+    exported = list(delivered_records(connection))
+    views, raised_count = _views(exported, read_descriptors(connection))
     table = csv.writer(file, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
     decimals = (f"{view:.6f}".rstrip("0").rstrip(".") for view in views)
@@ -65,10 +65,10 @@ def write_nonnegative(connection: Connection, file: IO[str]) -> int:
     return raised_count
 
 
-def descriptors(connection: Connection) -> dict[str, Descriptor]:
+def read_descriptors(connection: Connection) -> dict[str, Descriptor]:
     """Return the descriptors of all terms in the store, by id."""
     described = (describe(row) for rows in stored_terms(connection).values() for row in rows)
-    return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}
+    return {descriptor.id: Descriptor.parse(descriptor.encode_message("", 0)) for descriptor in described}
 
 
 def _views(exported: Iterable[DeliveredRow], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:

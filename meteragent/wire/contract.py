@@ -52,12 +52,12 @@ def _document(title: str, description: str, schema: Mapping[str, Any]) -> dict[s
     return {"$schema": DIALECT, "title": title, "description": description, **schema}
 
 
-def record() -> dict[str, Any]:
+def record_schema() -> dict[str, Any]:
     """Return the schema of a record in JSON."""
     return _document("record", "The private value of one slot.", grammar.RECORD.schema)
 
 
-def descriptor() -> dict[str, Any]:
+def descriptor_schema() -> dict[str, Any]:
     """Return the schema of a descriptor."""
     in_all = {"properties": {"metric": {"enum": [metric for metric in Metric if metric.is_sum]}}}
     metric = {"if": in_all, "then": {"required": ["in_all"]}, "else": _absent("in_all")}
@@ -87,12 +87,12 @@ def _absent(*names: str) -> dict[str, Any]:
     return {"not": {"anyOf": [{"required": [name]} for name in sorted(names)]}}
 
 
-def total() -> dict[str, Any]:
+def total_schema() -> dict[str, Any]:
     """Return the schema of the running total."""
     return _document("total", "The sum of all records of a public id (sink.total).", grammar.TOTAL.schema)
 
 
-def status() -> dict[str, Any]:
+def status_schema() -> dict[str, Any]:
     """Return the schema of the agent's status."""
     online = {"if": {"properties": {"status": {"const": "online"}}}, "then": {"required": ["t"]}}
     return _document(
@@ -100,7 +100,7 @@ def status() -> dict[str, Any]:
     )
 
 
-def prices() -> dict[str, Any]:
+def prices_schema() -> dict[str, Any]:
     """Return the schema of messages with public prices, which the agent reads (window.weights.topic)."""
     time = grammar.TIME.schema
     price_per_kwh = {"type": "number", "description": "The price per kWh, in window.weights.unit."}
@@ -109,9 +109,9 @@ def prices() -> dict[str, Any]:
     return _document("prices", "One public price, or several.", {**schema, "$defs": {"price": price}})
 
 
-def manifest() -> dict[str, Any]:
+def manifest_schema() -> dict[str, Any]:
     """Return the schema of the facts of `_manifest.parquet` in the output of `meteragent sanitise`."""
-    form = {key: value for key, value in descriptor().items() if key != "$schema"}
+    form = {key: value for key, value in descriptor_schema().items() if key != "$schema"}
     count = {"type": "integer", "minimum": 0}
     required = {
         "v": grammar.VERSION.schema,
@@ -134,15 +134,15 @@ def manifest() -> dict[str, Any]:
     return _document("manifest", "The content of an archive's output, and the terms of its values.", schema)
 
 
-def schemas() -> dict[str, dict[str, Any]]:
+def all_schemas() -> dict[str, dict[str, Any]]:
     """Return all schemas by name."""
     makers = {
-        "record": record,
-        "descriptor": descriptor,
-        "total": total,
-        "status": status,
-        "prices": prices,
-        "manifest": manifest,
+        "record": record_schema,
+        "descriptor": descriptor_schema,
+        "total": total_schema,
+        "status": status_schema,
+        "prices": prices_schema,
+        "manifest": manifest_schema,
     }
     return {name: make() for name, make in makers.items()}
 
@@ -184,7 +184,7 @@ VERSION = "1.0.0"
 """The version of the contract. Its first number is the `v` of messages, and its second counts additions."""
 
 
-def asyncapi() -> dict[str, Any]:
+def asyncapi_document() -> dict[str, Any]:
     """Return the AsyncAPI 3 description of the topics, which refers to the schemas as files in its folder."""
     channels, operations = {}, {}
     for name, (address, messages, description, retain) in _CHANNELS.items():
@@ -211,7 +211,7 @@ def asyncapi() -> dict[str, Any]:
                 "schema": {"$ref": f"./{name}.schema.json"},
             },
         }
-        for name, schema in schemas().items()
+        for name, schema in all_schemas().items()
         if name != "manifest"
     }
     return {

@@ -28,7 +28,7 @@ class TermsDescriptor(NamedTuple):
     facts: dict[str, Any]
     id: str
 
-    def message(self, public_id: str, valid_from_ms: int, store: str | None = None) -> bytes:
+    def encode_message(self, public_id: str, valid_from_ms: int, store: str | None = None) -> bytes:
         """Encode a meter's descriptor, valid from `valid_from_ms`; `store` is the releasing store's mark."""
         fields = {"v": 1, "id": self.id, "meter": public_id, **self.facts}
         if store is not None:
@@ -70,11 +70,11 @@ def _shape_facts(terms: Terms) -> dict[str, Any]:
     """Return the facts about preset, calendar, rounding, slots and values, and all charges of the meter."""
     facts: dict[str, Any] = {"preset": terms.preset, "timezone": terms.timezone}
     facts = {name: text for name, text in facts.items() if text is not None}
-    facts |= {"rounding": terms.rounding, **shapes.write(terms.shape)}
+    facts |= {"rounding": terms.rounding, **shapes.shape_fields(terms.shape)}
     if terms.metric.is_sum:
         facts["in_all"] = True
     if terms.others_per_day:
-        facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
+        facts |= {"meter_epsilon_per_day": str(terms.epsilon_per_w_day + terms.others_per_day)}
         facts |= {"meter_epsilon_unit": "1/W"}
     return facts
 
@@ -94,7 +94,7 @@ def _source_facts(terms: Terms) -> dict[str, Any]:
     return facts
 
 
-def canonical(facts: dict[str, Any]) -> bytes:
+def canonical_json(facts: dict[str, Any]) -> bytes:
     """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8. Raises ValueError if it cannot."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
@@ -102,9 +102,9 @@ def canonical(facts: dict[str, Any]) -> bytes:
 
 def facts_id(facts: dict[str, Any]) -> str:
     """Return a descriptor's id: the first 8 hex digits of the SHA-256 of its facts' canonical JSON."""
-    return hashlib.sha256(canonical(facts)).hexdigest()[:8]
+    return hashlib.sha256(canonical_json(facts)).hexdigest()[:8]
 
 
-def topics(sink_topic: str, id_: str) -> tuple[str, str]:
+def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
     """Return the topics on which a descriptor is retained: one for the latest descriptor, one for its id."""
     return f"{sink_topic}{LATEST}", f"{sink_topic}{LATEST}/{id_}"

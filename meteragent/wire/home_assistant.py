@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import __version__
-from meteragent.domain.figures import figures
+from meteragent.domain.figures import three_figures
 from meteragent.domain.grid import duration_text
 from meteragent.domain.shapes import Profile, Shape
 from meteragent.domain.units import ENERGY_UNIT, Kind
@@ -53,7 +53,7 @@ class Discovery(NamedTuple):
     page_url: str | None = None
 
     @property
-    def birth(self) -> str:
+    def birth_topic(self) -> str:
         """The topic on which Home Assistant announces its start."""
         return f"{self.prefix}/status"
 
@@ -61,7 +61,7 @@ class Discovery(NamedTuple):
         """Return the topic and the payload of the retained message that announces a sink topic's sensors."""
         facts = json.loads(descriptor)
         device = f"meteragent_{hashlib.sha256(sink_topic.encode()).hexdigest()[:16]}"
-        shape = shapes.read(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
+        shape = shapes.read_shape(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
         sensors = _sensors(shape, facts, sink_topic)
         if self.total and shape.is_additive:
             sensors["total"] = _total(facts, sink_topic)
@@ -91,7 +91,7 @@ class Discovery(NamedTuple):
 
 def _hidden(shape: Shape, facts: dict[str, Any]) -> str:
     """Return the words for the hidden energy, and for the time within which it is hidden."""
-    energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
+    energy = f"{three_figures(Fraction(facts['hides_wh']))} Wh"
     if facts.get("in_all"):
         return f"{energy} in all bands together" if shape.names else f"{energy} in all"
     return f"{energy} in {'each band of the day' if shape.names else f'any {duration_text(shape.step_ms)}'}"

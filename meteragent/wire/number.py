@@ -80,7 +80,7 @@ def duration_ms(text: str) -> int:
     return total_ms
 
 
-def beyond(numbers: Mapping[str, Number]) -> str | None:
+def beyond_bounds(numbers: Mapping[str, Number]) -> str | None:
     """Return the name of the first number that is beyond its bounds, or None."""
     wrong = (name for name, number in numbers.items() if not BOUNDS[name].low <= number <= BOUNDS[name].high)
     return next(wrong, None)

@@ -29,13 +29,13 @@ class RecordFormat(NamedTuple):
         """The terms under which the records are released."""
         return self.descriptor.terms
 
-    def record(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
+    def encode(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
         """Encode the record of a slot, of the window that starts at `window_ms`, with its private value.
 
         That of a band or a peak has the start and duration of the window, and the band or the `draws`.
         """
         shape = self.terms.shape
-        from_ms, to_ms = shape.extent(slot_index)
+        from_ms, to_ms = shape.extent_ms(slot_index)
         value = decimal_text(quanta * self.terms.quantum_u)
         band_field = f',"band":"{shape.names[slot_index]}"' if shape.names else ""
         draws_field = f',"draws":{draws}' if shape.is_redrawn else ""
@@ -48,14 +48,14 @@ class RecordFormats(dict[str, RecordFormat]):
     """The record formats for a stream's present and former terms, by the id of the terms."""
 
     def __init__(self, terms_by_id: Mapping[str, Terms]) -> None:
-        super().__init__({id_: self.make(terms) for id_, terms in terms_by_id.items()})
+        super().__init__({id_: self.make_format(terms) for id_, terms in terms_by_id.items()})
 
-    def make(self, terms: Terms) -> RecordFormat:
+    def make_format(self, terms: Terms) -> RecordFormat:
         """Return the format of records under these terms."""
         return RecordFormat.of(describe(terms))
 
-    def register(self, terms: Terms) -> str:
+    def register_terms(self, terms: Terms) -> str:
         """Return the id of a new window's terms, and add their record format if it is missing."""
         if terms.id not in self:
-            self[terms.id] = self.make(terms)
+            self[terms.id] = self.make_format(terms)
         return terms.id

@@ -8,7 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.domain.figures import figures
+from meteragent.domain.figures import three_figures
 from meteragent.domain.grid import iso_duration
 from meteragent.domain.shapes import (
     UNKNOWN_BAND,
@@ -122,7 +122,7 @@ ROWS: dict[Space, ShapeRow] = {
         {"threshold_w": EXACT_SCHEMA | {"description": "Values are the energy above this power."}},
         lambda shape: {"threshold_w": str(shape.threshold_w)},
         lambda facts, length_ms, _: Excess(length_ms, exact(facts["threshold_w"])),
-        lambda shape: f" above {figures(shape.threshold_w)} W",
+        lambda shape: f" above {three_figures(shape.threshold_w)} W",
     ),
     # The leader publishes the descriptor of the total.
     Space.SHARE: ShapeRow({}, lambda shape: {**TWO_OPERATORS, "crowd": shape.group_id}, None),
@@ -132,12 +132,12 @@ OWN_FIELDS = {name: schema for row in ROWS.values() for name, schema in row.fiel
 """The fields that belong to some kinds of windows only, with their JSON Schemas."""
 
 
-def write(shape: Shape) -> dict[str, Any]:
+def shape_fields(shape: Shape) -> dict[str, Any]:
     """Return the descriptor's fields about the kind of window."""
     return {"space": str(shape.space), **ROWS[shape.space].write(shape)}
 
 
-def read(facts: Facts, length_ms: int, step_ms: int) -> Shape:
+def read_shape(facts: Facts, length_ms: int, step_ms: int) -> Shape:
     """Return the shape of a descriptor. Raises ValueError unless its fields make one kind of window."""
     row = ROWS[Space(facts["space"])]
     if row.read is None:

@@ -11,6 +11,6 @@ PERIOD_S = 60.0
 OFFLINE = b'{"v":1,"status":"offline"}'
 
 
-def online(now_ms: int) -> bytes:
+def online_message(now_ms: int) -> bytes:
     """Encode the status of a running agent, with the time of the message."""
     return f'{{"v":1,"status":"online","t":"{iso_time(now_ms)}"}}'.encode()

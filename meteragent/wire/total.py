@@ -8,12 +8,12 @@ from meteragent.domain.grid import iso_time
 from meteragent.wire.number import decimal_text, figure
 
 
-def topic(sink_topic: str) -> str:
+def total_topic(sink_topic: str) -> str:
     """Return the topic of the running total."""
     return f"{sink_topic}/total"
 
 
-def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
+def total_message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
     """Encode the total at `end_ms`, the end of a slot whose descriptor is `descriptor_id`."""
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {

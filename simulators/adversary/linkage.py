@@ -30,7 +30,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
-from meteragent.report.format import energy
+from meteragent.report.format import energy_text
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM
@@ -240,7 +240,7 @@ def table(rows: Sequence[Row], seed: int) -> str:
     for row in rows:
         cells = [_cell(row, row.linked, name) for name in ATTACKERS]
         cells += [_cell(row, hits, max(hits, key=hits.__getitem__)) for hits in (row.raw, row.control)]
-        hides = energy(Fraction(row.hides_wh))
+        hides = energy_text(Fraction(row.hides_wh))
         lines.append(f"| `{row.preset}` | {hides} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from meteragent import config
 from meteragent.domain import loads
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, success_bound, success_in_all
 from meteragent.privacy.statistics import clopper_pearson
@@ -82,7 +82,7 @@ class Row:
         bound = float(loads.level_in_all(terms, moved_wh, slots))
         limits = (
             success_in_all(terms.mechanism, moved_wh),
-            success_bound(terms.mechanism, [loads.distance(terms, moved_wh), *[step] * (slots - 1)]),
+            success_bound(terms.mechanism, [loads.distance_bound(terms, moved_wh), *[step] * (slots - 1)]),
         )
         limit, limit_of_month = (ceil(100 * chance) for chance in limits)
         return cls(
@@ -103,7 +103,7 @@ class Row:
 
 def terms_of(step: Fraction) -> Terms:
     """Return the terms for a register in steps of `step` Wh, with the default preset."""
-    return config.terms(config.parse(_STREAM.format(step=exact(step))).stream[0])
+    return config.terms(config.parse(_STREAM.format(step=exact_text(step))).stream[0])
 
 
 def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from meteragent.consume import Estimate, crowd_totals
 from meteragent.crowd import group as groups
 from meteragent.crowd import home, share
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.group import Group
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.home import SlotKeys
@@ -108,7 +108,7 @@ smallest_crowd = 10
 deadline_s = 1200
 answer_s = 3600
 """
-    return groups.parse(text + operators)
+    return groups.parse_group(text + operators)
 
 
 def rows(slots: int, seed: int) -> Iterator[Row]:
@@ -131,10 +131,12 @@ def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.rand
         pads, shares = split(energies, random)
         slot_s = _START_S + slot * _SLOT_S
         digest = hashlib.sha256(shares.tobytes() + pads.tobytes()).digest()
-        noises = [draw(key.noise, group.id, slot_s, digest, group.loss) for key in keys.values()]
-        quanta = share.to_signed_64(share.total([*map(int, pads), *map(int, shares), *noises]))
+        noises = [
+            draw_noise(key.noise, group.id, slot_s, digest, group.loss_per_quantum) for key in keys.values()
+        ]
+        quanta = share.to_signed_64(share.sum_modulo([*map(int, pads), *map(int, shares), *noises]))
         errors_w[slot] = (quanta - energies.sum() / LATTICE) * per_home_w
-    record = json.loads(format_.record(_START_S, 0, homes))
+    record = json.loads(format_.encode_record(_START_S, 0, homes))
     promised_w = record["sd"] / (homes * _SLOT_HOURS)
     return Row(
         hides_wh=hides_wh,
@@ -171,15 +173,15 @@ class Protocol:
 
     def key_list(self, machine: Leader | Helper) -> KeyList:
         """Return an operator's published list of keys, as a home reads it from the operator's topic."""
-        effects = machine.prepare(_START_S, lambda size: self.bits.integer(8 * size).to_bytes(size, "big"))
-        return home.keys_of(self.group, machine.role, effects.messages[0].payload, 0)
+        effects = machine.renew_keys(_START_S, lambda size: self.bits.integer(8 * size).to_bytes(size, "big"))
+        return home.decode_key_list(self.group, machine.role, effects.messages[0].payload, 0)
 
     def run(self) -> Estimate:
         """Run the protocol; return the mean in W, whose interval misses the truth once in a million runs."""
         keys = home.slot_keys(self.key_list(self.leader), self.key_list(self.helper), _START_S)
         if keys is None:
             raise AssertionError("the lists have no keys of the first day")
-        now_s = self.group.closes_s(_START_S)
+        now_s = self.group.closing_s(_START_S)
         self.reports = self._timed("home", lambda: self._report(keys))
         for label, report in zip(self.labels, self.reports, strict=True):
             self.leader.take_report(label, report, now_s)
@@ -190,7 +192,7 @@ class Protocol:
         )
         [answer] = answers[-1].messages
         total = self._timed("leader", lambda: self.leader.take_answer(answer.payload, now_s + 1))
-        messages = [total.messages[0].payload, TotalFormat(self.group).descriptor()]
+        messages = [total.messages[0].payload, TotalFormat(self.group).encode_descriptor()]
         return crowd_totals(messages)[self.group.name][0].mean(1 - 1e-6)
 
     def _report(self, keys: SlotKeys) -> list[bytes]:
@@ -199,7 +201,7 @@ class Protocol:
         reports = []
         for label in self.labels:
             slot = home.open_slot(self.group, label, _START_S, LATTICE, keys, self.bits)
-            reports.append(home.close_slot(self.group.id, label, slot.add(energy)))
+            reports.append(home.close_slot(self.group.id, label, slot.with_energy(energy)))
         return reports
 
     def _timed(self, party: str, step: Callable[[], T]) -> T:

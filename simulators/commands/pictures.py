@@ -36,10 +36,10 @@ def street(seed: int, homes: int) -> Outcome:
     noisy = noise.release(windows[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     messages = []
     for meter, row in zip(simulated_street.meters, noisy.tolist(), strict=True):
-        messages.append(descriptor.message(meter, START_MS))
+        messages.append(descriptor.encode_message(meter, START_MS))
         starts_ms = range(START_MS, START_MS + len(row) * descriptor.terms.step_ms, descriptor.terms.step_ms)
         messages += [
-            RecordFormat.of(descriptor).record(meter, start_ms, 0, z)
+            RecordFormat.of(descriptor).encode(meter, start_ms, 0, z)
             for start_ms, z in zip(starts_ms, row, strict=True)
         ]
     return Outcome.of(simulated_street, messages)

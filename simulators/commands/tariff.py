@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
-from meteragent.privacy.tail import Term, quantile, tail
+from meteragent.privacy.tail import Term, quantile, tail_probability
 from simulators.homes.fleet import Fleet
 from simulators.tariffs import example_tariffs, tariff_figures
 from simulators.tariffs.example_tariffs import BANDS, TARIFFS
@@ -171,7 +171,7 @@ def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats
         terms = [Term(noise, float(weight)) for weight in prices[second] - prices[first] if weight]
         rows_of_first = np.flatnonzero(chosen == first)
         grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond the grid, the tail is at most 1e-9
-        tails = [tail(terms, float(x)) for x in grid]
+        tails = [tail_probability(terms, float(x)) for x in grid]
         p_values[rows_of_first] += np.interp(differences[rows_of_first, second], grid, tails)
     return np.maximum(0, 1 - p_values)
 

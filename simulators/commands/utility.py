@@ -94,7 +94,7 @@ class Street:
     @cached_property
     def descriptor(self) -> Descriptor:
         """The descriptor of all numbers."""
-        return Descriptor.parse(self.described.message("home", 0))
+        return Descriptor.parse(self.described.encode_message("home", 0))
 
     def series(self, home: int, day: int) -> Series:
         """Return a home's day as a receiver gets it; day 0 begins at the Unix epoch."""

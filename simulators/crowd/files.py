@@ -86,6 +86,6 @@ def write(folder: Path, url: str, homes: int) -> None:
         operator = _OPERATOR.format(folder=folder.as_posix(), role=role, url=url)
         (folder / f"{role}.toml").write_text(operator, encoding="utf-8")
     (folder / "group.toml").write_text(text, encoding="utf-8")
-    source, group_id = _SOURCE.format(url=url), groups.parse(text).id.hex()
+    source, group_id = _SOURCE.format(url=url), groups.parse_group(text).id.hex()
     agent = _AGENT.format(folder=folder.as_posix(), source=source, id=group_id)
     (folder / "agent.toml").write_text(agent, encoding="utf-8")

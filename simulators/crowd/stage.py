@@ -166,7 +166,7 @@ class _Day:
 
     def _has_keys(self) -> bool:
         """Return whether the agent's store has the keys of both operators."""
-        group = groups.parse((self._folder / "group.toml").read_text(encoding="utf-8"))
+        group = groups.parse_group((self._folder / "group.toml").read_text(encoding="utf-8"))
         with read_only(self._folder / f"{AGENT}.db") as connection:
             return len(crowd_keys.read_keys(connection, group.id.hex())) == len(groups.ROLES)
 

@@ -8,7 +8,7 @@ import amqtt
 
 from meteragent.report import wording
 from meteragent.report.catalogue import say
-from meteragent.report.format import MEAN_W, mean_of
+from meteragent.report.format import MEAN_W, mean_label
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from simulators.demo.outcome import Compared, Measured, Outcome
 
@@ -50,7 +50,7 @@ def _use(outcome: Outcome) -> Iterator[str]:
 
 def _homes(outcome: Outcome, count: int) -> str:
     if count > 1:
-        return mean_of(count)
+        return mean_label(count)
     return f"one home ({outcome.street.meters[outcome.median_index]}, the middle one by use)"
 
 
@@ -100,5 +100,5 @@ def _promised_and_measured(figures: Measured, unit: str) -> tuple[str, str]:
 
 def _end(guarantee: Guarantee) -> Iterator[str]:
     yield say("hidden.not")
-    for sentence in wording.not_hidden(guarantee):
+    for sentence in wording.exposed_sentences(guarantee):
         yield from wrap(sentence, 100, initial_indent="  - ", subsequent_indent="    ")

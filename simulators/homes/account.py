@@ -71,7 +71,8 @@ class Account:
             from_ms = min(row.sent_ms, row.stamp_ms) - _MARGIN_MS
             to_ms = max(row.sent_ms, row.stamp_ms) + HOLD_MS + _MARGIN_MS
             slots |= {
-                Slot(row.home, start_ms) for start_ms in range(grid.floor(from_ms, STEP_MS), to_ms, STEP_MS)
+                Slot(row.home, start_ms)
+                for start_ms in range(grid.round_down(from_ms, STEP_MS), to_ms, STEP_MS)
             }
         return slots
 

@@ -56,7 +56,7 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
     peers = {
         stream.name: [r for r in document.receiver if r.preset == stream.name] for stream in document.stream
     }
-    shared = tuple(with_group_terms(stream.shared_by(peers[stream.name])) for stream in document.stream)
+    shared = tuple(with_group_terms(stream.with_receivers(peers[stream.name])) for stream in document.stream)
     store_table = document.store.model_copy(update={"path": store})
     return document.model_copy(update={"store": store_table, "stream": shared, "receiver": ()})
 

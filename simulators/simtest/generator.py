@@ -203,7 +203,7 @@ def _draw_foreign(random: Random, configurations: Sequence[Configuration], end_m
         setting = random.choice(random.choice(configurations))
         template = random.choice([receiver.sink_topic for receiver in setting.peers] or [setting.sink_topic])
         key = KEYS[setting.key - 1] if setting.key else None
-        topic = identity.render(template, public_name(key, f"m{random.choice([1, 1, 2])}"))
+        topic = identity.render_topic(template, public_name(key, f"m{random.choice([1, 1, 2])}"))
         at_ms = random.randrange(random.choice([100, 1500, end_ms]))
         yield s.Foreign(at_ms, topic, random.choice([200, 2000, 6000, 30_000]))
 

@@ -44,7 +44,7 @@ class Line:
 
     async def descriptors(self) -> list[Descriptor]:
         """Return the latest descriptors."""
-        return outbox.descriptors(self.store.connection, "main")
+        return outbox.latest_descriptors(self.store.connection, "main")
 
     async def open_topics(self) -> set[str]:
         """Return the topics that a test has set."""
@@ -63,7 +63,7 @@ class Line:
             Outgoing("main", topic, payload, due_ms, retain=retain, until_ms=until_ms) for payload in payloads
         ]
         persist(self.store, Commit("main", NOW_MS, outgoing=rows))
-        self.sink.wake()
+        self.sink.reread_outbox()
 
     def describe(self, topic: str, id_: str, payload: bytes | None = None) -> None:
         """Store a descriptor."""
@@ -100,7 +100,7 @@ class Line:
         """The sink has read its outbox from now on, and done what it does about that."""
         while not self.reads.locked():
             await self.reads.acquire()
-        self.sink.wake()
+        self.sink.reread_outbox()
         async with asyncio.timeout(LIMIT_S):
             await self.reads.acquire()
         await turns(1)

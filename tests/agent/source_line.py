@@ -40,8 +40,8 @@ class Line:
 
     def batch(self) -> list[bytes]:
         """Return the next batch's payloads; the core keeps all tokens."""
-        return [message.payload for message in self.source.batch(NOW_MS)]
+        return [message.payload for message in self.source.take_batch(NOW_MS)]
 
     def take(self) -> list[Token]:
         """Return the next batch's tokens, which the core keeps for later."""
-        return [message.token for message in self.source.batch(NOW_MS)]
+        return [message.token for message in self.source.take_batch(NOW_MS)]

@@ -124,10 +124,10 @@ def test_the_first_look_after_a_jump_sees_it(looks: list[int], step_ms: int) -> 
 
 
 def test_after_a_jump_there_is_no_time() -> None:
-    """After a jump the clock shows no time for the rest of that life, which `check` ends."""
+    """After a jump the clock shows no time for the rest of that life, which `check_no_jump` ends."""
     clocks = Clocks()
     clock = SteadyClock(lambda: clocks.wall_ms, Counts(), clocks.boot)
-    clock.check()
+    clock.check_no_jump()
     assert clock.now_ms() == START_MS
     clocks.wall_ms += STEP_MS + 1
     assert clock.now_ms() is None
@@ -136,7 +136,7 @@ def test_after_a_jump_there_is_no_time() -> None:
     assert clock.newest_ms == START_MS
     assert clock.jumped_ms == STEP_MS + 1
     with pytest.raises(ClockJumped):
-        clock.check()
+        clock.check_no_jump()
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_kernel_is_asked_and_nothing_is_set() -> None:
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose agent looks at its clocks every 2 ms."""
-    monkeypatch.setattr(module, "LOOK_S", 0.002)
+    monkeypatch.setattr(module, "COMPARE_S", 0.002)
     return quick(tmp_path, monkeypatch)
 
 

@@ -49,7 +49,7 @@ class Home:
         """Receive messages on a new connection."""
         task = asyncio.ensure_future(self.keys.serve(FakeSession()))
         for topic, payload in messages:
-            self.keys.hear(f"crowd/elm-street/keys/{topic}", payload)
+            self.keys.keep_key_list(f"crowd/elm-street/keys/{topic}", payload)
             await turns(20)
         task.cancel()
         await asyncio.wait({task})

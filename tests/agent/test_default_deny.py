@@ -128,7 +128,7 @@ async def test_a_new_key_releases_no_interval_twice(world: World, tmp_path: Path
 def test_a_mark_is_the_meters_own(key: bytes | None) -> None:
     """A forgotten meter that returns under a new key opens nothing before its mark (law 1)."""
     known = stream(pseudonym_key=key)
-    mark_ms = known.schedule.first_ms(BASE_MS + 1) + 5 * known.terms.length_ms
+    mark_ms = known.schedule.first_start_ms(BASE_MS + 1) + 5 * known.terms.length_ms
     pipeline = Pipeline(known, Snapshot({"m1": mark_ms}, {}, {}), Spending(), SeededBits(1), Counts())
     opened: dict[str, int] = {}
     for at in range(1, 8 * known.terms.length_ms, known.terms.length_ms):
@@ -176,7 +176,7 @@ def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], in
 @pytest.fixture
 def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Return a maker of all that leaves of a home with these readings, in a separate world."""
-    monkeypatch.setattr("meteragent.domain.identity.delay_ms", lambda *_: -1000)
+    monkeypatch.setattr("meteragent.domain.identity.release_delay_ms", lambda *_: -1000)
     monkeypatch.setattr("meteragent.store.Store.claim_key", bytes(32))  # all homes are one store's
 
     async def made(*watts: int | None) -> list[Publication]:

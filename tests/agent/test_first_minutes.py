@@ -8,12 +8,12 @@ from unittest.mock import Mock
 import pytest
 
 from meteragent import config
-from meteragent.agent.first_minutes import OF_TIMES, FirstMinutes
+from meteragent.agent.first_minutes import TIME_PROBLEMS, FirstMinutes
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.watch import StreamWatch
 from meteragent.core.arrivals import CODES
 from meteragent.domain.counters import Counts
-from meteragent.domain.problem import PROBLEMS, Problem, problem
+from meteragent.domain.problem import PROBLEMS, Problem, make_problem
 from meteragent.domain.units import MINUTE_MS
 from meteragent.store import outbox
 from meteragent.store.outbox import WaitingRow
@@ -111,8 +111,8 @@ async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptur
 def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """In the words of `health`, with what to do; when it comes again, `health` says so."""
     beginning = Beginning()
-    late = problem("all_late", "main", off_ms=3_600_000, meters=2, of=3)
-    for found in ([], [late], [], [late], [problem("no_message", "main", limit_ms=60_000), late]):
+    late = make_problem("all_late", "main", off_ms=3_600_000, meters=2, of=3)
+    for found in ([], [late], [], [late], [make_problem("no_message", "main", limit_ms=60_000), late]):
         beginning.problems = found
         beginning.seconds(60)
     assert [line.partition(". ")[0] for line in caplog.messages] == [
@@ -122,7 +122,7 @@ def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages[0].endswith(PROBLEMS["all_late"].cure)
 
 
-@pytest.mark.parametrize("code", sorted(set(CODES) - OF_TIMES))
+@pytest.mark.parametrize("code", sorted(set(CODES) - TIME_PROBLEMS))
 def test_once_readings_count_no_line_reveals_values(code: str, caplog: pytest.LogCaptureFixture) -> None:
     """The time at which a load is clamped, or a meter rests, would be in the log (law 4); before, it may."""
     found = Problem(code, "cause", "cure", "main")
@@ -138,7 +138,7 @@ def test_once_readings_count_no_line_reveals_values(code: str, caplog: pytest.Lo
 def test_a_wrong_unit_is_logged_until_a_reading_is_within_the_range(caplog: pytest.LogCaptureFixture) -> None:
     """All readings so far were clamped, so the line says nothing of a load."""
     beginning = Beginning()
-    beginning.problems = [problem("all_clamped", "main")]
+    beginning.problems = [make_problem("all_clamped", "main")]
     beginning.seconds(60, "accepted", "clamped")
     assert len(caplog.messages) == 1
 

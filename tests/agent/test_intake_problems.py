@@ -13,7 +13,7 @@ from meteragent import config
 from meteragent.agent import metrics, watch
 from meteragent.agent.page import view
 from meteragent.agent.parts import intake_limits
-from meteragent.agent.watch import BY_METER
+from meteragent.agent.watch import METERS_QUESTION
 from meteragent.cli import health
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -264,7 +264,7 @@ async def test_a_good_meter_hides_no_other(world: World) -> None:
         )
         assert "refused_comma" in found["wrong_profile"].text
         assert not any(name in repr(found) for name in ("good", "comma/", "behind/"))
-        answer = await asyncio.to_thread(ask_socket, socket_path(world.store), BY_METER)
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store), METERS_QUESTION)
         assert answer is not None
         [stream] = agent_vitals(answer).streams
         assert {row.meter: row.code for row in stream.arrivals} == {

@@ -181,8 +181,8 @@ async def test_another_agent_is_noticed_on_a_later_connection(tmp_path: Path) ->
     thread = StoreThread(open_store(tmp_path / "db"), 0, 2**30, [], counts)
     context = context_of(config.parse(STREAM.format("", "")), thread, counts)
     listener = other_agent.Listener("main", context)
-    listener.ask(["private/m"])
-    listener.hear("private/m/privacy", json.dumps(ANNOUNCED).encode(), retain=True)
+    listener.ask_about(["private/m"])
+    listener.hear_message("private/m/privacy", json.dumps(ANNOUNCED).encode(), retain=True)
     for _ in range(2):
         session = FakeSession()
         task = asyncio.ensure_future(listener.serve(session))
@@ -190,7 +190,7 @@ async def test_another_agent_is_noticed_on_a_later_connection(tmp_path: Path) ->
         assert session.filters == ["private/m"]
         task.cancel()
     assert [item.code for item in context.alarms.active] == ["earlier_store"]
-    listener.hear("private/m", b"record", retain=False)
+    listener.hear_message("private/m", b"record", retain=False)
     assert session.filters == []
     assert [item.code for item in context.alarms.active] == ["other_agent"]
     await thread.close()
@@ -238,7 +238,7 @@ async def test_a_store_knows_its_own_mark(world: World, clock: Loop) -> None:
         await seconds(world, 2)
         assert world.agent.counts["opened"] > 0
         assert world.sides["sink"].session.filters == []  # announced: nobody is asked
-    assert descriptor["store"] == identity.claim(descriptor_key(world), "private/m")
+    assert descriptor["store"] == identity.store_mark(descriptor_key(world), "private/m")
 
 
 def descriptor_key(world: World) -> bytes:
@@ -254,7 +254,7 @@ async def test_its_own_descriptor_is_an_answer_at_once(world: World, clock: Loop
     key = descriptor_key(world)
     async with world.running():
         await asked(world)
-        hear(world, store=identity.claim(key, "private/m"))
+        hear(world, store=identity.store_mark(key, "private/m"))
         await seconds(world, 2)
         assert (world.agent.counts["opened"] > 0, await codes(world)) == (True, [])
         assert clock.now_s == 100.0

@@ -17,7 +17,7 @@ from meteragent.agent.link.outlets import presence_of
 from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.page import serialise, view
-from meteragent.agent.page.history import NONE
+from meteragent.agent.page.history import NO_HISTORY
 from meteragent.agent.store_thread import OutboxReader, StoreThread
 from meteragent.agent.viewers import Viewer, Viewers
 from meteragent.core.deadlines import Upcoming
@@ -105,12 +105,12 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
         source, start_ms = world.sides["source"], world.now_ms
         source.send(250)  # of long ago
         await feed(world, 3)
-        news = viewer.take()
+        news = viewer.take_news()
         assert news.readings == [(start_ms + i * STEP_MS, 100_000_000 * (i + 1)) for i in range(3)]
         assert [b'"value":' in payload for payload in news.records].count(True) == len(news.records) > 0
         viewers.remove_viewer(viewer)
         await feed(world, 2)
-        assert viewer.take()[:3] == ([], [], 0)
+        assert viewer.take_news()[:3] == ([], [], 0)
 
 
 async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +171,9 @@ def test_presets_that_check_refuses_are_not_offered() -> None:
 def test_records_are_looked_for_where_they_leave() -> None:
     """A meter's records are found under the name under which they leave: its pseudonym."""
     [stream] = told(written()).streams
-    assert stream.topic("m") == "private/m/power"
+    assert stream.topic_of("m") == "private/m/power"
     [stream] = told(written(), key=b"key").streams
-    assert stream.topic("m") == f"private/{identity.pseudonym(b'key', 'm')}/power"
+    assert stream.topic_of("m") == f"private/{identity.pseudonym(b'key', 'm')}/power"
 
 
 async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
     look = told(written(), thread)
-    glance = await look.glance("main", "m")
+    glance = await look.glance_at("main", "m")
     assert glance.spent == dict.fromkeys(SPENT, 0)
     assert (glance.last_message, glance.waiting_count, glance.lag_ms) == (None, 0, None)
     assert (glance.source_is_connected, glance.sink_is_connected, glance.now_ms) == (
@@ -194,17 +194,17 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
         persist(store, opening(k, "m", "other"))
     persist(store, closing(now - 2, "m"))
-    glance = await look.glance("main", "m")
+    glance = await look.glance_at("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.waiting_count, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
     assert await look.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending_rows(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)
-    glance = await look.glance("main", "m")
+    glance = await look.glance_at("main", "m")
     assert glance.last_message == outbox.last_delivered(store.connection, "main")
     assert (glance.waiting_count, glance.lag_ms) == (0, None)
-    assert (await look.glance("main", "m")).last_message == glance.last_message
+    assert (await look.glance_at("main", "m")).last_message == glance.last_message
     await thread.close()
 
 
@@ -243,12 +243,12 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     look = view.View([watched], context, missing)
     persist(store, sending(0))
     assert await look.latest_payloads("main", "private/m", 10) == []
-    assert await look.history("main", "m") == NONE
-    glance = await look.glance("main", "m")
+    assert await look.compute_history("main", "m") == NO_HISTORY
+    glance = await look.glance_at("main", "m")
     assert glance.reports == view.Reports(5, 1, 2, START_MS, has_keys=True)
     known.clear()
     sink._unmarked_ids.add(1)  # confirmed, but not marked yet
-    assert (await look.glance("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
+    assert (await look.glance_at("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
     promises = watched.promises()
     assert promises.presets == {}
     facts = json.loads(serialise.encode_facts([watched], [promises]))

@@ -20,7 +20,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
-from meteragent.wire.descriptor import topics
+from meteragent.wire.descriptor import descriptor_topics
 from tests.support.configurations import BUDGET, written
 from tests.support.contexts import context_of
 from tests.support.page_asker import ask
@@ -58,7 +58,7 @@ def test_complete_days_of_the_last_30_are_shown(world: PageWorld) -> None:
     past = history(world)
     days = [period.start_ms for period in past.periods]
     assert days == [*range(TODAY_MS - 30 * DAY_MS, TODAY_MS, DAY_MS)]
-    [series] = collect([world.descriptor.message("house", 0), *world.history]).values()
+    [series] = collect([world.descriptor.encode_message("house", 0), *world.history]).values()
     for period in past.periods:
         energy = series.energy(period.start_ms, period.end_ms)
         assert period.energy == (energy.value, energy.low, energy.high)
@@ -78,7 +78,7 @@ def test_records_without_their_descriptor_are_left_out(world: PageWorld) -> None
     """A record of an earlier configuration needs its descriptor, which the schedule no longer gives."""
     changed = config.schedule(PageWorld(privacy="level = 2").stream)
     assert history(world, schedule=changed) == ("UTC", (), ())
-    descriptors = [world.descriptor.message("house", 0)]
+    descriptors = [world.descriptor.encode_message("house", 0)]
     assert history(world, schedule=changed, descriptors=descriptors) == history(world)
     assert history(world, records=[]) == ("UTC", (), ())
 
@@ -89,7 +89,7 @@ def test_the_newest_kind_of_slots_counts(world: PageWorld) -> None:
     start_ms = TODAY_MS - 2 * DAY_MS
     step_ms = config.terms(daily.stream).length_ms
     overlapping = [daily.record(at_ms, 100) for at_ms in range(start_ms, TODAY_MS + 3 * DAY_MS, step_ms)]
-    descriptors = [made.descriptor.message("house", 0) for made in (world, daily)]
+    descriptors = [made.descriptor.encode_message("house", 0) for made in (world, daily)]
     past = history(world, records=[*world.history, *overlapping], descriptors=descriptors)
     assert {period.start_ms for period in past.periods} == {start_ms + n * DAY_MS for n in range(5)}
 
@@ -165,16 +165,16 @@ async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -
     look, thread = page_data(written(), tmp_path / "db")
     store, topic = thread.store, "private/house/power"
     descriptor = world.descriptor
-    message = descriptor.message("house", 0)
+    message = descriptor.encode_message("house", 0)
     commit = Commit("main", 0)
     commit.descriptors = [Descriptor("main", name, descriptor.id, message) for name in (topic, f"{topic}2")]
-    names = topics(topic, descriptor.id)
+    names = descriptor_topics(topic, descriptor.id)
     commit.outgoing = [Outgoing("main", name, message, 0, True) for name in names]
     commit.outgoing += [Outgoing("main", topic, record, NOW_MS, False) for record in world.history]
     persist(store, commit)
     actual = outbox.descriptors_of(store.connection, "main", topic, names[0])
     assert actual == [message, message]
-    assert await look.history("main", "house") == history(world)
+    assert await look.compute_history("main", "house") == history(world)
     await thread.close()
 
 
@@ -182,13 +182,13 @@ async def test_a_glance_has_what_remains_of_the_budget(tmp_path: Path) -> None:
     """The remaining budget is that of the present period; without a budget there is none."""
     look, thread = page_data(written(privacy=BUDGET % (1000, "10d")), tmp_path / "db")
     epsilon = config.terms(config.parse(written()).stream[0]).epsilon_per_w
-    glance = await look.glance("main", "house")
+    glance = await look.glance_at("main", "house")
     start_ms = NOW_MS - NOW_MS % (10 * DAY_MS)
     period = {"start_ms": start_ms, "end_ms": start_ms + 10 * DAY_MS}
     assert glance.allowance == page.Allowance(1000 * epsilon, Fraction(0), **period)
     for index in (start_ms // STEP_MS - 1, start_ms // STEP_MS, start_ms // STEP_MS + 1):
         persist(thread.store, opening(index, "house"))
-    glance = await look.glance("main", "house")
+    glance = await look.glance_at("main", "house")
     assert glance.allowance is not None
     assert glance.allowance.spent == 2 * epsilon
     told = serialise._allowance(glance.allowance, look.streams[0].terms)
@@ -197,5 +197,5 @@ async def test_a_glance_has_what_remains_of_the_budget(tmp_path: Path) -> None:
     assert serialise._allowance(overspent, look.streams[0].terms) == {**told, "left": 0.0, "windows": 0}
     await thread.close()
     look, thread = page_data(written(), tmp_path / "db2")
-    assert (await look.glance("main", "house")).allowance is None
+    assert (await look.glance_at("main", "house")).allowance is None
     await thread.close()

@@ -15,7 +15,7 @@ from meteragent.agent.page import app, server, view
 from meteragent.agent.viewers import VIEWERS_MAX, Viewer, Viewers
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.errors import ConfigError, PageError
-from meteragent.domain.problem import PROBLEMS, problem
+from meteragent.domain.problem import PROBLEMS, make_problem
 from tests.support.broker import free_port
 from tests.support.page_asker import LIMIT_S, Line, ask, line
 from tests.support.page_world import START_MS, TOKEN, PageWorld, delivered
@@ -149,7 +149,7 @@ async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) ->
     told["cure"] = PROBLEMS["sink_down"].cure
     at = app.build_application(view.Settings(), world.view, world.viewers, [])
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == []
-    world.problems = [problem("sink_down", "main")]
+    world.problems = [make_problem("sink_down", "main")]
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == [told]
     async with world.serving(port=port), line(port) as opened:
         assert await opened.ask("/events") == 200
@@ -290,7 +290,7 @@ async def test_a_taken_port_is_named(world: PageWorld, port: int, caplog: pytest
 
 async def test_connections_are_bounded(world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection beyond the limit is closed at once."""
-    monkeypatch.setattr(server, "CONNECTIONS", 1)
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 1)
     async with world.serving(port=port), line(port) as first:
         await first.ask("/events")
         await first.event("start")
@@ -333,7 +333,7 @@ async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytes
 async def test_the_page_speaks_its_reader_s_language(world: PageWorld, port: int) -> None:
     """HTML, texts, facts, problems and the login are in the language that each browser prefers."""
     at = app.build_application(view.Settings(), world.view, world.viewers, ())
-    world.problems = [problem("source_down", "main")]
+    world.problems = [make_problem("source_down", "main")]
     german = {"accept-language": "de-DE,de;q=0.9,en;q=0.8"}
     texts = (
         ("Keine Verbindung zum Broker der Quelle", "Das ist nicht das Token.", "Warten Sie eine Sekunde."),

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.texts import texts
+from meteragent.texts import read_texts
 from tests.support.not_run import ROOT
 
 STATIC = ROOT / "meteragent" / "agent" / "page" / "static"
 OURS = sorted(path for path in STATIC.glob("*") if path.suffix in {".html", ".js", ".css", ".svg"})
 PAGES = sorted(STATIC.glob("*.html"))
-TEXTS = texts("en")
+TEXTS = read_texts("en")
 SAYING = [
     *sorted((ROOT / "meteragent" / "report").rglob("*.py")),
     ROOT / "meteragent" / "agent" / "page" / "serialise.py",

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent import config
-from meteragent.agent.viewers import VIEWERS_MAX, WAITING, News, TooManyViewers, Viewer, Viewers
+from meteragent.agent.viewers import VIEWERS_MAX, WAITING_MAX, News, TooManyViewers, Viewer, Viewers
 from meteragent.domain.commit import Outgoing
 from tests.support.configurations import written
 
@@ -25,22 +25,22 @@ def test_a_closed_page_takes_nothing() -> None:
     """While nobody looks, there is nobody to pass anything on to."""
     viewers = Viewers()
     assert not viewers
-    assert viewers.observer("main") is None
+    assert viewers.observer_of("main") is None
     viewer = enter(viewers)
     assert viewers
     viewers.remove_viewer(viewer)
     assert not viewers
-    assert viewers.observer("main") is None
+    assert viewers.observer_of("main") is None
     viewers.queue_records("main", [outgoing("private/m", b"1")])
-    assert viewer.take() == NOTHING
+    assert viewer.take_news() == NOTHING
 
 
 def test_a_viewer_gets_its_own_meter() -> None:
     """A viewer gets the readings and records of its meter, and nothing of others, and no report."""
     viewers = Viewers()
     viewer = enter(viewers)
-    assert viewers.observer("two") is None
-    observer = viewers.observer("main")
+    assert viewers.observer_of("two") is None
+    observer = viewers.observer_of("main")
     assert observer is not None
     observer.note_reading("m", 1000, 5_000_000)
     observer.note_reading("other", 1000, 6_000_000)
@@ -50,34 +50,34 @@ def test_a_viewer_gets_its_own_meter() -> None:
     rows.append(outgoing("private/m", b"descriptor", retain=True))
     rows.append(outgoing("private/m", b"report")._replace(until_ms=9))
     viewers.queue_records("main", rows)
-    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, [])
-    assert viewer.take() == NOTHING
+    assert viewer.take_news() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, [])
+    assert viewer.take_news() == NOTHING
 
 
 def test_two_viewers_do_not_share() -> None:
     """What one viewer has taken is still there for the other."""
     viewers = Viewers()
     both = [enter(viewers) for _ in range(2)]
-    observer = viewers.observer("main")
+    observer = viewers.observer_of("main")
     assert observer is not None
     observer.note_reading("m", 1, 1)
-    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0, [])] * 2
+    assert [viewer.take_news() for viewer in both] == [News([(1, 1)], [], 0, [])] * 2
 
 
 def test_what_waits_is_bounded() -> None:
     """Beyond the limit, the oldest are dropped, and the viewer learns how many."""
     viewers = Viewers()
     viewer = enter(viewers)
-    observer = viewers.observer("main")
+    observer = viewers.observer_of("main")
     assert observer is not None
-    for time_ms in range(WAITING + 3):
+    for time_ms in range(WAITING_MAX + 3):
         observer.note_reading("m", time_ms, 0)
-    viewers.queue_records("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING + 2)])
-    news = viewer.take()
-    assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING)
-    assert (news.records[0], len(news.records)) == (b"2", WAITING)
+    viewers.queue_records("main", [outgoing("private/m", b"%d" % n) for n in range(WAITING_MAX + 2)])
+    news = viewer.take_news()
+    assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING_MAX)
+    assert (news.records[0], len(news.records)) == (b"2", WAITING_MAX)
     assert news.missed_count == 5
-    assert viewer.take() == NOTHING
+    assert viewer.take_news() == NOTHING
 
 
 def test_viewers_are_bounded() -> None:
@@ -95,14 +95,14 @@ async def test_a_viewer_waits_for_news() -> None:
     viewers = Viewers()
     viewer = enter(viewers)
     await viewer.wait(0.001)
-    observer = viewers.observer("main")
+    observer = viewers.observer_of("main")
     assert observer is not None
     observer.note_reading("m", 1, 1)
     await viewer.wait(60)
-    viewer.take()
+    viewer.take_news()
     viewers.queue_records("main", [outgoing("private/m", b"1")])
     await viewer.wait(60)
-    viewer.take()
-    viewers.end()
+    viewer.take_news()
+    viewers.end_all()
     await viewer.wait(60)
     assert viewer.is_over

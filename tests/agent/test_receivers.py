@@ -15,7 +15,7 @@ from meteragent.agent.store_thread import StoreThread
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.store import grants
-from meteragent.store.grants import Wanted
+from meteragent.store.grants import WantedGrant
 from tests.support.contexts import context_of
 from tests.support.stores import open_store
 
@@ -73,7 +73,7 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     """The agent must not end because of a receiver that it no longer has."""
     counts = Counts()
     store = open_store(tmp_path / "db")
-    grants.apply_admissions(store, [Wanted("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
+    grants.apply_admissions(store, [WantedGrant("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
     grants.apply_admissions(store, [], {}, 1)
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET link = ?", (text,))

@@ -67,7 +67,7 @@ class Home:
         [stream] = self.config.stream
         get = receivers.granted_receivers(stream, self.store)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, None)
-        core = parts.core(stream, config.others_per_day(self.config, stream), links, b"", receivers=get)
+        core = parts.core_of(stream, config.others_per_day(self.config, stream), links, b"", receivers=get)
         core = replace(core, listens=True)
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())

@@ -66,7 +66,7 @@ class Home:
         receivers.apply_admissions(known, self.store, self.now_ms)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
         admitted = receivers.granted_receivers(self.stream, self.store)
-        core = parts.core(
+        core = parts.core_of(
             self.stream, config.others_per_day(known, self.stream), links, b"", receivers=admitted
         )
         snapshot = self.store.snapshot(core.name)
@@ -133,9 +133,9 @@ def test_a_pseudonym_is_withdrawn_and_never_published_again(home: Home, ends: bo
         assert {row.topic for row in rows if row.payload} == set()
         assert all(row.topic.startswith(f"app/{ID}/privacy") and row.retain for row in rows)
         assert len(rows) == 2
-        assert outbox.descriptors(home.store.connection, app.queue) == []
+        assert outbox.latest_descriptors(home.store.connection, app.queue) == []
     [utility] = grants.active_grants(home.store.connection)
-    topics = [item.topic for item in outbox.descriptors(home.store.connection, utility.queue)]
+    topics = [item.topic for item in outbox.latest_descriptors(home.store.connection, utility.queue)]
     assert topics == [f"utility/{ID}"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.agent.link import refused_topics as refusal
 from meteragent.agent.link import sink
-from meteragent.agent.link.refused_topics import ABRUPT, PROMPT_S, SOON_S, STRIKES, TRY_S, Refusals
+from meteragent.agent.link.refused_topics import ABRUPT_ENDS_MAX, PROMPT_S, RETRY_S, SOON_S, STRIKES, Refusals
 from meteragent.domain.commit import Destination
 from tests.agent.sink_line import NOW_MS, Line
 from tests.core.test_pipeline import core, feed
@@ -106,18 +106,18 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
         await broker.answer(3)
         for _ in range(2):
             await idle(line)
-            clock_s[0] += TRY_S - 1
+            clock_s[0] += RETRY_S - 1
             await line.looked()
             assert session.published.empty()
             clock_s[0] += 1
-            line.sink.wake()
+            line.sink.reread_outbox()
             await broker.answer(1)
         assert broker.refused == payloads("b", 1, 2, 3, 1, 1)
         await idle(line)
         broker.refuses.clear()
         line.commit(b"b4", topic=BAD)
-        clock_s[0] += TRY_S
-        line.sink.wake()
+        clock_s[0] += RETRY_S
+        line.sink.reread_outbox()
         await broker.answer(4)
         await idle(line)
         assert session.published.empty()
@@ -141,13 +141,13 @@ async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarel
             await idle(line)
             assert line.sink.refusals.next_s == clock_s[0] + pause_s
             clock_s[0] += pause_s
-            line.sink.wake()
+            line.sink.reread_outbox()
             await broker.answer(1)
         assert broker.refused == payloads("b", 1, 2, *[1] * 7)
         broker.refuses.clear()
         await idle(line)
-        clock_s[0] += TRY_S
-        line.sink.wake()
+        clock_s[0] += RETRY_S
+        line.sink.reread_outbox()
         await broker.answer(2)
         broker.refuses.add(BAD)
         line.commit(b"b3", topic=BAD)
@@ -169,7 +169,7 @@ def test_a_topic_that_ends_connections_is_tried_hourly_whatever_the_reason() -> 
     refusals.update_trials(20.0)
     assert refusals.may_send("b", 1, 1)
     assert not refusals.may_send("a", 2, 1)
-    refusals.update_trials(10.0 + PROMPT_S / 2 + TRY_S)
+    refusals.update_trials(10.0 + PROMPT_S / 2 + RETRY_S)
     assert refusals.may_send("a", 3, 1)
     assert refusals.must_send_singly
 
@@ -218,7 +218,7 @@ async def test_more_refused_records_than_are_read_at_once_starve_nobody(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records behind a long queue of a refused topic leave, on this connection and the next."""
-    monkeypatch.setattr(sink, "FETCH", 3)
+    monkeypatch.setattr(sink, "FETCH_MAX", 3)
     line.commit(*payloads("b", *range(50)), topic=BAD, due_ms=NOW_MS - 10)
     for _ in range(2):
         line.commit(*payloads("g", 1, 2), topic=GOOD)
@@ -240,13 +240,13 @@ def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() ->
     pipeline = core()
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
-    pipeline.withhold({Destination("main", "private/m1/power")})
+    pipeline.withhold_from({Destination("main", "private/m1/power")})
     commit = feed(pipeline, now_ms=9).commit
     assert [dict(windows) for windows in commit.charges.values()] == [{"m2": 2}]
     assert commit.marks == {"m1": BASE_MS + 12, "m2": BASE_MS + 12}
     assert {row.topic for row in commit.outgoing if not row.retain} == {"private/m2/power"}
     assert pipeline._counts["withheld"] == 2
-    pipeline.withhold(())
+    pipeline.withhold_from(())
     assert feed(pipeline, now_ms=12).commit.marks == {"m1": BASE_MS + 16, "m2": BASE_MS + 16}
     assert pipeline._counts["withheld"] == 2
     assert pipeline._counts["opened"] == 4
@@ -279,7 +279,7 @@ async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> N
     line.commit(*payloads("o", 1, 2), topic="private/other/power")
     line.commit(b"g2", topic=GOOD)
     took = []
-    for _ in range(ABRUPT + STRIKES):
+    for _ in range(ABRUPT_ENDS_MAX + STRIKES):
         took += await _closing(line, {BAD})
     assert took == [b"g1"]
     assert set(line.sink.refusals.held_topics) == {BAD}
@@ -295,13 +295,13 @@ async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPa
     clock_s = [1000.0]
     monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
-    for _ in range(ABRUPT + STRIKES + 1):
+    for _ in range(ABRUPT_ENDS_MAX + STRIKES + 1):
         await _closing(line, {BAD})
-    clock_s[0] += TRY_S
+    clock_s[0] += RETRY_S
     line.commit(b"g1", topic=GOOD)
     assert await _closing(line, {BAD}) == []
     assert await _closing(line, {BAD}) == [b"g1"]
-    clock_s[0] += TRY_S
+    clock_s[0] += RETRY_S
     assert await _closing(line, set()) == payloads("b", 1, 2)
     assert not line.sink.refusals.held_topics
 
@@ -342,15 +342,15 @@ def test_a_flag_is_suspected_before_a_topic(is_flag_to_blame: bool) -> None:
     If that does not help, the topic is held, and later messages have the flag again.
     """
     refusals, flags = Refusals("private/power/{meter}"), []
-    for at in range(ABRUPT + 2 + STRIKES):
+    for at in range(ABRUPT_ENDS_MAX + 2 + STRIKES):
         retains = refusals.on_connected(100.0 * at, retains=True)
         flags.append(retains)
         if is_flag_to_blame and not retains:
             assert refusals.on_accepted(BAD, at)
         else:
             refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
-    assert flags[: ABRUPT + 2] == [True] * (ABRUPT + 1) + [False]
-    assert set(flags[ABRUPT + 2 :]) == {not is_flag_to_blame}
+    assert flags[: ABRUPT_ENDS_MAX + 2] == [True] * (ABRUPT_ENDS_MAX + 1) + [False]
+    assert set(flags[ABRUPT_ENDS_MAX + 2 :]) == {not is_flag_to_blame}
     assert set(refusals.held_topics) == (set() if is_flag_to_blame else {BAD})
 
 
@@ -363,29 +363,29 @@ def test_a_flag_that_the_broker_takes_is_not_suspected(is_stated: bool, is_confi
     """
     refusals = Refusals("private/power/{meter}")
     flags = []
-    for at in range(ABRUPT + 2):
+    for at in range(ABRUPT_ENDS_MAX + 2):
         flags.append(refusals.on_connected(100.0 * at, version=5 if is_stated else 4))
         if is_confirmed and at == 0:
             refusals.on_accepted(GOOD, 1, retain=True)
         refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
-    assert flags == [True] * (ABRUPT + 1) + [is_stated or is_confirmed]
+    assert flags == [True] * (ABRUPT_ENDS_MAX + 1) + [is_stated or is_confirmed]
 
 
 def test_a_confirmation_without_the_flag_says_nothing_of_it() -> None:
     """What is confirmed while the flag is off does not show that the broker takes the flag."""
     refusals, flags = Refusals("private/power/{meter}"), []
-    for at in range(ABRUPT + 3):
+    for at in range(ABRUPT_ENDS_MAX + 3):
         flags.append(refusals.on_connected(100.0 * at))
         if not flags[-1]:
             refusals.on_accepted(BAD, 1, retain=True)
         refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
-    assert flags == [True] * (ABRUPT + 1) + [False, True]
+    assert flags == [True] * (ABRUPT_ENDS_MAX + 1) + [False, True]
 
 
 async def test_a_sink_does_not_suspect_the_flag_of_a_confirmed_descriptor(line: Line) -> None:
     """Connections that end with a descriptor in flight leave the flag on, once it was confirmed with it."""
     line.commit(b"terms", topic=f"{BAD}/privacy", retain=True)
-    for at in range(ABRUPT + 2):
+    for at in range(ABRUPT_ENDS_MAX + 2):
         session = FakeSession(4)
         serving = asyncio.create_task(line.sink.serve(session))
         published = await session.next()
@@ -410,7 +410,7 @@ def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: lis
     refusals, now_s, row = Refusals("{meter}"), 0.0, 0
     trials: dict[str, int] = {}
     for what, number in plan:
-        topic, row, now_s = "abc"[number], row + 1, now_s + TRY_S / 3
+        topic, row, now_s = "abc"[number], row + 1, now_s + RETRY_S / 3
         held = topic in refusals.held_topics
         if what == "pass":
             if refusals.may_send(topic, row, 1) and held:

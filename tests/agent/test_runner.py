@@ -168,7 +168,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
         line = Line(store)
         commit = Commit("main", START_MS, outgoing=[Outgoing("main", "t", b"x", START_MS, False)])
         [row] = await line.store.persist(commit, [], None)
-        line.sink.take([row])
+        line.sink.queue_rows([row])
         async with line.delivering():
             await line.until(lambda: row.id in line.sink.unmarked_ids)
         busy = threading.Event()

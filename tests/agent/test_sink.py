@@ -74,7 +74,7 @@ async def test_nothing_leaves_before_it_is_due(line: Line) -> None:
         await line.looked()
         assert session.published.empty()
         line.now_ms = NOW_MS + 60_000
-        line.sink.wake()
+        line.sink.reread_outbox()
         assert (await session.next()).payload == b"later"
 
 
@@ -115,7 +115,7 @@ async def test_without_a_clock_nothing_leaves(line: Line) -> None:
             await line.sink.idle.wait()
         assert session.published.empty()
         line.now_ms = NOW_MS
-        line.sink.wake()
+        line.sink.reread_outbox()
         assert (await session.next()).payload == b"1"
 
 
@@ -246,7 +246,7 @@ async def test_idle_means_that_nothing_is_left_to_do(line: Line) -> None:
         line.answer(session, sent)
         async with asyncio.timeout(LIMIT_S):
             await line.sink.idle.wait()
-        line.sink.wake()
+        line.sink.reread_outbox()
         assert not line.sink.idle.is_set()
         async with asyncio.timeout(LIMIT_S):
             await line.sink.idle.wait()
@@ -308,7 +308,7 @@ async def test_a_finished_sink_does_not_spin(line: Line, monkeypatch: pytest.Mon
             return NOW_MS + 5000
 
         line.sink._now_ms = now_ms
-        line.sink.wake()
+        line.sink.reread_outbox()
         await turns(200)
         assert asked < 10
 
@@ -316,7 +316,7 @@ async def test_a_finished_sink_does_not_spin(line: Line, monkeypatch: pytest.Mon
 async def test_a_long_outbox_leaves_page_by_page(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than one page all leave, once and in order, while earlier ones wait for their mark."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
-    monkeypatch.setattr(sink, "FETCH", 7)
+    monkeypatch.setattr(sink, "FETCH_MAX", 7)
     line.commit(*(b"%d" % n for n in range(50)))
     sent: list[bytes] = []
     async with line.connected(inflight=3) as session:

@@ -33,7 +33,7 @@ def beside(delay_s: float = 0.0) -> Presence:
 
 def descriptor(label: str) -> bytes:
     """Return a descriptor as the core writes it."""
-    return describe(settled()).message(label, NOW_MS)
+    return describe(settled()).encode_message(label, NOW_MS)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ async def test_where_nothing_is_retained_descriptors_come_each_hour(
             assert [p.topic for p in await pause(session)] == topics
             for passed_s in (UNRETAINED_S - 1, 1):
                 clock.now_s += passed_s
-                line.sink.wake()
+                line.sink.reread_outbox()
                 is_due = not retains and passed_s == 1
                 assert [p.topic for p in await pause(session)] == (topics if is_due else [])
         assert line.sink.refusals.retains is retains
@@ -164,7 +164,7 @@ async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
     async with line.connected() as session:
         assert await pause(session) == []
         line.now_ms = NOW_MS
-        line.sink.wake()
+        line.sink.reread_outbox()
         assert (await session.next()).topic == STATUS
 
 
@@ -247,7 +247,7 @@ async def test_the_answer_to_home_assistant_has_its_own_time(
         for now_s, told in ((0.0, []), (2.9, []), (3.0, ["a"]), (4.0, []), (7.0, ["a"])):
             clock.now_s = now_s
             line.sink.on_message(BIRTH, b"online", 0, False, None)
-            line.sink.wake()
+            line.sink.reread_outbox()
             assert devices(await pause(session)) == told
 
 
@@ -258,7 +258,7 @@ async def test_what_arrives_is_acknowledged(make: MakeLine) -> None:
         await turns(3)
         session.send(line.sink, b"online", BIRTH)
         session.send(line.sink, b"left by another configuration", "somewhere")
-        assert session.unacknowledged == 0
+        assert session.unacknowledged_count == 0
 
 
 async def test_a_broker_that_lets_nobody_subscribe_gets_its_records(

@@ -42,7 +42,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         until_ms, actual = now_ms + 3, sorted(waiting, key=lambda item: (item.due_ms, item.id))
         rows = [item for item in actual if item.due_ms <= until_ms][:page]
         end = (rows[-1].due_ms, rows[-1].id) if len(rows) == page else (until_ms, EVER)
-        known.merge(rows, end)
+        known.merge_rows(rows, end)
 
     def leave() -> None:
         rows = known.pop_due(now_ms)
@@ -54,12 +54,12 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         assert not [item for item in waiting if (item.due_ms, item.id) <= min(known.end, (now_ms, EVER))]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink, "FETCH", page)
+        patch.setattr(sink, "FETCH_MAX", page)
         for what, number in plan:
             if what == "commit":
                 rows = [row(last := last + 1, max(0, now_ms + number - 6 + k % 3)) for k in range(number)]
                 waiting += rows
-                known.add(rows)
+                known.add_rows(rows)
                 assert len(known._rows) <= 2 * page + number
             elif what == "read":
                 read()
@@ -87,14 +87,14 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
             for due_ms in ((NOW_MS, NOW_MS - 5), (NOW_MS + 5,), (NOW_MS,)):
                 rows = [Outgoing("main", "private/m", b"%d" % due, due, False) for due in due_ms]
                 with store.transaction() as tx:
-                    line.sink.take(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=rows)))
+                    line.sink.queue_rows(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=rows)))
             sent = await session.take(3)
             assert [item.payload for item in sent] == [b"%d" % due for due in (NOW_MS - 5, NOW_MS, NOW_MS)]
             line.answer(session, *sent)
             async with asyncio.timeout(LIMIT_S):
                 await line.sink.idle.wait()
             line.now_ms = NOW_MS + 5
-            line.sink.take([])
+            line.sink.queue_rows([])
             assert not line.sink.idle.is_set()
             assert (await session.next()).payload == b"%d" % (NOW_MS + 5)
             assert line.reads.locked()
@@ -111,12 +111,12 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
             await line.looked()
             for answered in (True, False):
                 line.gate.clear()
-                line.sink.wake()
+                line.sink.reread_outbox()
                 await turns(3)
                 with store.transaction() as tx:
                     commit = Commit("main", NOW_MS, outgoing=[Outgoing("main", "t", b"new", NOW_MS, False)])
                     rows = outbox.append_commit(tx, commit)
-                line.sink.take(rows)
+                line.sink.queue_rows(rows)
                 if not answered:
                     line.unseen.add(rows[0].id)
                 line.gate.set()
@@ -133,18 +133,18 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
 ) -> None:
     """Rows handed over during a read, too many to keep and earlier than what is read, leave."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
-    monkeypatch.setattr(sink, "FETCH", 2)
+    monkeypatch.setattr(sink, "FETCH_MAX", 2)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.connected() as session:
             await line.looked()
             line.gate.clear()
             line.now_ms = NOW_MS + 3 * 3_600_000  # beyond what the sink has read: it reads on from there
-            line.sink.take([])
+            line.sink.queue_rows([])
             await turns(3)
             payloads = [b"%d" % number for number in range(5)]
             with store.transaction() as tx:
                 outgoing = [Outgoing("main", "private/m", payload, NOW_MS, False) for payload in payloads]
-                line.sink.take(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=outgoing)))
+                line.sink.queue_rows(outbox.append_commit(tx, Commit("main", NOW_MS, outgoing=outgoing)))
             line.gate.set()
             assert [item.payload for item in await session.take(5)] == payloads

@@ -45,11 +45,11 @@ async def test_messages_come_in_order_with_their_time_of_arrival() -> None:
     await line.connect()
     line.session.send(line.source, b"a", "in/m1", retain=True)
     line.session.send(line.source, b"b", "in/m2", qos=0)
-    first, second = line.source.batch(NOW_MS + 9)
+    first, second = line.source.take_batch(NOW_MS + 9)
     assert (first.topic, first.payload, first.retain, first.received_ms) == ("in/m1", b"a", True, NOW_MS)
     assert (second.topic, second.payload, second.retain) == ("in/m2", b"b", False)
     assert (second.received_ms, second.token) == (NOW_MS + 7, None)
-    assert line.source.batch(NOW_MS + 9) == []
+    assert line.source.take_batch(NOW_MS + 9) == []
 
 
 async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
@@ -57,7 +57,7 @@ async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
     line = Line(now_ms=lambda: None)
     await line.connect()
     line.send(b"a")
-    assert line.source.batch(NOW_MS + 3)[0].received_ms == NOW_MS + 3
+    assert line.source.take_batch(NOW_MS + 3)[0].received_ms == NOW_MS + 3
 
 
 async def test_what_arrived_without_a_clock_did_not_come_after_what_followed_it() -> None:
@@ -66,7 +66,7 @@ async def test_what_arrived_without_a_clock_did_not_come_after_what_followed_it(
     line = Line(now_ms=lambda: next(clock))
     await line.connect()
     line.send(b"a", b"b", b"c", b"d", b"e")
-    messages = line.source.batch(NOW_MS + 9)
+    messages = line.source.take_batch(NOW_MS + 9)
     assert [message.payload for message in messages] == [b"a", b"b", b"c", b"d", b"e"]
     times_ms = [message.received_ms - NOW_MS for message in messages]
     assert times_ms == [0, 0, 5, 5, 9]
@@ -134,7 +134,7 @@ async def test_over_mqtt_3_1_1_fewer_are_held() -> None:
         line.send(*(b"%d" % n for n in range(40)))
         line.take()
         line.source.acknowledge([])
-        assert line.session.unacknowledged == held
+        assert line.session.unacknowledged_count == held
 
 
 async def test_a_packet_id_used_again_names_another_message() -> None:
@@ -161,7 +161,7 @@ async def test_nothing_of_an_old_connection_is_acknowledged_on_a_new_one() -> No
     line = Line()
     await line.connect()
     line.send(b"taken", b"waiting")
-    taken = line.source.batch(NOW_MS)[0].token
+    taken = line.source.take_batch(NOW_MS)[0].token
     await line.connect()
     line.send(b"taken", b"waiting")
     line.source.acknowledge([taken])
@@ -247,15 +247,15 @@ async def test_nothing_is_read_while_more_waits_than_was_asked_for() -> None:
 
 
 async def test_batches_are_bounded() -> None:
-    """A batch has at most 1,000 messages, so that a commit stays short; `batches` says how many wait."""
+    """A batch has at most 1,000 messages, so that a commit stays short; `batch_count` says how many wait."""
     line = Line(inflight=2 * BATCH_MAX)
     await line.connect()
     line.send(*(b"%d" % n for n in range(BATCH_MAX + 1)))
-    assert line.source.batches == 2
+    assert line.source.batch_count == 2
     assert line.batch() == [b"%d" % n for n in range(BATCH_MAX)]
-    assert line.source.batches == 1
+    assert line.source.batch_count == 1
     assert line.batch() == [b"%d" % BATCH_MAX]
-    assert line.source.batches == 0
+    assert line.source.batch_count == 0
 
 
 async def test_a_payload_that_is_too_large_does_not_fill_the_memory() -> None:
@@ -311,13 +311,13 @@ def test_acknowledged_means_done_with_or_counted(
                 line.send(b"%d" % number)
                 sent.append(b"%d" % number)
             elif step == "take":
-                kept += [(m.payload, m.token) for m in line.source.batch(NOW_MS)]
+                kept += [(m.payload, m.token) for m in line.source.take_batch(NOW_MS)]
             elif step == "finish":
                 finished, kept = kept[::2], kept[1::2]
                 result |= {payload for payload, _ in finished}
                 line.take()
                 line.source.acknowledge(token for _, token in finished)
-                assert line.session.unacknowledged <= inflight
+                assert line.session.unacknowledged_count <= inflight
                 if in_order:
                     arrived = sent[: len(line.session.acknowledged)]
                     assert line.session.acknowledged == arrived

@@ -76,7 +76,7 @@ async def test_a_broker_that_has_let_out_twice_as_many_is_not_tested(monkeypatch
     tokens = line.take()
     line.source.acknowledge(tokens[6:])
     line.source.acknowledge([])
-    assert line.session.unacknowledged == 6
+    assert line.session.unacknowledged_count == 6
     assert line.counts["acked_open"] == 0
 
 

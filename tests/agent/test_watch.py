@@ -283,8 +283,8 @@ def test_what_systemd_says_in_the_environment() -> None:
     assert Notify.of(said, 8) == Notify("/run/x", None)
     assert Notify.of({"NOTIFY_SOCKET": "/run/x"}, 7) == Notify("/run/x", None)
     assert Notify.of({"WATCHDOG_USEC": "1"}, 7) == Notify.of({}, 7) == Notify()
-    Notify().send("READY=1")
-    Notify("/nowhere/at/all").send("READY=1")
+    Notify().send_lines("READY=1")
+    Notify("/nowhere/at/all").send_lines("READY=1")
 
 
 def test_an_abstract_address_is_one(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_an_abstract_address_is_one(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind("\0" + name)
         listening.settimeout(LIMIT_S)
-        Notify(f"@{name}").send("READY=1", "STATUS=x")
+        Notify(f"@{name}").send_lines("READY=1", "STATUS=x")
         assert listening.recv(100) == b"READY=1\nSTATUS=x"
 
 

@@ -286,7 +286,7 @@ def test_consume_reads_an_output(place: Place, form: str) -> None:
     assert list(actual) == ["m1"]
     assert within(actual["m1"].energy(DAY, DAY + 4 * DAY_MS), truth)
     assert len(read_archive(place.folder / "out.parquet")) == 3
-    assert actual["m1"].terms(actual["m1"].records[0]).facts["noise"] == "prf"
+    assert actual["m1"].descriptor_of(actual["m1"].records[0]).facts["noise"] == "prf"
     assert np.unique(actual["m1"].window_ms).size == 4
 
 
@@ -297,7 +297,7 @@ def test_consume_reads_bands_and_decimals(place: Place) -> None:
     place.sanitise(save(place.folder / "in.parquet", long_rows(2, 2), LONG), **keys)
     (month,) = read_archive(place.folder / "out.parquet", ["m0"]).values()
     assert [record.band for record in month.records] == ["00:00/07:00", "07:00/24:00"]
-    assert all(record.value % month.terms(record).mechanism.quantum == 0 for record in month.records)
+    assert all(record.value % month.descriptor_of(record).mechanism.quantum == 0 for record in month.records)
 
 
 def test_consume_refuses_what_is_not_complete(place: Place) -> None:

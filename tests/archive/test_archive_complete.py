@@ -469,7 +469,7 @@ def test_a_stream_has_all_its_micro_batches(place: Place, tmp_path: Path, change
     alter(out)
     if text is None:
         rows = sum(part["rows"] for part in manifest_of(place.folder / "out")["parts"][:2])
-        assert sum(table.num_rows for table in reader.tables(reader.open_outputs(out))) == rows
+        assert sum(table.num_rows for table in reader.part_tables(reader.open_outputs(out))) == rows
         return
     with pytest.raises(RecordError, match=text):
         Slots.read(out)

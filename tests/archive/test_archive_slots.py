@@ -52,17 +52,17 @@ def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -
     schedule, actual = under.schedule, {}
     timeline, start_ms = Timeline(under.usual, starts_ms[0]), starts_ms[0]
     while start_ms <= starts_ms[-1]:
-        terms = schedule.terms(start_ms)
+        terms = schedule.terms_at(start_ms)
         window = Window(start_ms, terms, terms.id, (), "", noise_bound=0)
         for slot in range(terms.n):
-            window.open_slot(0, start_ms, terms.lattice(slot) // 2)
+            window.open_slot(0, start_ms, terms.steps_per_quantum(slot) // 2)
         timeline.windows.append(window)
         start_ms = window.end_ms
     for _, time_ms, value_u in sorted(row for row in rows if row[2] is not None):
-        timeline.accept(Pending(time_ms, value_u or 0, None))
+        timeline.accept_reading(Pending(time_ms, value_u or 0, None))
     timeline.integrate_until(start_ms)
     for window in timeline.windows:
-        actual[window.start_ms] = [window.close(place) for place in range(window.terms.n)]
+        actual[window.start_ms] = [window.close_slot(place) for place in range(window.terms.n)]
     return actual
 
 
@@ -147,7 +147,7 @@ def test_windows_follow_the_calendar(minutes: list[int]) -> None:
     starts = under.starts(times)
     for time_ms, start_ms, end_ms in zip(times, starts, under.ends(starts), strict=True):
         assert start_ms <= time_ms < end_ms
-        assert under.schedule.first_ms(int(start_ms)) == start_ms
+        assert under.schedule.first_start_ms(int(start_ms)) == start_ms
         assert under.schedule.grid.end_ms(int(start_ms)) == end_ms
 
 

@@ -203,7 +203,7 @@ def test_a_tag_is_that_of_the_label(rows: list[tuple[str, int, int]]) -> None:
     made = tags(key, shape, [meter for meter, *_ in rows], starts, quanta)
     labels = [prf_input(shape, "acme", meter, start, (value, -value)) for meter, start, value in rows]
     data = b"".join(hashlib.sha256(text[:-24]).digest() + text[-24:] for text in labels)
-    assert made == keyed.tags(key.tag, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, 7))
+    assert made == keyed.compute_tags(key.tag, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, 7))
 
 
 def test_what_are_no_windows_is_refused() -> None:

@@ -25,7 +25,7 @@ from meteragent.archive.ledger import Ledger
 from meteragent.archive.preview import preview
 from meteragent.archive.run import Local, RunResult, sanitise_archive
 from meteragent.archive.snapshot import View
-from meteragent.cli.sanitise import as_json, preview_summary, summary
+from meteragent.cli.sanitise import as_json, preview_summary, result_summary
 from meteragent.domain.errors import ArchiveError
 from tests.support import tables
 from tests.support.archives import Place, silent
@@ -75,7 +75,7 @@ def test_a_delta_table_releases_its_latest_version(place: Place, tmp_path: Path)
     result = assert_releases(place, folder, now)
     assert seen.admission == result.admission
     id_ = DeltaTable(folder).metadata().id
-    assert f"snapshot       2 of Delta table {id_}" in summary(result)
+    assert f"snapshot       2 of Delta table {id_}" in result_summary(result)
     assert f"snapshot       2 of Delta table {id_}" in preview_summary(seen)
     facts = {"kind": "Delta", "table": str(id_), "snapshot": "2", "schema": None}
     assert json.loads(as_json(result))["table"] == facts

@@ -10,7 +10,7 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
-from meteragent.cli.admission import admit, with_running_lateness
+from meteragent.cli.admission import admission_refusals, with_running_lateness
 from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
 from meteragent.domain.commit import Commit
 from meteragent.domain.grid import format_duration, parse_duration
@@ -240,7 +240,7 @@ def test_only_the_stream_that_has_run_goes_on(tmp_path: Path) -> None:
     """Of two streams the one that the store knows is warned of, and the new one is refused."""
     settings = config.load(write(tmp_path, BOTH))
     run_before(tmp_path, "two")
-    refusals, warned = admit(settings)
+    refusals, warned = admission_refusals(settings)
     assert [error.key for error in refusals] == ["stream[0].privacy.hide"]
     assert [error.key for error in warned] == ["stream[1].privacy.hide"]
 
@@ -249,7 +249,7 @@ def test_a_damaged_store_ends_nothing(tmp_path: Path) -> None:
     """Where the store cannot say what has run, that is for `run` to mend: all is warned of."""
     settings = config.load(write(tmp_path, SPARSE))
     (tmp_path / "store.db").write_bytes(b"no database" * 1000)
-    refusals, warned = admit(settings)
+    refusals, warned = admission_refusals(settings)
     assert (refusals, len(warned)) == ([], 1)
 
 

@@ -27,7 +27,7 @@ from meteragent.privacy.audit import ALARM, Audit
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.report import audit
-from meteragent.report.audit import trials
+from meteragent.report.audit import audit_mechanisms
 from meteragent.wire.descriptor import describe
 from tests.support import controls
 from tests.support.configurations import energy, streams, written
@@ -79,7 +79,7 @@ def found(name: str) -> Any:
     """What is found of a setting, as data."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit, "_CORE_SLOTS", 1000)
-        tried = trials(config.parse(SETTINGS[name]), samples=100, bits=SeededBits(12))
+        tried = audit_mechanisms(config.parse(SETTINGS[name]), samples=100, bits=SeededBits(12))
     return json.loads(audit.as_json(tried))
 
 
@@ -102,8 +102,8 @@ def ids(text: str) -> set[str]:
         schedule = config.schedule(stream, config.others_per_day(parsed, stream))
         at_ms = parse_time("2027-01-01T00:00:00Z")
         for _ in range(730):
-            at_ms = schedule.first_ms(at_ms)
-            found.add(schedule.terms(at_ms))
+            at_ms = schedule.first_start_ms(at_ms)
+            found.add(schedule.terms_at(at_ms))
             at_ms += DAY_MS
     return {describe(terms).id for terms in found}
 
@@ -251,7 +251,7 @@ def quarters(self: Window, noise: int, covered_ms: int, dither: int) -> None:
 def half_up(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: half a quantum for every dither, which rounds half up."""
     del dither
-    REAL_DRAW(self, noise, covered_ms, self.terms.lattice(self.draws) // 2)
+    REAL_DRAW(self, noise, covered_ms, self.terms.steps_per_quantum(self.draws) // 2)
 
 
 def undithered(self: Window, noise: int, covered_ms: int, dither: int) -> None:
@@ -274,12 +274,12 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
     """Wrong: every second window has its predecessor's secret."""
     if not SECRETS:
         SECRETS.append(REAL_OPEN(self, terms_id, mechanism)[0])
-        return SECRETS[0], mechanism.draw(SECRETS[0], self.bits)
+        return SECRETS[0], mechanism.draw_slot(SECRETS[0], self.bits)
     radius = SECRETS.pop()
-    return radius, mechanism.draw(radius, self.bits)
+    return radius, mechanism.draw_slot(radius, self.bits)
 
 
-REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close, Noise.draw_window
+REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close_slot, Noise.draw_window
 SECRETS: list[int] = []
 FAULTS = {
     "rounding": (Window, "close", rounds_to_pairs, "same noise for any window", 100),
@@ -314,7 +314,7 @@ def test_a_bias_is_seen_where_noise_is_small(
     assert run(coarse, "--samples", "1000")[0] == 0
 
     def on_top(self: Window, noise: int, covered_ms: int, dither: int) -> None:
-        REAL_DRAW(self, noise, covered_ms, dither + self.terms.lattice(self.draws) // 2)
+        REAL_DRAW(self, noise, covered_ms, dither + self.terms.steps_per_quantum(self.draws) // 2)
 
     monkeypatch.setattr(Window, "open_slot", on_top)
     code, out, _ = run(coarse, "--json", "--samples", "1000")
@@ -326,7 +326,7 @@ def test_a_violation_is_said(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text marks what failed, and ends with the verdict."""
-    monkeypatch.setattr(Window, "close", rounds_to_pairs)
+    monkeypatch.setattr(Window, "close_slot", rounds_to_pairs)
     _, out, _ = run(written(), "--samples", "200")
     assert "    FAILED  same noise for any window" in out
     assert "    FAILED  dither: rounding up" in out

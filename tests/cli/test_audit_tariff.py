@@ -63,7 +63,7 @@ def test_one_noise_for_all_bands_is_refused(
         while self.draws < self.terms.n:
             self.open_slot(drawn, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
-    monkeypatch.setattr(Window, "begin", begin)
+    monkeypatch.setattr(Window, "open_first_slot", begin)
     code, failed = checks(SETTINGS["power"], 1000)
     assert code == EXIT_VIOLATED
     assert "law: windows in succession, from 0" in failed
@@ -76,11 +76,11 @@ def test_linf_that_is_claimed_for_independent_noise_is_refused(
 
     def open_next(self: Window, noise: Noise, integrated_until_ms: int) -> None:
         one = LInfLaplace(self.terms.epsilon, self.terms.quantum, 1)
-        self.noise_bound = one.noise_bound(noise.bits)
-        drawn = one.draw(self.noise_bound, noise.bits)
+        self.noise_bound = one.draw_noise_bound(noise.bits)
+        drawn = one.draw_slot(self.noise_bound, noise.bits)
         self.open_slot(drawn, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
-    monkeypatch.setattr(Window, "open_next", open_next)
+    monkeypatch.setattr(Window, "open_next_slot", open_next)
     code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)
     assert code == EXIT_VIOLATED
     assert any(name.startswith("law:") for name in failed)
@@ -90,12 +90,12 @@ def test_prices_beyond_their_bound_are_refused(
     checks: Callable[..., tuple[int, set[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise is adapted to the bound: where a price is twice as large, an amount moves twice as far."""
-    pieces = Prices.pieces
+    pieces = Prices.priced_pieces
 
     def doubled(*arguments: Any) -> list[Price]:
         return [(start_ms, end_ms, 2 * price_u) for start_ms, end_ms, price_u in pieces(*arguments)]
 
-    monkeypatch.setattr(Prices, "pieces", doubled)
+    monkeypatch.setattr(Prices, "priced_pieces", doubled)
     code, failed = checks(SETTINGS["amounts"], 200)
     assert code == EXIT_VIOLATED
     assert "same noise for any window" in failed

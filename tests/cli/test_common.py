@@ -25,7 +25,7 @@ def test_a_printed_command_starts_the_program_that_printed_it(
     script: str, on_path: str | None, words: str
 ) -> None:
     """The word `meteragent` is printed only if it starts this program; a module is started as a module."""
-    assert common.program(script, ".venv/bin/python", on_path) == words
+    assert common.program_words(script, ".venv/bin/python", on_path) == words
 
 
 def test_a_link_on_the_path_starts_the_program_it_points_to(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_link_on_the_path_starts_the_program_it_points_to(tmp_path: Path) -> N
     script, link = tmp_path / "meteragent", tmp_path / "link"
     script.write_text("")
     link.symlink_to(script)
-    assert common.program(str(script), "python", str(link)) == "meteragent"
+    assert common.program_words(str(script), "python", str(link)) == "meteragent"
 
 
 def test_check_prints_the_program_as_it_was_called(

@@ -99,4 +99,4 @@ def test_a_page_without_its_extra_is_refused_by_check_as_by_run(
     told = f"{path}:{line}: page: found this table, but no {module}; expected the page's extra: "
     assert capsys.readouterr().err == f"{told}pip install '.[page]' in a clone of the repository\n"
     path.write_text(written())
-    assert config.missing_extras(config.load(path)) == []
+    assert config.missing_extra_refusals(config.load(path)) == []

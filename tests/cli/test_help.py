@@ -34,7 +34,7 @@ def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[s
                 yield from parsers(inner, f"{name} {word}".strip())
 
 
-PARSERS = dict(parsers(usage.parser("0")))
+PARSERS = dict(parsers(usage.make_parser("0")))
 COMMANDS, DESIGN, SIGNS = (
     (ROOT / "docs" / f"{name}.md").read_text().partition("xit codes")[2]
     for name in ("commands", "design", "signs")
@@ -113,7 +113,7 @@ def test_the_example_is_a_command_line(name: str) -> None:
     for example in examples:
         program, *arguments = shlex.split(example.partition(" > ")[0])
         assert program == "meteragent"
-        options = usage.parser("0").parse_args(arguments)
+        options = usage.make_parser("0").parse_args(arguments)
         assert options.command == name.partition(" ")[0] == arguments[0]
 
 

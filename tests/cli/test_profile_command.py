@@ -104,7 +104,7 @@ def test_a_profile_that_is_wrong_is_refused(mine: Path, capsys: pytest.CaptureFi
 
 def test_the_example_of_the_page_reads_what_it_says() -> None:
     """The example is a profile: power is a difference, the register the sum of tariffs without a total."""
-    profile = profile_file.parse(EXAMPLE, "my-meter")
+    profile = profile_file.parse_profile(EXAMPLE, "my-meter")
     payload = (
         b'{"type": "electricity", "meta": {"ts": 1795176000}, '
         b'"energy": {"drawn": 0.5, "fed": 40.25, "t1": 1.5, "t2": 2}}'

@@ -23,7 +23,7 @@ from meteragent.collect.topic import StreamTopic
 from meteragent.consume import Rules, Series, by_feeder, collect, read_slots, read_table
 from meteragent.domain.terms import Terms
 from meteragent.formats import table
-from meteragent.formats.entry import released
+from meteragent.formats.entry import entries_of
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
 from tests.support.messages import ENERGY, HALF_UP, HOURLY, KILO, KILO_ENERGY, NOON_MS, SPLIT
 from tests.support.not_run import ROOT
@@ -35,9 +35,11 @@ HOUR_MS = 3_600_000
 async def fill(url: str, messages: list[Message]) -> None:
     """Write messages into new tables."""
     async with Database.connect(url, None, "test", "month") as database:
-        await database.create()
-        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
-        outcome = await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
+        await database.create_tables()
+        core = Core(
+            [StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin_service(is_first=True)
+        )
+        outcome = await database.write_batch(core.take_messages(messages, NOW_MS), len(messages), NOW_MS)
     assert not outcome.refusal_counts
 
 
@@ -76,7 +78,7 @@ def exact_cells(
         for record in series.records:
             key = feeder_of[meter], record.time_ms, record.time_ms + record.step_ms
             count, total, variance = cells.get(key, (0, Fraction(0), Fraction(0)))
-            cells[key] = count + 1, total + record.value, variance + series.terms(record).variance
+            cells[key] = count + 1, total + record.value, variance + series.descriptor_of(record).variance
     return cells
 
 
@@ -164,7 +166,7 @@ async def test_energy_and_mean_power_are_exact(
     assert len(rows) == sum(len(series.records) for series in meters.values())
     for meter, t, joules, kwh, sd_kwh, watts in rows:
         [record] = meters[meter].slot(ms(t)).records
-        kwh_of = meters[meter].terms(record).kwh_per_unit()
+        kwh_of = meters[meter].descriptor_of(record).kwh_per_unit()
         estimate = meters[meter].energy(ms(t), ms(t) + record.step_ms)
         assert Fraction(joules) == record.value * kwh_of * 3_600_000
         assert math.isclose(float(kwh), estimate.value, rel_tol=1e-12)
@@ -280,6 +282,6 @@ async def test_the_table_becomes_csv(table_url: str, tmp_path: Path) -> None:
     await asyncio.to_thread(subprocess.run, ["bash", "-c", command], cwd=tmp_path, check=True)
     entries = list(table.read((tmp_path / "private.csv").read_bytes()))
     with psycopg.connect(table_url) as connection:
-        expected = list(released(read_table(connection, "main", 0, NOW_MS).values()))
+        expected = list(entries_of(read_table(connection, "main", 0, NOW_MS).values()))
     assert entries == sorted(expected, key=lambda entry: (entry.meter, entry.start_ms, entry.band))
     assert len(entries) == len(messages) - 2

@@ -46,7 +46,9 @@ from tests.support.terms import terms_with
 
 def reasons(judge: Core, messages: Iterable[Message]) -> dict[str, int]:
     """Return why messages are refused."""
-    return {reason: count for (_, reason), count in judge.take(messages, NOW_MS).refusal_counts.items()}
+    return {
+        reason: count for (_, reason), count in judge.take_messages(messages, NOW_MS).refusal_counts.items()
+    }
 
 
 def new_terms(number: int, meter: str = "m1", size: int = 1) -> Message:
@@ -69,14 +71,14 @@ def test_the_number_of_meters_is_bounded() -> None:
 def test_a_list_gives_the_room_of_invented_meters_back() -> None:
     """Of what is stored, only terms of listed meters count: they have the whole room again."""
     judge = core(Limits(max_meters=10))
-    stored = judge.take([new_terms(number, f"x{number % 10}") for number in range(60)], NOW_MS)
-    stored.add(judge.take([terms_message(TERMS, "x0")], NOW_MS))
-    announced = [Announced(digest, 1, terms.check) for digest, terms in stored.descriptors.items()]
+    stored = judge.take_messages([new_terms(number, f"x{number % 10}") for number in range(60)], NOW_MS)
+    stored.add_batch(judge.take_messages([terms_message(TERMS, "x0")], NOW_MS))
+    announced = [Announced(digest, 1, terms.record_check) for digest, terms in stored.descriptors.items()]
     streams = [StreamTopic.parse("main", TEMPLATE)]
     listed = Core(streams, Limits(meters={"m1", "x0"}, max_meters=10), announced, stored.links)
     assert {key[1] for key in map(attrgetter("key"), stored.links) if listed.knows(key)} == {"x0"}
     assert not reasons(listed, [terms_message(TERMS, "m1"), *record_messages(TERMS, [1], "m1")])
-    assert len(listed.take([new_terms(100 + n, "m1") for n in range(20)], NOW_MS).descriptors) > 10
+    assert len(listed.take_messages([new_terms(100 + n, "m1") for n in range(20)], NOW_MS).descriptors) > 10
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_slots_of_a_day_cannot_be_more_than_its_terms_give() -> None:
     assert not reasons(judge, [terms_message(TERMS)])
     payload = record_messages(TERMS, [1])[0].payload
     moved = [changed(payload, t=f"2026-11-20T12:{minute:02}:00Z") for minute in range(60)]
-    batch = judge.take([Message(topic("m1"), record) for record in moved], NOW_MS)
+    batch = judge.take_messages([Message(topic("m1"), record) for record in moved], NOW_MS)
     assert len(batch.rows) == 2
     assert batch.refusal_counts == {("main", "grid"): 58}
 
@@ -123,7 +125,7 @@ def test_the_bytes_of_terms_are_bounded() -> None:
 def test_what_one_sender_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,500 descriptors of one meter, 64 at most are kept, and those beyond are not even parsed."""
     judge = core()
-    kept = judge.take((new_terms(number) for number in range(1_500)), NOW_MS)
+    kept = judge.take_messages((new_terms(number) for number in range(1_500)), NOW_MS)
     assert len(kept.descriptors) == 64
     assert kept.refusal_counts == {("main", "descriptors"): 1_436}
     monkeypatch.setattr(collect_core, "_descriptor", None)
@@ -134,24 +136,24 @@ def test_the_more_terms_there_are_the_fewer_new_ones_a_meter_may_add() -> None:
     """Many senders together cannot fill the memory, and each other meter may still announce its terms."""
     judge = core(Limits(max_meters=100))
     for number in range(20):
-        judge.take((new_terms(1000 * number + i, f"evil{number}") for i in range(64)), NOW_MS)
+        judge.take_messages((new_terms(1000 * number + i, f"evil{number}") for i in range(64)), NOW_MS)
     assert len(judge._announced) <= 4 * 100 + 2 * 100
     own = [new_terms(10**6 + i, "m1") for i in range(10)]
-    assert len(judge.take(own, NOW_MS).descriptors) == DESCRIPTORS_MIN
-    shared = judge.take([terms_message(terms, "m2") for terms in (TERMS, HALF_UP, HOURLY)], NOW_MS)
-    again = judge.take([terms_message(terms, "m3") for terms in (TERMS, HALF_UP)], NOW_MS)
+    assert len(judge.take_messages(own, NOW_MS).descriptors) == DESCRIPTORS_MIN
+    shared = judge.take_messages([terms_message(terms, "m2") for terms in (TERMS, HALF_UP, HOURLY)], NOW_MS)
+    again = judge.take_messages([terms_message(terms, "m3") for terms in (TERMS, HALF_UP)], NOW_MS)
     assert (len(shared.links), len(again.links)) == (DESCRIPTORS_MIN, 2)
 
 
 def test_records_of_invented_meters_take_no_room_from_known_ones() -> None:
     """However many records of unknown meters wait, a known meter's wait, too, and are rows in the end."""
     judge = core(Limits(max_meters=10))
-    judge.take([terms_message(TERMS, "m1")], NOW_MS)
+    judge.take_messages([terms_message(TERMS, "m1")], NOW_MS)
     invented = (record for n in range(1_000) for record in record_messages(TERMS, [0], f"x{n}"))
     assert reasons(judge, invented) == {"no_descriptor": 990}
     flood = (record for n in range(10) for record in record_messages(TERMS, range(1_000), f"x{n}", 1))
     assert set(reasons(judge, flood)) == {"no_descriptor"}
-    batch = judge.take(record_messages(HOURLY, range(40), "m1"), NOW_MS)
+    batch = judge.take_messages(record_messages(HOURLY, range(40), "m1"), NOW_MS)
     assert len(batch.waiting) == 40
     assert not batch.refusal_counts
 
@@ -159,16 +161,16 @@ def test_records_of_invented_meters_take_no_room_from_known_ones() -> None:
 def test_a_meter_that_announces_its_terms_takes_its_records_along() -> None:
     """Its waiting records no longer take the room of unknown meters."""
     judge = core(Limits(max_meters=1))
-    assert len(judge.take(record_messages(TERMS, range(5)), NOW_MS).waiting) == 5
+    assert len(judge.take_messages(record_messages(TERMS, range(5)), NOW_MS).waiting) == 5
     assert reasons(judge, record_messages(TERMS, [1], "m2")) == {"no_descriptor": 1}
-    judge.take([terms_message(TERMS)], NOW_MS)
-    assert judge.awaited() == [("main", "m1", terms_id(TERMS))]
+    judge.take_messages([terms_message(TERMS)], NOW_MS)
+    assert judge.awaited_descriptors() == [("main", "m1", terms_id(TERMS))]
     assert not reasons(judge, record_messages(TERMS, [1], "m2"))
 
 
 def terms_id(terms: Terms) -> str:
     """Return the id of terms."""
-    [d] = core().take([terms_message(terms)], NOW_MS).descriptors
+    [d] = core().take_messages([terms_message(terms)], NOW_MS).descriptors
     return d[:8]
 
 
@@ -176,9 +178,10 @@ def test_the_fuller_the_room_the_fewer_records_of_one_meter_wait() -> None:
     """Five known senders cannot fill it so that a sixth has none."""
     judge = core(Limits(max_meters=500))
     meters = [f"m{n}" for n in range(6)]
-    judge.take([terms_message(TERMS, meter) for meter in meters], NOW_MS)
+    judge.take_messages([terms_message(TERMS, meter) for meter in meters], NOW_MS)
     kept = [
-        len(judge.take(record_messages(HOURLY, [0], meter) * WAITING_MAX, NOW_MS).waiting) for meter in meters
+        len(judge.take_messages(record_messages(HOURLY, [0], meter) * WAITING_MAX, NOW_MS).waiting)
+        for meter in meters
     ]
     assert kept[0] == WAITING_MAX
     assert kept == sorted(kept, reverse=True)
@@ -234,14 +237,14 @@ async def test_what_waits_in_memory_is_bounded_in_bytes() -> None:
     messages = await queue.take(5_000)
     assert sum(len(message.payload) for message in messages) < BYTES_MAX + 2**15
     assert queue.has_room
-    assert core().take(messages, NOW_MS).refusal_counts == {("", "topic"): count}
+    assert core().take_messages(messages, NOW_MS).refusal_counts == {("", "topic"): count}
 
 
 async def test_a_large_message_is_cut_on_arrival() -> None:
     """The source keeps of it what the core needs to refuse it."""
     source = MqttSource(Endpoint.parse("mqtt://127.0.0.1"), "test", ("a",), bytes)
     source._on_message(topic("m1"), b"x" * 1_000_000, 1, False, None)
-    messages = await source.batch(10)
+    messages = await source.take_batch(10)
     assert len(messages[0].payload) < 17_000
     assert reasons(core(), messages) == {"too_large": 1}
 
@@ -250,6 +253,6 @@ def test_terms_with_the_level_of_others_count_once() -> None:
     """A meter that repeats what it announced, or announces what others have, adds no descriptor."""
     judge = core()
     twice = replace(TERMS, level=Fraction(2))
-    batch = judge.take([terms_message(terms) for terms in (TERMS, twice, TERMS, twice)], NOW_MS)
+    batch = judge.take_messages([terms_message(terms) for terms in (TERMS, twice, TERMS, twice)], NOW_MS)
     assert len(batch.descriptors) == 2
-    assert not judge.take([terms_message(TERMS, "m2")], NOW_MS).descriptors
+    assert not judge.take_messages([terms_message(TERMS, "m2")], NOW_MS).descriptors

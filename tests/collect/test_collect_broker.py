@@ -42,8 +42,8 @@ def test_the_scheme_names_the_broker(
     topics = 'kafka_topics = ["private"]' if kind == "Kafka" else ""
     source = settings(f'url = "{url}"\n{topics}').source
     assert source.kind == kind
-    assert [(server.host, server.port) for server in source.servers()] == servers
-    assert {server.tls for server in source.servers()} == {is_tls}
+    assert [(server.host, server.port) for server in source.read_servers()] == servers
+    assert {server.tls for server in source.read_servers()} == {is_tls}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_defaults() -> None:
     assert settings.database.partition == "month"
     assert settings.topics[0].filters == ("p/+", "p/+/privacy/#")
     assert settings.accept.oldest == 400 * DAY_MS
-    assert (settings.password(), settings.meters()) == (None, None)
+    assert (settings.read_password(), settings.read_meters()) == (None, None)
     assert parse(GOOD).accept.oldest == 90 * DAY_MS
 
 
@@ -120,7 +120,7 @@ def test_the_list_of_meters_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "meters").write_text("m1\n\n m2 \r\n")
     path = tmp_path / "collect.toml"
     path.write_text(GOOD + f'meters_file = "{tmp_path}/meters"\n')
-    assert load(path).meters() == frozenset({"m1", "m2"})
+    assert load(path).read_meters() == frozenset({"m1", "m2"})
 
 
 def test_files_must_be_text(tmp_path: Path) -> None:
@@ -147,7 +147,9 @@ def test_the_command_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["collect", str(path), "--check"]) == 0
     assert "stream days: private/{meter}/day" in capsys.readouterr().out
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("meteragent.extras.missing", lambda extra: "psycopg" if extra == "collect" else None)
+        patch.setattr(
+            "meteragent.extras.missing_module", lambda extra: "psycopg" if extra == "collect" else None
+        )
         assert main(["collect", str(path), "--check"]) == 1
     said = capsys.readouterr()
     assert "accepted" in said.out

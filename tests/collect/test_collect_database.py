@@ -38,14 +38,18 @@ async def written(url: str, *batches: Sequence[Message]) -> list[Outcome]:
     """Write batches as one life of `collect` does, and return the outcome of each."""
     outcomes = []
     async with Database.connect(url, None, "test", "month") as database:
-        await database.create()
-        known = await database.begin(is_first=True)
+        await database.create_tables()
+        known = await database.begin_service(is_first=True)
         core = Core(STREAMS, Limits(), *known)
         for messages in batches:
-            batch = core.take(messages, NOW_MS)
+            batch = core.take_messages(messages, NOW_MS)
             if batch.links:
-                batch.add(core.take(await database.waiting([link.key for link in batch.links]), NOW_MS))
-            outcomes.append(await database.write(batch, len(messages), NOW_MS))
+                batch.add_batch(
+                    core.take_messages(
+                        await database.waiting_records([link.key for link in batch.links]), NOW_MS
+                    )
+                )
+            outcomes.append(await database.write_batch(batch, len(messages), NOW_MS))
     return outcomes
 
 
@@ -98,17 +102,17 @@ async def test_tables_that_vanish_are_waited_for(table_url: str, what: str) -> N
     """While it runs, a schema or table that was renamed is an outage: nothing is made anew."""
     kind, name = what.split()
     async with Database.connect(table_url, None, "test", "month") as database:
-        await database.create()
-        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        await database.create_tables()
+        core = Core(STREAMS, Limits(), *await database.begin_service(is_first=True))
         with psycopg.connect(table_url, autocommit=True) as connection:
             connection.execute(f"ALTER {kind} {name} RENAME TO gone".encode())
-            batch = core.take([DESCRIPTOR, *record_messages(TERMS, [5])], NOW_MS)
+            batch = core.take_messages([DESCRIPTOR, *record_messages(TERMS, [5])], NOW_MS)
             with pytest.raises(LinkError, match="was removed or renamed: put it back"):
-                await database.write(batch, 2, NOW_MS)
+                await database.write_batch(batch, 2, NOW_MS)
             new_name = name.rpartition(".")[2]
             place = "" if kind == "SCHEMA" else "meteragent."
             connection.execute(f"ALTER {kind} {place}gone RENAME TO {new_name}".encode())
-        await database.write(batch, 2, NOW_MS)
+        await database.write_batch(batch, 2, NOW_MS)
     with psycopg.connect(table_url) as connection:
         assert [row.quanta for row in rows(connection)] == [5]
 
@@ -191,23 +195,23 @@ def test_days_meet() -> None:
 async def test_tables_are_created_once(table_url: str) -> None:
     """The second start changes nothing; tables of another version are refused."""
     async with Database.connect(table_url, None, "test", "month") as database:
-        assert [await database.create(), await database.create()] == [True, False]
+        assert [await database.create_tables(), await database.create_tables()] == [True, False]
         with psycopg.connect(table_url) as connection:
             connection.execute("UPDATE meteragent.setting SET value = '99' WHERE name = 'version'")
         with pytest.raises(DatabaseError, match="another version"):
-            await database.create()
+            await database.create_tables()
 
 
 async def test_the_length_of_partitions_cannot_change(table_url: str) -> None:
     """Tables that were made by months are refused with days; without partitions the table is plain."""
     async with Database.connect(table_url, None, "test", "none") as database:
-        await database.create()
+        await database.create_tables()
     with psycopg.connect(table_url) as connection:
         kind = "SELECT relkind::text FROM pg_class WHERE oid = 'meteragent.record'::regclass"
         assert connection.execute(kind).fetchone() == ("r",)
     async with Database.connect(table_url, None, "test", "day") as database:
         with pytest.raises(DatabaseError, match=r"database\.partition = 'none'"):
-            await database.create()
+            await database.create_tables()
 
 
 async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
@@ -217,7 +221,7 @@ async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
             pass
     async with Database.connect(table_url, None, "test", "month") as database:
         with pytest.raises(LinkError, match=r"relation .* put it back"):
-            await database.begin(is_first=True)
+            await database.begin_service(is_first=True)
 
 
 async def test_a_server_that_stops_answering_is_dropped(
@@ -226,15 +230,15 @@ async def test_a_server_that_stops_answering_is_dropped(
     """When its process is stopped, the batch fails in time, and a later connection writes it once."""
     messages = [DESCRIPTOR, *record_messages(TERMS, range(90))]
     async with Database.connect(table_url, None, "test", "month") as database:
-        await database.create()
-        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        await database.create_tables()
+        core = Core(STREAMS, Limits(), *await database.begin_service(is_first=True))
         pid = database._connection.info.backend_pid
         monkeypatch.setattr(database_module, "ANSWER_S", 0.5)
         os.kill(pid, signal.SIGSTOP)
         begun_s = time.monotonic()
         try:
             with pytest.raises(LinkError, match=r"no answer for 0\.5 s"):
-                await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
+                await database.write_batch(core.take_messages(messages, NOW_MS), len(messages), NOW_MS)
         finally:
             os.kill(pid, signal.SIGCONT)
         assert time.monotonic() - begun_s < 10
@@ -275,7 +279,7 @@ async def test_a_role_that_may_not_has_a_hint(table_url: str) -> None:
         table_url.replace("user=postgres", "user=stranger"), None, "test", "month"
     ) as database:
         with pytest.raises(DatabaseError, match=r"permission denied.* must own the schema meteragent"):
-            await database.create()
+            await database.create_tables()
 
 
 async def test_a_fine_quantum_is_exact_in_the_view(table_url: str) -> None:

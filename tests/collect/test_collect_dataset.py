@@ -63,13 +63,15 @@ async def opened(folder: Path, length: Length = "day") -> AsyncIterator[ParquetS
 
 async def feed(sink: Sink, *batches: Sequence[Message]) -> None:
     """Write batches as one life of `collect` does."""
-    await sink.create()
-    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await sink.begin(is_first=True))
+    await sink.create_tables()
+    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await sink.begin_service(is_first=True))
     for messages in batches:
-        batch = core.take(messages, NOW_MS)
+        batch = core.take_messages(messages, NOW_MS)
         if batch.links:
-            batch.add(core.take(await sink.waiting([link.key for link in batch.links]), NOW_MS))
-        await sink.write(batch, len(messages), NOW_MS)
+            batch.add_batch(
+                core.take_messages(await sink.waiting_records([link.key for link in batch.links]), NOW_MS)
+            )
+        await sink.write_batch(batch, len(messages), NOW_MS)
 
 
 def rows(folder: Path) -> list[TableRow]:
@@ -96,7 +98,7 @@ def counted(folder: Path) -> dict[str, int]:
     """Return the refusals by reason."""
     staging = Staging(folder, "reader", "day")
     try:
-        staging.create()
+        staging.create_tables()
         return dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason"))
     finally:
         staging.close()
@@ -136,7 +138,7 @@ async def test_a_record_waits_across_a_restart(tmp_path: Path) -> None:
     assert files(tmp_path) == []
     async with opened(tmp_path) as sink:
         await feed(sink, [DESCRIPTOR])
-        assert await sink.waiting([("main", "m1", id_of(TERMS))]) == []
+        assert await sink.waiting_records([("main", "m1", id_of(TERMS))]) == []
     assert [row.quanta for row in rows(tmp_path)] == [5, 6]
 
 
@@ -171,7 +173,7 @@ async def test_verdicts_are_those_of_postgresql(
         assert rows(tmp_path) == database_rows(connection)
         expected = refusals(connection)
     staging = Staging(tmp_path, "reader", length)
-    staging.create()
+    staging.create_tables()
     assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
@@ -204,13 +206,13 @@ async def test_a_refusal_names_its_origin(table_url: str, tmp_path: Path) -> Non
 async def test_a_dataset_of_another_version_is_refused(tmp_path: Path) -> None:
     """The tables of another version are neither used nor changed."""
     async with opened(tmp_path) as sink:
-        assert [await sink.create(), await sink.create()] == [True, False]
+        assert [await sink.create_tables(), await sink.create_tables()] == [True, False]
     with sqlite3.connect(tmp_path / "collect.db") as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     async with opened(tmp_path) as sink:
         with pytest.raises(DatabaseError, match="another version"):
-            await sink.create()
+            await sink.create_tables()
 
 
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +242,11 @@ async def test_a_crash_between_any_two_steps_costs_nothing(
     """A process that ends while it writes, renames or deletes leaves all rows, and none is there twice."""
     days = [record_messages(TERMS, [5, 6], first=48 * day) for day in range(-2, 1)]
     staging = Staging(tmp_path, "test", "day")
-    staging.create()
-    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
-    staging.write(core.take([DESCRIPTOR, *(message for day in days for message in day)], NOW_MS), 7, NOW_MS)
+    staging.create_tables()
+    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin_service(is_first=True))
+    staging.write_batch(
+        core.take_messages([DESCRIPTOR, *(message for day in days for message in day)], NOW_MS), 7, NOW_MS
+    )
     left = iter(range(place + (step == "sync")))  # descriptors are written first
 
     def failing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,7 +322,7 @@ async def test_sums_and_variances_are_those_of_consume(homes: tuple[Path, list[M
             expected[record.time_ms] = (
                 count + 1,
                 total + record.value,
-                sorted([*ids, series.terms(record).digest]),
+                sorted([*ids, series.descriptor_of(record).digest]),
             )
     assert {t: (count, Fraction(total), ids) for t, count, total, ids in in_sql} == expected
     variances = duckdb.connect().execute(
@@ -371,7 +375,7 @@ async def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
             Staging(tmp_path, "test", "day")
     with pytest.raises(DatabaseError, match=r"dataset\.partition = 'day'"):
         async with opened(tmp_path, "month") as sink:
-            await sink.create()
+            await sink.create_tables()
     files(tmp_path)[0].write_bytes(b"?")
     async with opened(tmp_path) as sink:
         await feed(sink, record_messages(TERMS, [2], first=1))
@@ -391,7 +395,7 @@ async def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
 
     async with opened(tmp_path) as sink:
         with monkeypatch.context() as patch:
-            patch.setattr(record_file, "write", full)
+            patch.setattr(record_file, "write_table", full)
             await feed(sink, [DESCRIPTOR, *record_messages(TERMS, [1, 2])])
             with pytest.raises(LinkError, match=f"the dataset: {tmp_path}: no space left"):
                 await sink.flush()

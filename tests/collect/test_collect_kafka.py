@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from meteragent.collect import kafka
 from meteragent.collect.core import PAYLOAD_MAX, Message
-from meteragent.collect.kafka import KafkaSource, settings
+from meteragent.collect.kafka import KafkaSource, consumer_settings
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint
 from tests.support.collecting import NOW_MS, core, record_messages, terms_message, topic
@@ -50,7 +50,7 @@ def endpoint(cluster: Kafka) -> Endpoint:
 )
 def test_login_and_tls(server: Endpoint, expected: dict[str, str]) -> None:
     """The library gets what the configuration has, and nothing of what it lacks, and accepts the keys."""
-    values = settings([server], "group", "PLAIN")
+    values = consumer_settings([server], "group", "PLAIN")
     named = {key: value for key, value in values.items() if key.startswith(("security.", "sasl.", "ssl."))}
     assert named == expected
     if server.ca_file is None:
@@ -59,7 +59,7 @@ def test_login_and_tls(server: Endpoint, expected: dict[str, str]) -> None:
 
 def test_offsets_follow_the_commits() -> None:
     """Nothing is stored by the library itself; a group without offsets begins at the first record."""
-    values = settings([HOST, Endpoint("b", 9, tls=False)], "group", "PLAIN")
+    values = consumer_settings([HOST, Endpoint("b", 9, tls=False)], "group", "PLAIN")
     assert values["bootstrap.servers"] == "a:9092,b:9"
     assert (values["enable.auto.offset.store"], values["auto.offset.reset"]) == ("False", "earliest")
 
@@ -87,15 +87,15 @@ async def test_only_what_is_acknowledged_is_committed(monkeypatch: pytest.Monkey
     large = Message(topic("m2"), b"x" * (PAYLOAD_MAX + 10))
     with Kafka() as cluster:
         cluster.send([terms_message(TERMS), *record_messages(TERMS, [7, 8])])
-        batch = core().take(await received(cluster, 3, acknowledged=3), NOW_MS)
+        batch = core().take_messages(await received(cluster, 3, acknowledged=3), NOW_MS)
         assert sorted(row.quanta for row in batch.rows) == [7, 8]
         cluster.send([large])
         cluster.write("private", b"{}", None)
         for acknowledged in (0, 2):
             again = await received(cluster, 2, acknowledged=acknowledged)
-            refused = core().take(again, NOW_MS).refusal_counts
+            refused = core().take_messages(again, NOW_MS).refusal_counts
             assert refused == {("main", "too_large"): 1, ("", "topic"): 1}
-        consumer = Consumer(settings([endpoint(cluster)], "group", "PLAIN"))
+        consumer = Consumer(consumer_settings([endpoint(cluster)], "group", "PLAIN"))
         places = [TopicPartition(name, part) for name in TOPICS for part in range(4)]
         assert sum(max(place.offset, 0) for place in consumer.committed(places, timeout=10)) == 5
         consumer.close()
@@ -108,9 +108,9 @@ async def test_a_cluster_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
         source = KafkaSource([endpoint(cluster)], "group", TOPICS, "PLAIN")
         running = asyncio.create_task(source.run())
         while not source.is_up:
-            await source.batch(10)
+            await source.take_batch(10)
     while source.is_up:
-        await source.batch(10)
+        await source.take_batch(10)
     running.cancel()
     await asyncio.wait([running])
 
@@ -121,7 +121,7 @@ async def received(cluster: Kafka, count: int, *, acknowledged: int) -> list[Mes
     running = asyncio.create_task(source.run())
     messages: list[Message] = []
     while len(messages) < count:
-        messages += await source.batch(10)
+        messages += await source.take_batch(10)
     await source.acknowledge(messages[:acknowledged])
     running.cancel()
     await asyncio.wait([running])

@@ -63,11 +63,13 @@ DESCRIPTORS: dict[str, dict[str, Any]] = {
 def test_a_poisoned_descriptor_is_refused_or_harmless(name: str) -> None:
     """It costs less than a second, and what an honest meter sends before and after it is rows."""
     judge, begun_s = core(), time.process_time()
-    batch = judge.take([poison(**DESCRIPTORS[name])], NOW_MS)
+    batch = judge.take_messages([poison(**DESCRIPTORS[name])], NOW_MS)
     assert time.process_time() - begun_s < LIMIT_S
     assert batch.refusal_counts.total() + len(batch.descriptors) == 1
     assert {reason for _, reason in batch.refusal_counts} <= {"descriptor", "unreadable", "too_large", "rate"}
-    honest = judge.take([terms_message(TERMS, "h1"), *record_messages(TERMS, range(3), "h1")], NOW_MS)
+    honest = judge.take_messages(
+        [terms_message(TERMS, "h1"), *record_messages(TERMS, range(3), "h1")], NOW_MS
+    )
     assert (len(honest.rows), honest.refusal_counts.total()) == (3, 0)
 
 
@@ -77,7 +79,7 @@ def test_checking_the_longest_window_that_is_accepted_takes_little_time() -> Non
     long_facts = with_consequences({**facts, "step": "PT10M", "length": "PT8333H20M"}, "W")
     assert long_facts["n"] == 50_000
     message, begun_s = poison(**long_facts), time.process_time()
-    batch = core().take([message], NOW_MS)
+    batch = core().take_messages([message], NOW_MS)
     assert time.process_time() - begun_s < LIMIT_S
     assert len(batch.descriptors) == 1
 
@@ -105,9 +107,9 @@ def test_a_poisoned_record_is_refused(name: str) -> None:
     old, new = RECORDS[name]
     assert old in payload
     judge = core()
-    judge.take([terms_message(TERMS)], NOW_MS)
+    judge.take_messages([terms_message(TERMS)], NOW_MS)
     begun_s = time.process_time()
-    batch = judge.take([Message(topic("m1"), payload.replace(old, new))], NOW_MS)
+    batch = judge.take_messages([Message(topic("m1"), payload.replace(old, new))], NOW_MS)
     assert time.process_time() - begun_s < LIMIT_S
     assert (len(batch.rows), batch.refusal_counts.total()) == (0, 1)
 
@@ -116,4 +118,4 @@ def test_a_poisoned_record_is_refused(name: str) -> None:
 @pytest.mark.parametrize("suffix", ["", "/privacy"])
 def test_what_is_nested_too_deeply_is_refused(payload: bytes, suffix: str) -> None:
     """Neither the parser nor the canonical form is exhausted."""
-    assert core().take([Message(topic("m1") + suffix, payload)], NOW_MS).refusal_counts.total() == 1
+    assert core().take_messages([Message(topic("m1") + suffix, payload)], NOW_MS).refusal_counts.total() == 1

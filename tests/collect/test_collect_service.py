@@ -51,5 +51,5 @@ async def test_a_message_that_is_too_large_to_be_read_is_counted() -> None:
     source = MqttSource(Endpoint.parse("mqtt://127.0.0.1"), "test", ("a",), os.urandom)
     source._count("oversized")
     source._count("lost")
-    messages = await source.batch(10)
-    assert dict(core().take(messages, NOW_MS).refusal_counts) == {("", "too_large"): 1}
+    messages = await source.take_batch(10)
+    assert dict(core().take_messages(messages, NOW_MS).refusal_counts) == {("", "too_large"): 1}

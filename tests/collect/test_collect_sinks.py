@@ -62,7 +62,7 @@ def judged(messages: Sequence[Message]) -> Verdicts:
     """Judge one row after another: it is a new interval, or one that is there, or it is refused."""
     accepted: dict[str, list[Row]] = {}
     refused = Counter[str]()
-    for row in core().take([*DESCRIPTORS, *messages], NOW_MS).rows:
+    for row in core().take_messages([*DESCRIPTORS, *messages], NOW_MS).rows:
         slots = accepted.setdefault(row.meter, [])
         same = [item for item in slots if (item.time_ms, item.until_ms) == (row.time_ms, row.until_ms)]
         if same:
@@ -77,10 +77,10 @@ def judged(messages: Sequence[Message]) -> Verdicts:
 
 async def written(sink: Sink, stream: str, batches: Sequence[Sequence[Message]]) -> None:
     """Write the descriptors and then each batch, as one life of `collect` does."""
-    await sink.create()
-    judge = Core([StreamTopic.parse(stream, TEMPLATE)], Limits(), *await sink.begin(is_first=True))
+    await sink.create_tables()
+    judge = Core([StreamTopic.parse(stream, TEMPLATE)], Limits(), *await sink.begin_service(is_first=True))
     for messages in [DESCRIPTORS, *batches]:
-        await sink.write(judge.take(messages, NOW_MS), len(messages), NOW_MS)
+        await sink.write_batch(judge.take_messages(messages, NOW_MS), len(messages), NOW_MS)
 
 
 async def in_tables(url: str, stream: str, batches: Sequence[Sequence[Message]]) -> Verdicts:

@@ -22,4 +22,4 @@ RECORD, DESCRIPTOR = Place("main", "m1", Role.RECORD), Place("main", "m1", Role.
 )
 def test_the_place_of_a_topic(topic: str, place: Place | None) -> None:
     """Descriptors are at `privacy` below the records' topic, or one level deeper."""
-    assert STREAM.place(topic) == place
+    assert STREAM.place_of(topic) == place

@@ -22,8 +22,8 @@ def conformance() -> dict[str, Any]:
 
 def files() -> dict[str, dict[str, Any]]:
     """Return the content of all files, by name."""
-    schemas = {f"{name}.schema.json": schema for name, schema in contract.schemas().items()}
-    return {**schemas, "asyncapi.json": contract.asyncapi(), "conformance.json": conformance()}
+    schemas = {f"{name}.schema.json": schema for name, schema in contract.all_schemas().items()}
+    return {**schemas, "asyncapi.json": contract.asyncapi_document(), "conformance.json": conformance()}
 
 
 def text(content: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.crowd import message, share
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.message import Answer, Batch, Chunk, KeyList, Refusal, Report
 from meteragent.crowd.seal import PAD, SHARE, TOTAL, DayKeys, info
 from meteragent.crowd.total import TotalFormat
@@ -47,7 +47,7 @@ def home(place: int, label: str, energy: int) -> dict[str, Any]:
     pad = int.from_bytes(secret("pad " + label)[:8], "big")
     dither = int.from_bytes(secret("dither " + label)[:8], "big") % LATTICE
     opened = share.open_accumulator(pad, dither, LATTICE)
-    closed = share.add(opened, energy, LATTICE)
+    closed = share.add_energy(opened, energy, LATTICE)
     part = share.close_accumulator(closed, LATTICE)
     pad_slot_s = SLOT_S + 1800 * (place == REJECTED)
     pad_info = info(PAD, GROUP.id, pad_slot_s, helper.id, label.encode())
@@ -83,9 +83,9 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
     del homes[REJECTED : REJECTED + 1], payloads[REJECTED], entries[REJECTED]
     counted_digest = message.batch_digest(GROUP.id, SLOT_S, entries)
     reports_digest = message.reports_digest(GROUP.id, SLOT_S, payloads)
-    helper_noise = draw(helper.noise, GROUP.id, SLOT_S, counted_digest, GROUP.loss)
-    leader_noise = draw(leader.noise, GROUP.id, SLOT_S, reports_digest, GROUP.loss)
-    total = share.total([helper_noise, *(int(home["pad"]) for home in homes)])
+    helper_noise = draw_noise(helper.noise, GROUP.id, SLOT_S, counted_digest, GROUP.loss_per_quantum)
+    leader_noise = draw_noise(leader.noise, GROUP.id, SLOT_S, reports_digest, GROUP.loss_per_quantum)
+    total = share.sum_modulo([helper_noise, *(int(home["pad"]) for home in homes)])
     total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, counted_digest)
     sealed_total = sealed("total", total, leader.public, total_info)
     answer = Answer(SLOT_S, batch.digest, batch.homes, (REJECTED,), leader.id, sealed_total)
@@ -101,8 +101,8 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
         "total_ephemeral": ephemeral("total").hex(),
         "answer": answer.encode(GROUP.id, HELPER.sign).hex(),
         "refusal": Refusal(SLOT_S, batch.digest, "early").encode(GROUP.id, HELPER.sign).hex(),
-        "total": TotalFormat(GROUP).record(SLOT_S, quanta, len(homes)).decode(),
-        "descriptor": TotalFormat(GROUP).descriptor().decode(),
+        "total": TotalFormat(GROUP).encode_record(SLOT_S, quanta, len(homes)).decode(),
+        "descriptor": TotalFormat(GROUP).encode_descriptor().decode(),
     }
 
 
@@ -126,7 +126,7 @@ def vectors() -> dict[str, Any]:
     }
     file = group_text(smallest_crowd="2")
     return {
-        "group": {"file": file, "canonical": GROUP.canonical.decode(), "id": GROUP.id.hex()},
+        "group": {"file": file, "canonical": GROUP.canonical_bytes.decode(), "id": GROUP.id.hex()},
         "slot_s": SLOT_S,
         "keys": keys,
         "homes": homes,

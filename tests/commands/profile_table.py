@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent.config.schema import schema
+from meteragent.config.schema import file_schema
 from meteragent.config.source import FORMATS
 from meteragent.decode import profiles
 from meteragent.decode.profile import Profile, Quantity
@@ -131,4 +131,4 @@ def renewed(text: str) -> str:
 if __name__ == "__main__":
     README.write_text(renewed(README.read_text()))
     ADD_ON.write_text(renewed_list(ADD_ON.read_text()))
-    SCHEMA.write_text(json.dumps(schema(), indent=2) + "\n")
+    SCHEMA.write_text(json.dumps(file_schema(), indent=2) + "\n")

@@ -128,7 +128,7 @@ def _closing(samples: int) -> None:
         kinds = chance.choices(list(durations), k=BATCH)
         batch = [(kind, _window(terms, kind, chance.randrange(1000, 9999))) for kind in kinds]
         for kind, window in batch:
-            durations[kind].append(_timed(lambda: records.record("m", 0, 0, window.close(0))))  # noqa: B023
+            durations[kind].append(_timed(lambda: records.encode("m", 0, 0, window.close_slot(0))))  # noqa: B023
     _compare("closing and writing, microseconds", durations["noise"], durations["load"], ("noise", "load"))
 
 
@@ -136,7 +136,7 @@ def _window(terms: Terms, kind: str, quanta: int) -> Window:
     """Return a window whose slot is due and will release `quanta`, all noise or all load."""
     window = Window(0, terms, terms.id, (), "m", 20_000)
     window.open_slot(quanta if kind == "noise" else 0, 0, 0)
-    window.add(0, terms.length_ms, 0 if kind == "noise" else quanta * terms.quantum_u)
+    window.add_value(0, terms.length_ms, 0 if kind == "noise" else quanta * terms.quantum_u)
     return window
 
 

@@ -276,7 +276,9 @@ def test_the_decoder_is_the_profile_s() -> None:
     keys = "profile = 'json'\nvalue = 'a.b'\ntime = 't'"
     sources = [config.parse(written(source=text)).stream[0].source for text in ("", "profile = 'json'", keys)]
     payloads = [b"5", b'{"power": 5}', b'{"a": {"b": 5}, "t": 7}']
-    found = [[*config.decoder(source)(payload)] for source, payload in zip(sources, payloads, strict=True)]
+    found = [
+        [*config.build_decoder(source)(payload)] for source, payload in zip(sources, payloads, strict=True)
+    ]
     assert found == [
         [Reading(None, 5 * MICRO)],
         [Reading(None, 5 * MICRO)],

@@ -69,7 +69,7 @@ def test_levels_of_streams_add(folder: Path) -> None:
     text = f"{plain}\nsink = {{ topic = 'private/{{meter}}' }}\n[[stream]]\nname = 'crowd'\n{crowd}"
     configuration = config.parse(text)
     both = [config.others_per_day(configuration, stream) for stream in configuration.stream]
-    assert both == [config.terms(stream).per_day for stream in reversed(configuration.stream)]
+    assert both == [config.terms(stream).epsilon_per_w_day for stream in reversed(configuration.stream)]
     assert all(both)
 
 
@@ -135,7 +135,7 @@ def test_an_interval_that_does_not_divide_the_quantum(folder: Path) -> None:
 def test_the_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `cryptography` 50 the configuration is refused by the name of its extra."""
     configuration = config.parse(written(folder))
-    assert config.missing_extras(configuration) == []
+    assert config.missing_extra_refusals(configuration) == []
     for name in [name for name in sys.modules if name.startswith(("meteragent.crowd.", "cryptography"))]:
         monkeypatch.delitem(sys.modules, name)
     real_import = builtins.__import__
@@ -147,7 +147,7 @@ def test_the_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatc
         return real_import(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without_hpke)
-    [refusal] = config.missing_extras(configuration)
+    [refusal] = config.missing_extra_refusals(configuration)
     assert refusal.key == "sink.crowd"
     assert "extra 'crowd'" in refusal.found
     assert "crowd" in refusal.expected

@@ -51,7 +51,7 @@ def test_a_secret_that_is_missing_or_empty_is_refused(tmp_path: Path, content: b
 def test_a_broker_s_files_must_be_readable(tmp_path: Path, key: str) -> None:
     """A file of a broker that cannot be read is refused before anything connects."""
     broker = Broker.model_validate({"username": "u", "cert_file": __file__} | {key: tmp_path / "none"})
-    error = refused(lambda: config.endpoint("sink", "mqtts://host", broker))
+    error = refused(lambda: config.read_endpoint("sink", "mqtts://host", broker))
     assert (error.key, error.found) == (f"sink.{key}", f"{tmp_path / 'none'}: no such file or directory")
 
 
@@ -60,11 +60,11 @@ def test_a_password_is_text_and_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text(f"{SECRET}\n")
     broker = Broker(username="u", password_file=path)
-    found = config.endpoint("source", "mqtt://host", broker)
+    found = config.read_endpoint("source", "mqtt://host", broker)
     assert (found.host, found.port, found.username, found.password) == ("host", 1883, "u", SECRET)
     assert SECRET not in repr(found)
     path.write_bytes(SECRET.encode() + b"\xff")
-    error = refused(lambda: config.endpoint("source", "mqtt://host", broker))
+    error = refused(lambda: config.read_endpoint("source", "mqtt://host", broker))
     assert (error.key, error.found) == ("source.password_file", f"{path}: not UTF-8")
     assert SECRET not in str(error)
 

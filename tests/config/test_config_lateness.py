@@ -54,12 +54,12 @@ def test_the_default_of_no_profile_loses_energy(name: str) -> None:
     keys = f"unit = 'kWh'\nprofile = '{name}'\nmeter = 'm'\ntopic = 'x'\n"
     keys += "id = '1'\nscale = 0.01\n" if profile.needs_id else ""
     for kind in (Kind.REGISTER, Kind.INTERVAL_ENERGY):
-        quantity = profile.quantity(kind, None)
+        quantity = profile.find_quantity(kind, None)
         if quantity is not None:
             interval = "" if kind is Kind.REGISTER or quantity.interval_ms else "interval = '15min'\n"
             stream = _parsed(f"kind = '{kind}'\n{keys}{interval}").stream[0]
             assert config.largest_loss(stream)[0] == 0
-            assert config.terms(stream).lateness_ms >= profile.usual_ms(quantity) + 10_000
+            assert config.terms(stream).lateness_ms >= profile.usual_period_ms(quantity) + 10_000
 
 
 def _parsed(source: str, window: str = "") -> config.Config:

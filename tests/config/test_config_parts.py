@@ -6,13 +6,13 @@ import pytest
 
 from meteragent import config
 from meteragent.config.source import (
-    counters,
+    counter_count,
     dead_band,
-    decoders,
     every_ms,
     has_times,
     hold_ms,
     lateness_ms,
+    part_decoders,
     part_sources,
     period_ms,
     reports_on_change,
@@ -43,16 +43,16 @@ def test_a_part_has_the_keys_of_the_source_unless_it_sets_them() -> None:
     stream = parsed(f"{PV}\nvalue = 'watts'", source=f"{NET}\nscale = 10")
     keys = [(part.topic, part.value, part.time, part.scale) for part in part_sources(stream.source)]
     assert [*keys] == [("net/power", "p", "t", Fraction(10)), ("pv/power", "watts", "t", Fraction(10))]
-    values = [decode(b'{"p": 1, "watts": 2, "t": 1}')[0] for decode in decoders(stream.source).values()]
+    values = [decode(b'{"p": 1, "watts": 2, "t": 1}')[0] for decode in part_decoders(stream.source).values()]
     assert values == [Reading(1000, 10 * MICRO), Reading(1000, 20 * MICRO)]
 
 
 def test_a_profile_of_its_own_replaces_the_source_s_keys() -> None:
     """A scale or an expression that is meant for another device would make a wrong number in silence."""
     stream = parsed(f"{PV}\nprofile = 'number'", source=f"{NET}\nscale = 1000")
-    assert decoders(stream.source)["pv/power"](b"7") == [Reading(None, 7 * MICRO)]
+    assert part_decoders(stream.source)["pv/power"](b"7") == [Reading(None, 7 * MICRO)]
     own = parsed(f"{PV}\nprofile = 'number'\nscale = 2", source=f"{NET}\nscale = 1000")
-    assert decoders(own.source)["pv/power"](b"7") == [Reading(None, 14 * MICRO)]
+    assert part_decoders(own.source)["pv/power"](b"7") == [Reading(None, 14 * MICRO)]
 
 
 def test_each_topic_is_a_phase_and_has_a_sign() -> None:
@@ -60,8 +60,8 @@ def test_each_topic_is_a_phase_and_has_a_sign() -> None:
     topic = config.topic_of(parsed(f"{PV}\n[[source.part]]\ntopic = 'car/power'\nsign = '-'").source)
     assert topic.filters == topic.phases == ("net/power", "pv/power", "car/power")
     assert topic.subtracted == {"car/power"}
-    assert topic.place("car/power") == ("home", "car/power")
-    assert topic.place("sub/power") is None
+    assert topic.place_of("car/power") == ("home", "car/power")
+    assert topic.place_of("sub/power") is None
 
 
 def test_the_unit_topic_of_each_part_is_its_own() -> None:
@@ -71,7 +71,7 @@ def test_the_unit_topic_of_each_part_is_its_own() -> None:
     topic = config.topic_of(parsed(part, source).source)
     assert topic.unit is not None
     assert topic.unit.filters == ("ha/net/unit_of_measurement", "ha/pv/unit_of_measurement")
-    assert topic.unit.place("ha/pv/unit_of_measurement") == ("home", "ha/pv/state")
+    assert topic.unit.place_of("ha/pv/unit_of_measurement") == ("home", "ha/pv/state")
     assert topic.units == {"ha/net/state": ("W",), "ha/pv/state": ("kW",)}
 
 
@@ -96,7 +96,7 @@ def test_registers_wait_for_the_slowest_part_and_count_all_steps() -> None:
     register = f"{NET}\nkind = 'register'\nunit = 'kWh'\nevery = '5min'\ndead_band = 0.001"
     stream = parsed(PV, register)
     assert lateness_ms(stream.source, stream.window) == 5 * MINUTE_MS + 30_000
-    assert counters(stream.source) == 2
+    assert counter_count(stream.source) == 2
     assert dead_band(stream.source) == Fraction(1, 1000)
 
 

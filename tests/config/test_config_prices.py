@@ -17,12 +17,12 @@ NIGHT = "[[tariff]]\nname = 'night'\nprices = { day = 0.34, weekend = 0.34, nigh
 def test_tariffs_are_read() -> None:
     """Prices by band, a fee or none, EUR or another currency, in the order of the file."""
     settings = config.parse(text_of_bands(more=FLAT + NIGHT))
-    assert config.tariffs(settings, settings.stream[0]) == (
+    assert config.tariffs_of(settings, settings.stream[0]) == (
         Tariff("flat", {"day": 0.3, "weekend": 0.3, "night": 0.3}, 9.5, "EUR"),
         Tariff("night", {"day": 0.34, "weekend": 0.34, "night": 0.22}),
     )
     swiss = config.parse(text_of_bands(more=f"{FLAT}currency = 'CHF'\n"))
-    assert config.tariffs(swiss, swiss.stream[0])[0].currency == "CHF"
+    assert config.tariffs_of(swiss, swiss.stream[0])[0].currency == "CHF"
 
 
 def test_a_tariff_belongs_to_streams_whose_bands_it_prices() -> None:
@@ -39,7 +39,7 @@ def test_a_tariff_belongs_to_streams_whose_bands_it_prices() -> None:
     text += "[[tariff]]\nname = 'a'\nprices = { day = 1, night = 2 }\n"
     text += "[[tariff]]\nname = 'b'\nprices = { peak = 1, day = 1, night = 2 }\n"
     settings = config.parse(text)
-    names = [[tariff.name for tariff in config.tariffs(settings, stream)] for stream in settings.stream]
+    names = [[tariff.name for tariff in config.tariffs_of(settings, stream)] for stream in settings.stream]
     assert names == [["a", "b"], ["b"]]
 
 
@@ -96,7 +96,7 @@ def test_tariffs_need_bands() -> None:
     assert (error.key, "privacy.preset = 'tariff'" in error.expected) == ("tariff", True)
     priced = FLAT.replace("night = 0.3", "night = 0.3, unknown = 0.4")
     settings = config.parse(text_of_bands(source=REGISTER, more=priced))
-    assert config.tariffs(settings, settings.stream[0])[0].price_range("unknown") == (0.4, 0.4)
+    assert config.tariffs_of(settings, settings.stream[0])[0].price_range("unknown") == (0.4, 0.4)
 
 
 def test_a_misspelt_key_of_a_band_is_named_once() -> None:
@@ -113,7 +113,7 @@ def test_a_misspelt_key_of_a_band_is_named_once() -> None:
 @pytest.mark.parametrize(("length", "windows"), [("1mo", 1), ("1w", 4), ("1d", 30)])
 def test_the_windows_of_a_month(length: str, windows: int) -> None:
     """A band counts in the windows in which it has hours: of 30 days from a Monday, 22 working days."""
-    month = config.month(config.parse(text_of_bands(length=length, source=REGISTER)).stream[0])
+    month = config.ordinary_month(config.parse(text_of_bands(length=length, source=REGISTER)).stream[0])
     assert month.windows == windows
     days = {"day": 22, "weekend": 8} if length == "1d" else dict.fromkeys(("day", "weekend"), windows)
     assert month.counts == {**days, "night": windows, "unknown": windows}
@@ -126,4 +126,4 @@ def test_a_band_without_hours_needs_no_price() -> None:
     whole = text.replace("07:00/23:00", "00:00/24:00")
     settings = config.parse(whole)
     assert band_names(settings.stream[0]) == ("day", "weekend")
-    assert len(config.tariffs(settings, settings.stream[0])) == 1
+    assert len(config.tariffs_of(settings, settings.stream[0])) == 1

@@ -27,7 +27,7 @@ def home(folder: Path, profile: str = "my-meter", **files: str) -> Path:
 def test_a_profile_beside_the_configuration_is_used(tmp_path: Path) -> None:
     """The stream reads what the file says, exactly, in the stream's unit."""
     (stream,) = config.load(home(tmp_path, my_meter=MINE)).stream
-    (reading,) = config.decoder(stream.source)(b'{"now": {"p": 0.4321}}')
+    (reading,) = config.build_decoder(stream.source)(b'{"now": {"p": 0.4321}}')
     assert (reading.time_ms, reading.value_u) == (None, 432_100_000)
     assert not has_times(stream.source)
 
@@ -39,7 +39,7 @@ def test_nested_streams_have_it_too(tmp_path: Path) -> None:
     path.write_text(written(source="profile = 'my-meter'", privacy=shares))
     streams = config.load(path).stream
     assert len(streams) == 2
-    assert all(config.decoder(stream.source)(b'{"now": {"p": 1}}') for stream in streams)
+    assert all(config.build_decoder(stream.source)(b'{"now": {"p": 1}}') for stream in streams)
 
 
 def test_a_profile_that_is_wrong_is_told_with_the_configuration(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from meteragent import config
 from meteragent.cli import main
 from meteragent.config import model
-from meteragent.config.schema import schema
+from meteragent.config.schema import file_schema
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
@@ -25,7 +25,7 @@ from tests.support.not_run import ROOT
 from tests.support.tariffs import text_of_bands
 from tests.support.weighted import text_of_prices
 
-SCHEMA = schema()
+SCHEMA = file_schema()
 VALID = Draft202012Validator(SCHEMA)
 TABLES: dict[str, type[BaseModel]] = {
     one.__name__: one

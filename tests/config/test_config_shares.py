@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from meteragent import config
-from meteragent.config.refuse import refuse
+from meteragent.config.refuse import raise_refusals
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, UNIT_FACTOR, Kind
@@ -63,8 +63,8 @@ def test_all_streams_together_keep_the_promise(preset: str, source: str) -> None
     """Levels per Wh add up to no more than the preset's, in every month and day, and to hardly less."""
     parts = nested(f"preset = '{preset}'\n{SHARES}", source=source)
     promised = PRESETS[preset].level / PRESETS[preset].hide_wh
-    for month in config.shapes(parts[2]):
-        for day in config.shapes(parts[1]):
+    for month in config.distinct_terms(parts[2]):
+        for day in config.distinct_terms(parts[1]):
             total = levels_per_wh([config.terms(parts[0]), day, month])
             assert promised / Fraction(102, 100) <= total <= promised
     assert all(config.terms(part).n == 1 for part in parts)
@@ -118,8 +118,8 @@ def test_other_streams_may_stand_beside() -> None:
     )
     settings = config.parse(text)
     assert [stream.name for stream in settings.stream] == ["a-30min", "a-1h", "b"]
-    assert [settings.prefix(place) for place in range(3)] == ["stream[0].", "stream[0].", "stream[1]."]
-    per_day = [config.terms(stream).per_day for stream in settings.stream]
+    assert [settings.key_prefix(place) for place in range(3)] == ["stream[0].", "stream[0].", "stream[1]."]
+    per_day = [config.terms(stream).epsilon_per_w_day for stream in settings.stream]
     assert config.others_per_day(settings, settings.stream[2]) == per_day[0] + per_day[1]
 
 
@@ -247,4 +247,4 @@ def test_what_readings_cost_is_refused_once() -> None:
 
 def test_expanded_streams_are_accepted_as_streams() -> None:
     """The streams of a table pass every check of streams that are written out."""
-    refuse(config.parse(written(privacy=SHARES, window=AMSTERDAM)), is_flat=False)
+    raise_refusals(config.parse(written(privacy=SHARES, window=AMSTERDAM)), is_flat=False)

@@ -38,7 +38,7 @@ def test_the_energy_above_a_threshold_is_estimated() -> None:
     assert (estimate.value, estimate.unit) == (1.5, "kWh")
     assert estimate.sd == pytest.approx(2**0.5 * 0.11, rel=1e-3)
     assert estimate.high - estimate.value == pytest.approx(0.33, abs=1e-3)
-    terms = home.terms(home.records[0])
+    terms = home.descriptor_of(home.records[0])
     assert terms.shape == Excess(HOUR_MS, Fraction(3000))
 
 

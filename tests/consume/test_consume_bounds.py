@@ -46,7 +46,7 @@ def test_no_arithmetic_begins_before_the_bounds(
 
 def test_the_length_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message longer than its table allows is not even parsed."""
-    monkeypatch.setattr(message, "load", None)
+    monkeypatch.setattr(message, "load_fields", None)
     with pytest.raises(RecordError, match="more than 16384 bytes"):
         Descriptor.parse(changed(described(TERMS), is_sealed=True, **LONGER))
     with pytest.raises(RecordError, match="more than 2048 bytes"):

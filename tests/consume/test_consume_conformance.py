@@ -44,7 +44,7 @@ def meanings(meters: dict[str, Series]) -> list[dict[str, Any]]:
 
 def _meaning(series: Series, place: int) -> dict[str, Any]:
     record = series.records[place]
-    terms = series.terms(record)
+    terms = series.descriptor_of(record)
     kwh = None
     if terms.shape.is_additive:
         kwh = str(_decimal(record.value * terms.kwh_per_unit(record.band)))

@@ -141,7 +141,7 @@ def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms:
     assert same(actual, by_feeder(shuffled(slots, seed), feeders))
     wide, terms_known = released(meters)
     for table in (wide, long(meters)):
-        read = Slots.released(table, terms_known)
+        read = Slots.of_releases(table, terms_known)
         assert same(actual, by_feeder(read, feeders))
         assert sorted(read.window_ms.tolist()) == sorted(slots.window_ms.tolist())
 
@@ -166,7 +166,7 @@ def test_homes_under_several_terms_have_one_mean() -> None:
         assert actual.mean[place] - actual.low[place] == pytest.approx(half)
     for homes_in_order in ([item, other, late], [other, late, item]):
         table, known = released(homes_in_order)
-        assert same(actual, by_feeder(Slots.released(table, known)))
+        assert same(actual, by_feeder(Slots.of_releases(table, known)))
 
 
 def test_slots_of_other_lengths_are_other_cells() -> None:
@@ -243,15 +243,15 @@ def test_a_table_must_say_what_its_values_are() -> None:
         "d": [home.records[0].descriptor],
     }
     terms = [terms_of(TERMS)]
-    assert by_feeder(Slots.released(pa.table(row), terms)).total.tolist() == [1]
+    assert by_feeder(Slots.of_releases(pa.table(row), terms)).total.tolist() == [1]
     with pytest.raises(ValueError, match="not among `descriptors`"):
-        Slots.released(pa.table(row), [])
+        Slots.of_releases(pa.table(row), [])
     for values in (pa.array([[]], pa.list_(pa.int64())), pa.array([None], pa.list_(pa.int64()))):
         with pytest.raises(ValueError, match="has no values"):
-            Slots.released(pa.table(row | {"values": values}), terms)
+            Slots.of_releases(pa.table(row | {"values": values}), terms)
     for values in (pa.array([[None]], pa.list_(pa.int64())), pa.array([[10**17]], pa.list_(pa.int64()))):
         with pytest.raises(ValueError, match="is missing, or exceeds"):
-            Slots.released(pa.table(row | {"values": values}), terms)
+            Slots.of_releases(pa.table(row | {"values": values}), terms)
 
 
 # --- intervals ----------------------------------------------------------------------------------------

@@ -22,6 +22,6 @@ def test_what_is_passed_by_mistake_is_told(monkeypatch: pytest.MonkeyPatch) -> N
             estimate()
     with pytest.raises(TypeError, match=r"expected Slots, not dict: see Slots\.read"):
         by_feeder(homes)  # type: ignore[arg-type]
-    monkeypatch.setattr("meteragent.consume.slots.missing", lambda _: "pyarrow")
+    monkeypatch.setattr("meteragent.consume.slots.missing_module", lambda _: "pyarrow")
     with pytest.raises(ModuleNotFoundError, match=r"Slots\.read needs pyarrow: pip install"):
         Slots.read(Path("private.parquet"))

@@ -68,12 +68,12 @@ def series(
     """A series of the month: each slot's value in W, to a quantum; slots in `without` are missing."""
     windows, messages = schedule(length, source), []
     for index, start_ms in enumerate(starts(length)):
-        terms = windows.terms(start_ms)
+        terms = windows.terms_at(start_ms)
         shared = describe(terms)
-        messages.append(shared.message(meter, start_ms))
+        messages.append(shared.encode_message(meter, start_ms))
         if index not in without:
             quanta = round(value_w(index) / float(terms.quantum))
-            messages.append(RecordFormat.of(shared).record(meter, start_ms, 0, quanta))
+            messages.append(RecordFormat.of(shared).encode(meter, start_ms, 0, quanta))
     return collect(messages)[meter]
 
 
@@ -190,9 +190,9 @@ def test_slots_across_a_boundary_are_not_combined() -> None:
     windows, messages = schedule("1d", zone="UTC"), []
     for index in range(31):
         start_ms = parse_time("2026-03-01T00:00:00Z") + index * DAY_MS
-        shared = describe(windows.terms(start_ms))
-        messages.append(shared.message("m1", start_ms))
-        messages.append(changed(RecordFormat.of(shared).record("m1", start_ms, 0, 5 * index)))
+        shared = describe(windows.terms_at(start_ms))
+        messages.append(shared.encode_message("m1", start_ms))
+        messages.append(changed(RecordFormat.of(shared).encode("m1", start_ms, 0, 5 * index)))
     days, months = collect(messages)["m1"], noisy("1mo")
     assert nested(noisy("30min"), days)[1].combined.tolist() == [*[True] * 30, False]
     epoch = collect(
@@ -232,8 +232,8 @@ def test_slots_of_one_window_are_refused() -> None:
     text = written(privacy="hide = '110Wh'", window="length = '1h'\nblocks = 4")
     terms = config.terms(config.parse(text).stream[0])
     shared = describe(terms)
-    messages = [shared.message("m1", START_MS)]
-    messages += [RecordFormat.of(shared).record("m1", START_MS, i, 5) for i in range(4)]
+    messages = [shared.encode_message("m1", START_MS)]
+    messages += [RecordFormat.of(shared).encode("m1", START_MS, i, 5) for i in range(4)]
     with pytest.raises(ValueError, match="windows of one slot"):
         nested(collect(messages)["m1"], noisy("1d"))
 
@@ -241,9 +241,11 @@ def test_slots_of_one_window_are_refused() -> None:
 def test_two_calendars_are_refused() -> None:
     """Days of one zone and months of another are not one calendar."""
     windows = schedule("1mo", zone="Europe/London")
-    start_ms = windows.first_ms(START_MS)
-    shared = describe(windows.terms(start_ms))
-    months = collect([shared.message("m1", start_ms), RecordFormat.of(shared).record("m1", start_ms, 0, 1)])
+    start_ms = windows.first_start_ms(START_MS)
+    shared = describe(windows.terms_at(start_ms))
+    months = collect(
+        [shared.encode_message("m1", start_ms), RecordFormat.of(shared).encode("m1", start_ms, 0, 1)]
+    )
     with pytest.raises(ValueError, match="one local calendar"):
         nested(noisy("1d"), months["m1"])
 
@@ -264,11 +266,11 @@ def test_energies_are_combined_like_means() -> None:
     source = "kind = 'register'\nunit = 'kWh'\ndead_band = 0.001"
     hour = describe(_energy("30min", source))
     day = describe(_energy("1d", source))
-    fine = [RecordFormat.of(hour).record("m1", START_MS + i * HALF_HOUR_MS, 0, 10 * i) for i in range(48)]
-    coarse = [RecordFormat.of(day).record("m1", START_MS, 0, 12_000)]
+    fine = [RecordFormat.of(hour).encode("m1", START_MS + i * HALF_HOUR_MS, 0, 10 * i) for i in range(48)]
+    coarse = [RecordFormat.of(day).encode("m1", START_MS, 0, 12_000)]
     half_hours, days = nested(
-        collect([hour.message("m1", START_MS), *fine])["m1"],
-        collect([day.message("m1", START_MS), *coarse])["m1"],
+        collect([hour.encode_message("m1", START_MS), *fine])["m1"],
+        collect([day.encode_message("m1", START_MS), *coarse])["m1"],
     )
     assert days.unit == "kWh"
     assert half_hours.values.sum() == pytest.approx(days.values[0])

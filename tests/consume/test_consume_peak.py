@@ -29,8 +29,8 @@ ALIGNED_MS = START_MS - START_MS % TERMS.length_ms
 def messages(terms: Terms, quanta: int, draws: int) -> list[Message]:
     """A descriptor and a record."""
     described = describe(terms)
-    record = RecordFormat.of(described).record("m1", ALIGNED_MS, 0, quanta, draws)
-    return [described.message("m1", ALIGNED_MS), record]
+    record = RecordFormat.of(described).encode("m1", ALIGNED_MS, 0, quanta, draws)
+    return [described.encode_message("m1", ALIGNED_MS), record]
 
 
 @pytest.mark.parametrize(("terms", "unit"), [(TERMS, "W"), (REGISTER, "kW")])
@@ -80,11 +80,11 @@ def test_peaks_are_not_added_up() -> None:
             attempt()
     plain = settled()
     described = describe(plain)
-    payload = json.loads(RecordFormat.of(described).record("m1", 0, 0, 5))
+    payload = json.loads(RecordFormat.of(described).encode("m1", 0, 0, 5))
     with pytest.raises(RecordError, match="draws"):
-        collect([described.message("m1", 0), json.dumps(payload | {"draws": 2})])
+        collect([described.encode_message("m1", 0), json.dumps(payload | {"draws": 2})])
     with pytest.raises(ValueError, match="peak"):
-        highest_mean(collect([described.message("m1", 0), json.dumps(payload)])["m1"], 0)
+        highest_mean(collect([described.encode_message("m1", 0), json.dumps(payload)])["m1"], 0)
     assert Record.parse(json.dumps(payload)).draws == 1
 
 
@@ -98,7 +98,9 @@ def test_intervals_hold_for_any_number_of_draws(draws: int) -> None:
     count, true_quanta = 20_000, 2000
     bits = SeededBits(draws)
     mechanism = TERMS.mechanism
-    noises = [np.array(mechanism.slots(mechanism.noise_bounds(count, bits), bits)) for _ in range(draws)]
+    noises = [
+        np.array(mechanism.draw_slots(mechanism.draw_noise_bounds(count, bits), bits)) for _ in range(draws)
+    ]
     released = true_quanta + np.max(noises, axis=0)
     peak = highest_mean(collect(messages(TERMS, true_quanta, draws))["m1"], ALIGNED_MS)
     half = peak.high - peak.value

@@ -51,12 +51,12 @@ def schedule(privacy: str, window: str = "", zone: str = "Europe/Amsterdam") -> 
 def sent(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter: str = "m1") -> list[bytes]:
     """All messages of consecutive windows from a local midnight on, `quanta` per window."""
     start_ms, messages = parse_time(start), []
-    assert known.first_ms(start_ms) == start_ms
+    assert known.first_start_ms(start_ms) == start_ms
     for window in quanta:
-        shared = describe(known.terms(start_ms))
+        shared = describe(known.terms_at(start_ms))
         assert len(window) == shared.terms.n
-        messages.append(shared.message(meter, start_ms))
-        messages += [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(window)]
+        messages.append(shared.encode_message(meter, start_ms))
+        messages += [RecordFormat.of(shared).encode(meter, start_ms, i, z) for i, z in enumerate(window)]
         start_ms = known.grid.end_ms(start_ms)
     return messages
 
@@ -110,7 +110,7 @@ def test_two_months_add() -> None:
     august_ms = parse_time("2026-07-31T22:00:00Z")
     actual = mean_energy(homes, JUNE_MS, august_ms)
     assert actual.value == pytest.approx(0.72 + 3 * 0.744)
-    laws = [homes[0].terms(homes[0].records[i]).mechanism for i in (0, -1)]
+    laws = [homes[0].descriptor_of(homes[0].records[i]).mechanism for i in (0, -1)]
     hours = np.array([[180, 330, 120, 90], [186, 341, 124, 93]]) / 2000
     parts = [Weighted(law, tuple(row), 2, "dithered") for law, row in zip(laws, hours, strict=True)]
     assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
@@ -180,7 +180,7 @@ def test_days_of_23_and_25_hours_add() -> None:
     actual = home.energy(parse_time("2026-03-27T23:00:00Z"), parse_time("2026-03-30T22:00:00Z"))
     assert actual.value == pytest.approx(0.1 * 71)
     parts = [
-        Weighted(home.terms(item).mechanism, (item.step_ms / HOUR_MS / 1000,), 1, "dithered")
+        Weighted(home.descriptor_of(item).mechanism, (item.step_ms / HOUR_MS / 1000,), 1, "dithered")
         for item in home.records
     ]
     assert len(home.descriptors) == 2
@@ -191,7 +191,7 @@ def test_days_of_23_and_25_hours_add() -> None:
 def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
     """Slots of local days are counted by those days, not by those of the epoch."""
     known = schedule(f"{CURVE}", "length = '1d'\nblocks = 4", zone)
-    start_ms = known.first_ms(parse_time("2026-06-10T00:00:00Z"))
+    start_ms = known.first_start_ms(parse_time("2026-06-10T00:00:00Z"))
     start = iso_time(start_ms)
     home = received(known, start, [[1, 2, 3, 4], [5, 6, 7, 8]])
     (terms,) = home.descriptors.values()
@@ -212,9 +212,9 @@ def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
 def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day: int, share: float) -> None:
     """Of any time of a window, on any calendar, its start is found from the descriptor alone."""
     known = schedule("quantum = '0.1'\nradius = '50'", f"length = '{unit}'", zone)
-    start_ms = known.first_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
-    terms = known.terms(start_ms)
-    actual = Descriptor.parse(describe(terms).message("m1", start_ms))
+    start_ms = known.first_start_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
+    terms = known.terms_at(start_ms)
+    actual = Descriptor.parse(describe(terms).encode_message("m1", start_ms))
     assert actual.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
 
 
@@ -271,7 +271,7 @@ def test_a_mean_day_is_an_array_with_a_band() -> None:
     assert actual.bands == ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")
     assert actual.values.tolist() == [100, 200, 400, 300]
     assert (actual.duration_ms / HOUR_MS).tolist() == [180, 330, 120, 90]
-    noise = home.terms(home.records[0]).mechanism
+    noise = home.descriptor_of(home.records[0]).mechanism
     assert actual.half_width == half_width_of_window(noise, 0.8, "dithered")
     assert mean_day(home, JULY_MS).values.tolist() == [0.01, 0.02, 0.03, 0.04]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from meteragent.consume import collect, nonnegative
-from meteragent.consume.view import without_deficit
+from meteragent.consume.view import spread_deficit
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS
 from meteragent.wire.descriptor import describe
@@ -31,13 +31,13 @@ VALUES = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=30)
 
 def test_a_deficit_is_shared_by_what_is_left() -> None:
     """By hand: 10, 5, 1, -4 sum to 12; the two largest, lowered by 3/2 each, do too."""
-    assert without_deficit([10, 5, 1, -4], [1, 1, 1, 1]).tolist() == pytest.approx([8.5, 3.5, 0, 0])
-    assert without_deficit([10, 5, 3, -3], [1, 1, 1, 1]).tolist() == pytest.approx([9, 4, 2, 0])
-    assert without_deficit([10, -4], [1, 2]).tolist() == pytest.approx([2, 0])
-    assert without_deficit([1e20, -1e20, 1], [1, 1, 1]).tolist() in ([1, 0, 0], [0, 0, 0])
-    assert without_deficit([3, 1], [1, 1]).tolist() == [3, 1]
-    assert without_deficit([3, -4], [1, 1]).tolist() == [0, 0]
-    assert without_deficit([], []).tolist() == []
+    assert spread_deficit([10, 5, 1, -4], [1, 1, 1, 1]).tolist() == pytest.approx([8.5, 3.5, 0, 0])
+    assert spread_deficit([10, 5, 3, -3], [1, 1, 1, 1]).tolist() == pytest.approx([9, 4, 2, 0])
+    assert spread_deficit([10, -4], [1, 2]).tolist() == pytest.approx([2, 0])
+    assert spread_deficit([1e20, -1e20, 1], [1, 1, 1]).tolist() in ([1, 0, 0], [0, 0, 0])
+    assert spread_deficit([3, 1], [1, 1]).tolist() == [3, 1]
+    assert spread_deficit([3, -4], [1, 1]).tolist() == [0, 0]
+    assert spread_deficit([], []).tolist() == []
 
 
 @example(values=[193.0, 109.0, 116.99999999999818, -2.8e-204])
@@ -46,7 +46,7 @@ def test_no_value_grows_but_to_zero(values: list[float]) -> None:
     """Whatever the rounding, for weights of any size."""
     x = np.array(values)
     for weights in (np.ones(x.size), np.linspace(0.1, 7, x.size)):
-        assert (without_deficit(x, weights) <= np.maximum(x, 0)).all()
+        assert (spread_deficit(x, weights) <= np.maximum(x, 0)).all()
 
 
 @given(values=VALUES, data=st.data())
@@ -55,7 +55,7 @@ def test_a_view_keeps_the_total_and_the_order(values: list[float], data: st.Data
     size = len(values)
     weights = np.array(data.draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
     x = np.array(values)
-    actual = without_deficit(x, weights)
+    actual = spread_deficit(x, weights)
     assert (actual >= 0).all()
     assert weights @ actual == pytest.approx(max(0, weights @ x), abs=1e-7, rel=1e-9)
     assert (actual <= np.maximum(x, 0)).all()
@@ -70,7 +70,7 @@ def test_a_view_is_the_nearest(values: list[float], data: st.DataObject) -> None
     x = np.array(values)
     if w @ x <= 1:
         return
-    actual = without_deficit(x, w)
+    actual = spread_deficit(x, w)
     other = optimize.minimize(
         lambda y: w @ (y - x) ** 2,
         np.full(size, w @ x / w.sum()),
@@ -113,7 +113,7 @@ def test_long_windows_on_the_epoch_keep_their_own_totals() -> None:
     shared, start_ms = describe(terms), NOON_MS - NOON_MS % (2 * DAY_MS)
     windows = enumerate([[-4, 10], [3, -7]])
     sent = [
-        RecordFormat.of(shared).record("m1", start_ms + 2 * k * DAY_MS, i, z)
+        RecordFormat.of(shared).encode("m1", start_ms + 2 * k * DAY_MS, i, z)
         for k, window in windows
         for i, z in enumerate(window)
     ]
@@ -126,7 +126,7 @@ def test_what_has_no_weight_has_no_view() -> None:
     """Each value needs a positive weight."""
     for weights in ([1], [1, 0], [1, -1], [[1, 1]]):
         with pytest.raises(ValueError, match="a positive weight"):
-            without_deficit([1, 2], weights)
+            spread_deficit([1, 2], weights)
     view = nonnegative(collect([described(TERMS), *recorded(TERMS, [1])])["m1"])
     with pytest.raises(ValueError, match="read-only"):
         view.values[0] = 0

@@ -11,15 +11,15 @@ from meteragent.wire.descriptor import facts_id
 from tests.support.crowd import SLOT_S, make_group
 
 FORMAT = TotalFormat(make_group())
-DESCRIPTOR = FORMAT.descriptor()
-RECORD = FORMAT.record(SLOT_S, 60_600, 100)
+DESCRIPTOR = FORMAT.encode_descriptor()
+RECORD = FORMAT.encode_record(SLOT_S, 60_600, 100)
 NO_NOISE = {"epsilon": "10000", "level": "1100000"}
 """Terms of a loss that no group may have."""
 
 
 def test_a_total_is_an_energy_and_a_mean() -> None:
     """100 gateways of 303 Wh in half an hour have a mean of 606 W, with an error of 4.4 W."""
-    later = FORMAT.record(SLOT_S + 1800, 100, 10)
+    later = FORMAT.encode_record(SLOT_S + 1800, 100, 10)
     first, second = crowd_totals([later, RECORD, DESCRIPTOR, RECORD])["elm-street"]
     assert (first.time_ms, first.homes, float(first.value_wh)) == (SLOT_S * 1000, 100, 30_300)
     assert first.energy().value == 30_300
@@ -75,12 +75,12 @@ def test_totals_of_groups_with_the_same_name_are_in_time_order() -> None:
     """Names of groups may repeat; their ids do not."""
     other = TotalFormat(make_group(level='"1/2"'))
     formats = [FORMAT, other, FORMAT, other]
-    records = [form.record(SLOT_S + 1800 * index, 100, 10) for index, form in enumerate(formats)]
-    totals = crowd_totals([*records, DESCRIPTOR, other.descriptor()])["elm-street"]
+    records = [form.encode_record(SLOT_S + 1800 * index, 100, 10) for index, form in enumerate(formats)]
+    totals = crowd_totals([*records, DESCRIPTOR, other.encode_descriptor()])["elm-street"]
     assert [total.time_ms for total in totals] == [(SLOT_S + 1800 * index) * 1000 for index in range(4)]
 
 
 def test_two_totals_of_one_slot_are_refused() -> None:
     """A group has one total for each slot, ever."""
     with pytest.raises(RecordError, match="another total"):
-        crowd_totals([DESCRIPTOR, RECORD, FORMAT.record(SLOT_S, 60_601, 100)])
+        crowd_totals([DESCRIPTOR, RECORD, FORMAT.encode_record(SLOT_S, 60_601, 100)])

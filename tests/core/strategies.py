@@ -112,13 +112,13 @@ class Turns(Schedule):
         lengths = [sum(ms for ms, _ in parts) for parts in self.uneven.parts]
         return list(accumulate(lengths, initial=0))
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """The first start of a window at or after a time."""
         *starts_ms, turn_ms = self._starts_ms()
         begun_ms = time_ms - time_ms % turn_ms
         return min(s for start in starts_ms for s in (begun_ms + start, begun_ms + turn_ms) if s >= time_ms)
 
-    def terms(self, start_ms: int) -> Terms:
+    def terms_at(self, start_ms: int) -> Terms:
         """The terms of the window that starts at `start_ms`."""
         starts_ms = self._starts_ms()
         at = starts_ms.index(start_ms % starts_ms[-1])

@@ -89,9 +89,9 @@ def energy_above(load: Stretches, threshold_u: int) -> int:
     window.open_slot(0, 0, 0)
     at_ms = 0
     for lasts_ms, value_u in load:
-        window.add(at_ms, min(at_ms + lasts_ms, HOUR_MS), value_u)
+        window.add_value(at_ms, min(at_ms + lasts_ms, HOUR_MS), value_u)
         at_ms = min(at_ms + lasts_ms, HOUR_MS)
-    window.seal(at_ms)
+    window.seal_slots(at_ms)
     return window.slots[0]
 
 
@@ -143,7 +143,7 @@ def test_terms_state_an_energy() -> None:
     assert step_wh(terms) == 10
     assert in_all_wh(terms, Fraction(110), 1) == 110 + 20_000 * Fraction(10, 3600) + 10
     kilo = config.parse(written(window="threshold = 3000", source="unit = 'kW'")).stream[0]
-    assert config.terms(kilo).counted(5 * MICRO) == 2 * MICRO
+    assert config.terms(kilo).integrand_u(5 * MICRO) == 2 * MICRO
     assert (config.terms(kilo).value_unit, config.terms(kilo).hides_wh) == ("kWh", Fraction(110))
 
 

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.core.arrivals import (
+    BAD_AT_ONCE_MIN,
+    BAD_MIN,
+    BAD_PART,
     CODES,
-    ENOUGH,
-    FEWEST,
-    FEWEST_AT_ONCE,
-    OFTEN,
-    PART,
-    RECENT,
-    RECENT_FEWEST,
+    DAILY_EVENT_LIMITS,
+    RECENT_COUNT,
+    RECENT_COUNT_MIN,
+    UNREADABLE_MIN,
     Arrivals,
     Limits,
 )
@@ -31,7 +31,7 @@ OF_THE_PROFILE = sorted(
 def made(*phases: str) -> Arrivals:
     """An intake whose clock begins now."""
     arrivals = Arrivals("main", phases, 100, Counts())
-    arrivals.advance(0, is_connected=True)
+    arrivals.advance_clock(0, is_connected=True)
     return arrivals
 
 
@@ -45,14 +45,14 @@ class Intake:
     def wait(self, step_ms: int = STEP_MS, *, connected: bool = True) -> "Intake":
         """Let time pass."""
         self._wall_ms += step_ms
-        self.arrivals.advance(self._wall_ms, is_connected=connected)
+        self.arrivals.advance_clock(self._wall_ms, is_connected=connected)
         return self
 
     def hear(self, meter: str, *outcomes: str, phase: str | None = None) -> "Intake":
         """Note outcomes of a meter, "clamped" for a reading that was accepted and clamped."""
         for outcome in outcomes:
             arrival = self.arrivals.arrival_of(meter, phase)
-            arrival.note("accepted" if outcome == "clamped" else outcome, self.arrivals.now_ms)
+            arrival.note_outcome("accepted" if outcome == "clamped" else outcome, self.arrivals.now_ms)
             if outcome == "clamped":
                 arrival.note_clamped(self.arrivals.now_ms)
         return self
@@ -85,9 +85,9 @@ def told(*steps: tuple[str, ...], step_ms: int = STEP_MS) -> list[str]:
 @pytest.mark.parametrize("name", OF_THE_PROFILE)
 def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
     """After `SOON_MS`, three messages that cannot be read are enough; without messages, nothing is."""
-    assert told((name,) * FEWEST, *[()] * 6) == ["wrong_profile"]
-    assert told((name,) * (FEWEST - 1), *[()] * 5) == []
-    [found] = Intake().steps("m", (name,) * FEWEST, *[()] * 6).found
+    assert told((name,) * BAD_MIN, *[()] * 6) == ["wrong_profile"]
+    assert told((name,) * (BAD_MIN - 1), *[()] * 5) == []
+    [found] = Intake().steps("m", (name,) * BAD_MIN, *[()] * 6).found
     assert found.fields == {"meters": 1, "of": 1, "reasons": name}
     assert found.text.startswith("stream main: none of the messages holds a reading: ")
 
@@ -95,10 +95,10 @@ def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
 @pytest.mark.parametrize("name", [*REFUSALS, "late"])
 def test_nothing_accepted_since_the_start_is_told_at_once(name: str) -> None:
     """The fifth refused message is enough; the first reading that counts ends it."""
-    assert told((name,) * (FEWEST_AT_ONCE - 1)) == []
-    assert told((name,) * FEWEST_AT_ONCE, step_ms=1) == ["none_accepted"]
+    assert told((name,) * (BAD_AT_ONCE_MIN - 1)) == []
+    assert told((name,) * BAD_AT_ONCE_MIN, step_ms=1) == ["none_accepted"]
     for counts in ("accepted", "early"):
-        assert told((name,) * 9, (counts,) * RECENT, (name,) * FEWEST_AT_ONCE, step_ms=1) == []
+        assert told((name,) * 9, (counts,) * RECENT_COUNT, (name,) * BAD_AT_ONCE_MIN, step_ms=1) == []
 
 
 def test_what_is_no_refusal_is_as_good_as_silence() -> None:
@@ -129,29 +129,29 @@ def test_clocks_and_zones_are_named() -> None:
 
 
 def test_what_usually_comes_between_is_no_sign() -> None:
-    """With ten odd messages between readings, only more than twenty are a sign; `ENOUGH` always are."""
+    """With ten odd messages between readings, only more than twenty are a sign; `UNREADABLE_MIN` always."""
     usual = [("refused_missing",) * 10, ("accepted",)]
     assert told(*usual, *[("refused_missing",) * 2] * 10) == []
     assert told(*usual, *[("refused_missing",) * 3] * 7) == ["wrong_profile"]
     flood = [("refused_missing",) * 10_000, ("accepted",)]
-    assert told(*flood, ("refused_missing",) * ENOUGH, *[()] * 6) == ["wrong_profile"]
+    assert told(*flood, ("refused_missing",) * UNREADABLE_MIN, *[()] * 6) == ["wrong_profile"]
 
 
 def test_a_part_of_the_messages_refused_is_told() -> None:
     """One decimal comma in four messages is a finding, whatever its place; fewer are not."""
-    good = ("accepted",) * (PART - 1)
-    assert told(*[(*good, "refused_comma")] * (RECENT_FEWEST // PART)) == ["some_refused"]
-    assert told(*[(*good, "accepted", "refused_comma")] * RECENT) == []
-    assert told(*[(*good, "refused_missing")] * RECENT) == []
-    assert told(*[(*good, "refused_comma")] * RECENT, ("accepted",) * RECENT) == []
-    [found] = Intake().steps("m", *[(*good, "refused_comma")] * RECENT).found
+    good = ("accepted",) * (BAD_PART - 1)
+    assert told(*[(*good, "refused_comma")] * (RECENT_COUNT_MIN // BAD_PART)) == ["some_refused"]
+    assert told(*[(*good, "accepted", "refused_comma")] * RECENT_COUNT) == []
+    assert told(*[(*good, "refused_missing")] * RECENT_COUNT) == []
+    assert told(*[(*good, "refused_comma")] * RECENT_COUNT, ("accepted",) * RECENT_COUNT) == []
+    [found] = Intake().steps("m", *[(*good, "refused_comma")] * RECENT_COUNT).found
     assert found.fields["reasons"] == "refused_comma"
 
 
 def test_readings_that_are_all_clamped_are_told() -> None:
     """Five since the start, at once; after one within the range, three in a minute; one within ends it."""
-    assert told(("clamped",) * (FEWEST_AT_ONCE - 1), step_ms=1) == []
-    assert told(("clamped",) * FEWEST_AT_ONCE, step_ms=1) == ["all_clamped"]
+    assert told(("clamped",) * (BAD_AT_ONCE_MIN - 1), step_ms=1) == []
+    assert told(("clamped",) * BAD_AT_ONCE_MIN, step_ms=1) == ["all_clamped"]
     assert told(("accepted",), ("clamped",) * 9, step_ms=1) == []
     assert told(("accepted",), ("clamped",), *[()] * 6, ("clamped",)) == []
     assert told(("accepted",), *[("clamped",)] * 7) == ["all_clamped"]
@@ -188,7 +188,7 @@ def test_times_that_count_may_be_wrong(off_ms: int, code: str) -> None:
     intake = Intake()
     for step in range(8):
         assert intake.codes == ([code] if step >= 6 else [])
-        intake.arrivals.count(intake.arrivals.arrival_of("m"), "accepted", off_ms)
+        intake.arrivals.count_outcome(intake.arrivals.arrival_of("m"), "accepted", off_ms)
         intake.wait()
     assert intake.found[0].fields["off_ms"] == 90_000
     assert intake.hear("m", "accepted").codes == []
@@ -229,7 +229,7 @@ def test_without_limits_there_is_no_silence() -> None:
     assert Intake().arrivals.is_waiting(Limits(None, None, None))
 
 
-@pytest.mark.parametrize(("name", "often"), OFTEN.items())
+@pytest.mark.parametrize(("name", "often"), DAILY_EVENT_LIMITS.items())
 def test_events_that_repeat_are_told_for_a_day(name: str, often: int) -> None:
     """A jump at once, resets from the third within a day on."""
     intake = Intake()
@@ -263,7 +263,7 @@ def test_a_good_meter_hides_no_other(code: str) -> None:
     [found] = intake.found
     assert (found.code, found.fields["meters"], found.fields["of"]) == (code, 2, 3)
     assert found.text.startswith("stream main: 2 of 3 meters: ")
-    assert {row.meter: row.code for row in intake.arrivals.rows(LIMITS)} == {
+    assert {row.meter: row.code for row in intake.arrivals.arrival_rows(LIMITS)} == {
         "good": None,
         "bad": code,
         "worse": code,
@@ -278,11 +278,11 @@ def told_meters(intake: Intake) -> list[tuple[str, object, object]]:
 def test_a_meter_that_falls_silent_is_told() -> None:
     """Others go on for an hour; its state was in the store, or it was heard."""
     intake = Intake().hear("heard", "accepted")
-    intake.arrivals.expect("stored")
+    intake.arrivals.expect_meter("stored")
     for _ in range(61):
         intake.hear("good", "accepted").wait(MINUTE_MS)
     assert told_meters(intake) == [("no_readings", 2, 3)]
-    intake.arrivals.forget("stored")
+    intake.arrivals.forget_meter("stored")
     assert told_meters(intake) == [("no_readings", 1, 2)]
 
 
@@ -292,14 +292,14 @@ def test_a_topic_without_readings_is_no_meter_of_a_stream_that_has_others() -> N
     assert intake.codes == ["wrong_profile"]
     intake.steps("plug", *[("accepted",)] * 9)
     assert intake.codes == []
-    assert [row.meter for row in intake.arrivals.rows(LIMITS)] == ["plug", "sensor"]
+    assert [row.meter for row in intake.arrivals.arrival_rows(LIMITS)] == ["plug", "sensor"]
 
 
 def test_messages_without_a_meter_are_told_only_alone() -> None:
     """A topic that names no meter is a fault of the stream if nothing else comes."""
     intake = Intake()
-    for _ in range(FEWEST_AT_ONCE):
-        intake.arrivals.count(None, "refused_topic")
+    for _ in range(BAD_AT_ONCE_MIN):
+        intake.arrivals.count_outcome(None, "refused_topic")
     assert intake.codes == ["none_accepted"]
     assert intake.hear("m", "accepted").codes == []
 
@@ -308,7 +308,7 @@ def test_meters_beyond_the_limit_are_none() -> None:
     """A flood of names takes no memory."""
     arrivals = Arrivals("main", (), 2, Counts())
     assert len({id(arrivals.arrival_of(str(number))) for number in range(9)}) == 3
-    assert len(list(arrivals.rows(LIMITS))) == 2
+    assert len(list(arrivals.arrival_rows(LIMITS))) == 2
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(sorted(FAULTS)), min_size=6, max_size=6))
@@ -319,7 +319,7 @@ def test_a_judgement_depends_on_no_other_meter(order: list[int], codes: list[str
         for number in order:
             together.hear(str(number), *FAULTS[codes[number]])
         together.wait()
-    judged = {row.meter: row.code for row in together.arrivals.rows(LIMITS)}
+    judged = {row.meter: row.code for row in together.arrivals.arrival_rows(LIMITS)}
     assert judged == {str(number): code for number, code in enumerate(codes)}
     assert sum(int(found.fields["meters"]) for found in together.found) == 6
     assert set(together.codes) <= set(CODES)
@@ -345,7 +345,7 @@ def test_a_phase_that_never_comes_is_told() -> None:
     assert phased(6, "a", "b", sums=False).codes == []
     intake = phased(7, "a", "b", sums=False)
     assert [(one.code, one.fields["phases"]) for one in intake.found] == [("phase_silent", 3)]
-    assert {row.phase: row.code for row in intake.arrivals.rows(LIMITS)} == {
+    assert {row.phase: row.code for row in intake.arrivals.arrival_rows(LIMITS)} == {
         "a": None,
         "b": None,
         "c": "phase_silent",
@@ -375,7 +375,7 @@ def test_a_register_that_stands_is_never_silent_while_others_go_on() -> None:
     intake = phased(1, *PHASES, sums=True)
     intake = phased(400, "a", "b", sums=True, intake=intake)
     assert not list(intake.arrivals.problems(on_change))
-    assert {row.code for row in intake.arrivals.rows(on_change)} == {None}
+    assert {row.code for row in intake.arrivals.arrival_rows(on_change)} == {None}
     intake = phased(400, sums=False, intake=intake)
     assert [one.code for one in intake.arrivals.problems(on_change)] == ["no_readings"]
 
@@ -387,7 +387,7 @@ def test_a_power_that_stands_is_silent_after_its_hold() -> None:
     assert not list(intake.arrivals.problems(on_change))
     intake = phased(8, "a", "b", sums=False, intake=intake)
     assert [one.code for one in intake.arrivals.problems(on_change)] == ["phase_silent"]
-    assert [row.code for row in intake.arrivals.rows(on_change)] == [None, None, "phase_silent"]
+    assert [row.code for row in intake.arrivals.arrival_rows(on_change)] == [None, None, "phase_silent"]
 
 
 def test_a_phase_that_is_silent_like_all_others_is_not_named() -> None:

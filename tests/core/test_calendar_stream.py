@@ -99,7 +99,7 @@ def test_every_window_hides_what_the_preset_says(preset: str) -> None:
     wh = {"day": 300, "bill": 6000, "typical-day": 1500}[preset]
     text = written(privacy=f"preset = '{preset}'", window="timezone = 'Europe/Amsterdam'")
     (known,) = config.parse(text).stream
-    shapes = config.shapes(known)
+    shapes = config.distinct_terms(known)
     lengths = {"day": {23, 24, 25}}.get(preset, {672, 696, 720, 743, 744, 745})
     assert {terms.length_ms // HOUR_MS for terms in shapes} == lengths
     for terms in shapes:
@@ -118,7 +118,7 @@ def test_a_budget_of_one_level_a_month_is_enough_for_every_month() -> None:
     (known,) = config.parse(text).stream
     limit = config.budget(known)
     assert limit is not None
-    assert all(2 * terms.epsilon_per_w <= limit for terms in config.shapes(known))
+    assert all(2 * terms.epsilon_per_w <= limit for terms in config.distinct_terms(known))
 
 
 def restarts(choices: list[tuple[int, int]]) -> Iterator[tuple[Schedule, int]]:
@@ -164,17 +164,17 @@ class Rules:
     def __init__(self, shift_ms: int) -> None:
         self.shift_ms = shift_ms
 
-    def first_ms(self, time_ms: int) -> int:
+    def first_start_ms(self, time_ms: int) -> int:
         """Days that start at another hour."""
         return time_ms + (self.shift_ms - time_ms) % DAY_MS
 
     def start_ms(self, time_ms: int) -> int:
         """The day that a time lies in."""
-        return self.first_ms(time_ms + 1) - DAY_MS
+        return self.first_start_ms(time_ms + 1) - DAY_MS
 
     def end_ms(self, start_ms: int) -> int:
         """The next day's start."""
-        return self.first_ms(start_ms + 1)
+        return self.first_start_ms(start_ms + 1)
 
 
 @given(shifts=st.lists(st.integers(-14, 14), min_size=2, max_size=5))

@@ -24,6 +24,6 @@ def test_windows_are_charged_as_one_by_one(opened: list[tuple[str, int, Terms]])
     for meter, start_ms, terms in opened:
         assert charges.add(meter, start_ms, terms)
         plain[Charge(start_ms // DAY_MS * DAY_MS, terms.epsilon_per_w), meter] += 1
-    taken = charges.take()
+    taken = charges.take_charges()
     assert {(kind, meter): n for kind, windows in taken.items() for meter, n in windows.items()} == plain
-    assert charges.take() == {}
+    assert charges.take_charges() == {}

@@ -18,10 +18,10 @@ MINE, A, B = Destination("main", "mine"), Destination("main", "a"), Destination(
 def test_a_topic_is_asked_about_once() -> None:
     """What was asked, is known to be free, or was announced by this store is not asked about again."""
     claims = Claims({MINE: "1"}, None, listens=True)
-    claims.ask([MINE, A, B, A])
-    assert claims.take() == [A, B]
-    claims.ask([A])
-    assert claims.take() == []
+    claims.ask_about([MINE, A, B, A])
+    assert claims.take_questions() == [A, B]
+    claims.ask_about([A])
+    assert claims.take_questions() == []
     claims.confirm_free([B], 7)
     assert [claims.is_own(destination) for destination in (MINE, A, B)] == [True, False, True]
     assert [claims.is_own(B, start_ms) for start_ms in (6, 7)] == [False, True]
@@ -30,12 +30,12 @@ def test_a_topic_is_asked_about_once() -> None:
 def test_what_is_forgotten_is_asked_again() -> None:
     """A meter that comes again is asked about again; what this store announced stays its own."""
     claims = Claims({MINE: "1"}, None, listens=True)
-    claims.ask([A])
+    claims.ask_about([A])
     claims.confirm_free([A], 7)
-    assert claims.take() == [A]
-    claims.forget([A, MINE])
-    claims.ask([A, MINE])
-    assert claims.take() == [A]
+    assert claims.take_questions() == [A]
+    claims.forget_answers([A, MINE])
+    claims.ask_about([A, MINE])
+    assert claims.take_questions() == [A]
     assert claims.is_own(MINE)
     assert not claims.is_own(A)
 
@@ -43,9 +43,9 @@ def test_what_is_forgotten_is_asked_again() -> None:
 def test_who_does_not_listen_owns_every_topic() -> None:
     """Then nothing is asked."""
     claims = Claims({}, None, listens=False)
-    claims.ask([A])
+    claims.ask_about([A])
     assert claims.is_own(A)
-    assert claims.take() == []
+    assert claims.take_questions() == []
 
 
 def test_no_window_opens_before_the_answer() -> None:
@@ -79,12 +79,12 @@ def test_a_topic_that_is_withheld_opens_no_window() -> None:
     """Its interval is passed, counted and not charged; once it is no longer withheld windows open again."""
     pipeline = core()
     feed(pipeline, message(1, 100), message(3, 100))
-    pipeline.withhold([OWN])
+    pipeline.withhold_from([OWN])
     commit = feed(pipeline, message(5, 100), message(7, 100)).commit
     assert (pipeline._counts["withheld"], pipeline._counts["opened"]) == (1, 0)
     assert commit.marks == {"m1": BASE_MS + 8}
     assert not commit.charges
-    pipeline.withhold([])
+    pipeline.withhold_from([])
     commit = feed(pipeline, message(9, 100), message(11, 100)).commit
     assert pipeline._counts["opened"] == 1
     assert commit.charges

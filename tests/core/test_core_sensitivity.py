@@ -18,7 +18,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.parts import Links, core
+from meteragent.agent.parts import Links, core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
@@ -117,7 +117,7 @@ class Form(NamedTuple):
             topic = "o/{{meter}}"
         """
         known = config.parse(text).stream[0]
-        return core(known, Fraction(0), Links(NOWHERE, NOWHERE, None), b"s" * 32)
+        return core_of(known, Fraction(0), Links(NOWHERE, NOWHERE, None), b"s" * 32)
 
 
 class Life:

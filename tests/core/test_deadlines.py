@@ -26,11 +26,11 @@ def test_what_is_due_is_taken_in_order(
         if time_ms <= min(open_ms, close_ms):
             due.append((time_ms, 0, "cba"["abc".index(meter)], (time_ms, meter)))
     expected = [item for *_, item in sorted(due, key=lambda entry: entry[:3])]
-    assert list(deadlines.take(open_ms, close_ms)) == expected
+    assert list(deadlines.take_due(open_ms, close_ms)) == expected
     left_ms = [time_ms for time_ms, _ in openings if time_ms > open_ms]
-    assert deadlines.first_ms(includes_closings=False) == min(left_ms, default=None)
+    assert deadlines.next_due_ms(includes_closings=False) == min(left_ms, default=None)
     left_ms += [time_ms for time_ms, _ in closings if time_ms > min(open_ms, close_ms)]
-    assert deadlines.first_ms(includes_closings=True) == min(left_ms, default=None)
+    assert deadlines.next_due_ms(includes_closings=True) == min(left_ms, default=None)
 
 
 def test_what_is_added_meanwhile_is_taken_in_its_turn() -> None:
@@ -38,9 +38,9 @@ def test_what_is_added_meanwhile_is_taken_in_its_turn() -> None:
     deadlines, taken = Deadlines(), []
     deadlines.add_opening(1, "a")
     deadlines.add_opening(5, "b")
-    for time_ms, meter in deadlines.take(9, 9):
+    for time_ms, meter in deadlines.take_due(9, 9):
         taken.append((time_ms, meter))
         if (time_ms, meter) == (None, "a"):
             deadlines.add_closing(3, "a", "a")
     assert taken == [(None, "a"), (3, "a"), (None, "b")]
-    assert deadlines.first_ms(includes_closings=True) is None
+    assert deadlines.next_due_ms(includes_closings=True) is None

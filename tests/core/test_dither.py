@@ -14,7 +14,7 @@ import pytest
 from meteragent.core.noise import Noise
 from meteragent.core.window import Window
 from meteragent.domain.terms import Terms
-from meteragent.privacy.mechanism.laplace import reach
+from meteragent.privacy.mechanism.laplace import reach_quanta
 from tests.support.stores import TERMS
 from tests.support.tape import Tape
 from tests.support.terms import terms_with
@@ -37,7 +37,7 @@ def windows(lattice: int, energy: int) -> Iterator[tuple[int, int, Window]]:
     for noise, dither in product(range(-WIDE, WIDE + 1), range(lattice)):
         window = Window(0, known, known.id, (), "m1", noise_bound=WIDE)
         window.open_slot(noise, 0, dither)
-        window.add(0, 1, energy)
+        window.add_value(0, 1, energy)
         yield noise, dither, window
 
 
@@ -58,7 +58,7 @@ def test_what_leaves_is_the_energy_on_average(lattice: int, t: Fraction) -> None
     for energy in range(-2 * lattice, 2 * lattice + 1):
         sums = defaultdict[int, int](int)
         for noise, _, window in windows(lattice, energy):
-            released = window.close(0)
+            released = window.close_slot(0)
             assert abs(released - noise - Fraction(energy, lattice)) < 1
             sums[noise] += released
         assert all(Fraction(total, lattice) == z + Fraction(energy, lattice) for z, total in sums.items())
@@ -72,7 +72,7 @@ def test_a_copy_loses_a_ceil_and_is_uniform_beside_it(lattice: int, t: Fraction)
         law[energy] = defaultdict(Fraction)
         rests = defaultdict[int, set[int]](set)
         for noise, _, window in windows(lattice, energy):
-            [kept] = window.state().slots
+            [kept] = window.stored_state().slots
             law[energy][kept.accumulator] += t ** abs(noise)
             rests[noise].add(kept.accumulator % lattice)
         assert all(rest == set(range(lattice)) for rest in rests.values())
@@ -91,10 +91,10 @@ def test_two_copies_tell_what_was_used_between_and_nothing_before() -> None:
             seen = defaultdict[tuple[int, ...], Fraction](Fraction)
             for noise, _, window in windows(lattice, energy):
                 first = window.slots[0]
-                window.add(1, 2, between)
+                window.add_value(1, 2, between)
                 second = window.slots[0]
-                window.add(2, 3, last)
-                seen[first, second - first, window.close(0)] += t ** abs(noise)
+                window.add_value(2, 3, last)
+                seen[first, second - first, window.close_slot(0)] += t ** abs(noise)
             views.append(seen)
         worst = t ** (-abs(after - before) // lattice)
         shared = [key for key in views[0] if abs(key[0]) < (WIDE - 5) * lattice]
@@ -107,7 +107,7 @@ def test_two_copies_tell_what_was_used_between_and_nothing_before() -> None:
 @pytest.mark.parametrize("a", [Fraction(1, 50), Fraction(1, 3), Fraction(2), Fraction(30)])
 def test_noise_beyond_the_public_bound_is_no_more_likely_than_2_to_the_minus_40(n: int, a: Fraction) -> None:
     """It bounds R for n > 1, the noise itself for n = 1; and it is not far from the least such bound."""
-    most = reach(n, a)
+    most = reach_quanta(n, a)
     r = np.arange(4 * most + 60, dtype=np.float64)
     count = n * np.log(2 * r + 1) if n > 1 else np.log(np.where(r > 0, 2, 1))
     weight = np.exp(count - float(a) * r - (count - float(a) * r).max())

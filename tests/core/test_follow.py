@@ -151,7 +151,7 @@ def test_a_step_leaves_what_the_plain_way_leaves(
             line.idle_windows = idle
             stood = extend_standing(line, reading, clock_ms) if is_short else None
             if stood is None:
-                _, tokens = line.accept(reading)
+                _, tokens = line.accept_reading(reading)
                 freed.append([*tokens, *line.integrate_to_watermark(clock_ms)])
             else:
                 freed.append([stood.token])
@@ -164,7 +164,7 @@ def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
     meter = timeline(terms)
     window = meter.windows[0]
     window.draws, window.slots = slots, dict.fromkeys(range(slots), 0)
-    assert meter.accept(Pending(3, 7 * MICRO, "stood")) == (Outcome.ACCEPTED, [])
+    assert meter.accept_reading(Pending(3, 7 * MICRO, "stood")) == (Outcome.ACCEPTED, [])
     meter.integrate_until(3)
     assert [p.time_ms for p in meter.pending] == [3]
     return meter
@@ -179,7 +179,7 @@ def test_an_ordinary_reading_takes_one_step() -> None:
     assert [p.token for p in meter.pending] == ["new"]
     assert meter.windows[0].slots == {0: 3 * 7 * MICRO}
     assert (meter.integrated_until_ms, meter.standing_ms, meter.newest_ms) == (6, 6, 6)
-    assert meter.refusal(3) is Outcome.DUPLICATE
+    assert meter.refusal_outcome(3) is Outcome.DUPLICATE
 
 
 def test_what_stood_for_hold_is_followed_by_gap() -> None:
@@ -195,8 +195,8 @@ def test_the_last_readings_are_remembered() -> None:
     meter = waiting(terms_with(LONG, length_ms=2000, step_ms=1000))
     for time_ms in range(4, 600):
         assert extend_standing(meter, Pending(time_ms, MICRO, ""), time_ms) is not None
-    assert all(meter.refusal(time_ms) is Outcome.DUPLICATE for time_ms in range(471, 599))
-    assert meter.refusal(3) is Outcome.LATE
+    assert all(meter.refusal_outcome(time_ms) is Outcome.DUPLICATE for time_ms in range(471, 599))
+    assert meter.refusal_outcome(3) is Outcome.LATE
     assert len(meter.recent_ms) < 200
 
 
@@ -223,9 +223,9 @@ def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
 )
 def test_what_is_not_ordinary_changes_nothing(meter: Timeline, time_ms: int, clock_ms: int) -> None:
     """It takes the other way: nothing is covered, nothing is free."""
-    before, held = meter.state(), [*meter.pending]
+    before, held = meter.stored_state(), [*meter.pending]
     assert extend_standing(meter, Pending(time_ms, 9 * MICRO, "new"), clock_ms) is None
-    assert (meter.state(), meter.pending) == (before, held)
+    assert (meter.stored_state(), meter.pending) == (before, held)
 
 
 def test_slots_close_before_a_later_message_of_the_same_batch() -> None:

@@ -45,9 +45,9 @@ def test_an_interval_leaves_at_most_once_whatever_changes(streams: list[Stream],
 
 def begun(world: World, schedule: Schedule) -> list[tuple[LabelledSlot, int]]:
     """The slots of the meter m1 that have begun since its first boundary, each with its end + lateness."""
-    found, start_ms = [], schedule.first_ms(BASE_MS + 1)
+    found, start_ms = [], schedule.first_start_ms(BASE_MS + 1)
     while start_ms <= world.now_ms:
-        terms = schedule.terms(start_ms)
+        terms = schedule.terms_at(start_ms)
         slots = [LabelledSlot.of("m1", start_ms, place, terms) for place in range(terms.n)]
         found += [(slot, slot.end_ms + terms.lateness_ms) for slot in slots if slot.start_ms <= world.now_ms]
         start_ms += terms.length_ms
@@ -87,7 +87,7 @@ def test_each_window_is_drawn_once_and_each_slot_when_it_opens(
 
 def a_third(_: Noise, terms: Terms, slot_index: int) -> int:
     """A dither that is a third of a quantum in every slot."""
-    return terms.lattice(slot_index) // 3
+    return terms.steps_per_quantum(slot_index) // 3
 
 
 def released(schedule: Schedule, readings: list[Late], which: int) -> dict[LabelledSlot, int]:

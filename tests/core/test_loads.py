@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.parts import Links, core
+from meteragent.agent.parts import Links, core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain import loads
@@ -45,7 +45,7 @@ def stream(source: str, window: str = "") -> config.Stream:
 def released(known: config.Stream, load: Load, every_s: int, last_s: int = 3 * HOUR_S) -> dict[str, Fraction]:
     """What leaves of a load that is read so often, always with the same noise."""
     nowhere = Endpoint.parse("mqtt://127.0.0.1:1883")
-    stream_core = core(known, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
+    stream_core = core_of(known, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
     pipeline = Pipeline(stream_core, Snapshot({}, {}, {}), Spending(), SeededBits(7), Counts())
     found = {}
     for time_s in range(-every_s, last_s, every_s):
@@ -122,7 +122,7 @@ def test_a_reading_stands_for_hold_at_most() -> None:
 def test_no_move_is_more_than_the_range() -> None:
     """Slot means lie within the range, so no move counts for more, however long the readings stand."""
     known = stream(f"{POWER}\nevery = '1h'\nhold = '1h'", "range = [0, 3000]")
-    assert loads.distance(config.terms(known), Fraction(110)) == 3000
+    assert loads.distance_bound(config.terms(known), Fraction(110)) == 3000
 
 
 def test_a_dead_band_adds_twice() -> None:
@@ -134,7 +134,7 @@ def test_a_dead_band_adds_twice() -> None:
         (),
     )
     sampled_too = config.terms(stream(f"{POWER}\ndead_band = 10\nevery = '1s'"))
-    assert loads.distance(sampled_too, Fraction(110)) == 240 + Fraction(20_000, 1800)
+    assert loads.distance_bound(sampled_too, Fraction(110)) == 240 + Fraction(20_000, 1800)
 
 
 events = st.lists(st.integers(0, 40), min_size=1, max_size=6)
@@ -225,7 +225,7 @@ def test_intervals_are_rounded_each_by_itself() -> None:
     """Six intervals of five minutes, in steps of 10 Wh: 110 Wh spread over them count for at most 160."""
     terms = config.terms(stream("kind = 'interval_energy'\nunit = 'Wh'\ninterval = '5min'\ndead_band = 10"))
     assert loads.counts_max(terms) == 6
-    assert loads.distance(terms, Fraction(110)) == 160
+    assert loads.distance_bound(terms, Fraction(110)) == 160
     parts = [1, 1, 1, 1, 1, 105]
     assert sum(parts) == 110
     assert sum(10 * ceil(Fraction(part, 10)) for part in parts) == 160
@@ -237,7 +237,7 @@ def test_counters_that_are_summed_add_a_step_each() -> None:
     text += "source.kind = 'register'\nsource.unit = 'Wh'\nsink.topic = 'o/{meter}'\n"
     terms = config.terms(config.parse(text).stream[0])
     assert (terms.readings.counters, terms.readings.dead_band) == (2, Fraction(1))
-    assert loads.distance(terms, Fraction(110)) == 111
+    assert loads.distance_bound(terms, Fraction(110)) == 111
 
 
 @given(
@@ -324,7 +324,7 @@ def test_each_key_of_a_power_is_enough(key: str) -> None:
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
     """Where readings do not follow the load, what a move of it costs is said, or which key would say it."""
     facts = facts_of(stream(source), ())
-    text = wording.of_loads(guarantee.compute_guarantee(stream(source), ()))
+    text = wording.loads_sentence(guarantee.compute_guarantee(stream(source), ()))
     assert (known or unknown or "") in text
     assert facts["loads"]["unknown"] == [*loads.unknown_keys(config.terms(stream(source)))]
     assert bool(facts["loads"]["unknown"]) == (unknown is not None)

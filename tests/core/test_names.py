@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.core.stream import Name, Names
+from meteragent.core.stream import MeterName, Names
 from meteragent.domain import identity
 from meteragent.domain.commit import Destination
 from meteragent.domain.identity import Shard, SourceTopic
@@ -24,8 +24,10 @@ def test_a_meter_leaves_under_the_same_name_every_time(
     names = Names(known)
     for meter in [*asked, *asked]:
         public_id = meter if key is None else identity.pseudonym(key, meter)
-        delay_ms = identity.delay_ms(known.secret, "main", meter, spread_ms)
-        assert names[meter] == Name(public_id, (Destination("main", f"private/{public_id}/power"),), delay_ms)
+        delay_ms = identity.release_delay_ms(known.secret, "main", meter, spread_ms)
+        assert names[meter] == MeterName(
+            public_id, (Destination("main", f"private/{public_id}/power"),), delay_ms
+        )
         names.pop(asked[0], None)
 
 
@@ -95,8 +97,11 @@ def test_under_a_pseudonym_a_meter_may_have_any_name(name: str) -> None:
 @given(st.text(max_size=4))
 def test_what_is_no_refused_name_makes_a_topic_that_may_be_published_to(name: str) -> None:
     """Wherever the template has the meter's name."""
-    if identity.holds_name(name):
-        assert all(identity.holds_topic(identity.render(where, name)) for where in ("{meter}", "a/{meter}/b"))
+    if identity.fits_segment(name):
+        assert all(
+            identity.is_publishable(identity.render_topic(where, name))
+            for where in ("{meter}", "a/{meter}/b")
+        )
 
 
 def test_delays_of_two_streams_have_nothing_in_common() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from meteragent.core.noise import BATCH, SINGLE_DRAWS, Noise
+from meteragent.core.noise import DRAW_BATCH, SINGLE_DRAWS, Noise
 from meteragent.core.window import Window
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -26,21 +26,21 @@ class Numbered(LInfLaplace):
         super().__init__(Fraction(1, 220), 1, 1)
         object.__setattr__(self, "asked", [])
 
-    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
+    def draw_noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """The next ones."""
         asked: list[int] = self.asked  # type: ignore[attr-defined]
         asked.append(count)
         return list(range(sum(asked) - count, sum(asked)))
 
-    def noise_bound(self, bits: Bits) -> int:
+    def draw_noise_bound(self, bits: Bits) -> int:
         """The next one."""
-        return self.noise_bounds(1, bits)[0]
+        return self.draw_noise_bounds(1, bits)[0]
 
-    def draw(self, noise_bound: int, bits: Bits) -> int:
+    def draw_slot(self, noise_bound: int, bits: Bits) -> int:
         """The one of this noise bound."""
         return -noise_bound
 
-    def slots(self, noise_bounds: Sequence[int], bits: Bits) -> list[int]:
+    def draw_slots(self, noise_bounds: Sequence[int], bits: Bits) -> list[int]:
         """Those of these noise bounds."""
         return [-noise_bound for noise_bound in noise_bounds]
 
@@ -61,15 +61,15 @@ def one_by_one(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
     """The first windows of a feed: each its noise bound, then its slot."""
     drawn = []
     for _ in range(SINGLE_DRAWS):
-        noise_bound = mechanism.noise_bound(bits)
-        drawn.append((noise_bound, mechanism.draw(noise_bound, bits)))
+        noise_bound = mechanism.draw_noise_bound(bits)
+        drawn.append((noise_bound, mechanism.draw_slot(noise_bound, bits)))
     return drawn
 
 
 def at_once(mechanism: LInfLaplace, bits: Bits) -> list[tuple[int, int]]:
     """Later ones: their noise bounds, then a slot of each."""
-    noise_bounds = mechanism.noise_bounds(BATCH, bits)
-    return list(zip(noise_bounds, mechanism.slots(noise_bounds, bits), strict=True))
+    noise_bounds = mechanism.draw_noise_bounds(DRAW_BATCH, bits)
+    return list(zip(noise_bounds, mechanism.draw_slots(noise_bounds, bits), strict=True))
 
 
 def test_the_first_are_drawn_one_by_one() -> None:
@@ -84,15 +84,15 @@ def test_later_ones_are_those_of_the_mechanism_draw_for_draw() -> None:
     """From the same bits, pairs that are drawn at once come in the order in which the mechanism drew them."""
     bits, plain = SeededBits(2), SeededBits(2)
     noise = Noise(bits)
-    drawn = [noise.draw_window("a", FINE) for _ in range(SINGLE_DRAWS + 2 * BATCH)]
+    drawn = [noise.draw_window("a", FINE) for _ in range(SINGLE_DRAWS + 2 * DRAW_BATCH)]
     assert drawn == one_by_one(FINE, plain) + at_once(FINE, plain) + at_once(FINE, plain)
     assert bits.integer(64) == plain.integer(64)
 
 
 def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
-    """`slots` are rows of one uniform integer each, from the same bits; each within its own noise bound."""
+    """`draw_slots` are rows of one uniform integer each, from the same bits, within its own bound."""
     noise_bounds = [0, 1, 2, 7, 2**33, 2**61] * 50
-    drawn = COARSE.slots(noise_bounds, SeededBits(5))
+    drawn = COARSE.draw_slots(noise_bounds, SeededBits(5))
     assert drawn == uniform_rows(np.array(noise_bounds), 1, SeededBits(5))[:, 0].tolist()
     assert all(abs(z) <= noise_bound for z, noise_bound in zip(drawn, noise_bounds, strict=True))
 
@@ -100,9 +100,9 @@ def test_noise_of_many_windows_is_uniform_on_the_cube_of_each() -> None:
 def test_no_noise_is_given_to_two_windows() -> None:
     """Each noise bound is given once, in order, with its own noise; never more than BATCH wait."""
     noise, mechanism = Noise(SeededBits(0)), Numbered()
-    windows = SINGLE_DRAWS + 4 * BATCH + 1
+    windows = SINGLE_DRAWS + 4 * DRAW_BATCH + 1
     assert [noise.draw_window("a", mechanism) for _ in range(windows)] == [(k, -k) for k in range(windows)]
-    assert Counter(mechanism.asked) == {1: SINGLE_DRAWS, BATCH: 5}  # type: ignore[attr-defined]
+    assert Counter(mechanism.asked) == {1: SINGLE_DRAWS, DRAW_BATCH: 5}  # type: ignore[attr-defined]
 
 
 def test_nothing_that_was_drawn_outlives_its_feed() -> None:
@@ -112,10 +112,10 @@ def test_nothing_that_was_drawn_outlives_its_feed() -> None:
     used = [noise.draw_window("a", mechanism) for _ in range(SINGLE_DRAWS + 1)]
     assert used[-1] == (SINGLE_DRAWS, -SINGLE_DRAWS)
     counted = [bits.discarded]
-    noise.forget()
+    noise.drop_unused()
     assert [*counted, bits.discarded] == [0, 1]
-    assert noise.draw_window("a", mechanism) == (SINGLE_DRAWS + BATCH, -SINGLE_DRAWS - BATCH)
-    assert mechanism.asked == [1] * SINGLE_DRAWS + [BATCH, 1]  # type: ignore[attr-defined]
+    assert noise.draw_window("a", mechanism) == (SINGLE_DRAWS + DRAW_BATCH, -SINGLE_DRAWS - DRAW_BATCH)
+    assert mechanism.asked == [1] * SINGLE_DRAWS + [DRAW_BATCH, 1]  # type: ignore[attr-defined]
 
 
 def test_a_dither_is_uniform_on_the_lattice() -> None:
@@ -123,7 +123,7 @@ def test_a_dither_is_uniform_on_the_lattice() -> None:
     bits, plain = SeededBits(6), SeededBits(6)
     noise = Noise(bits)
     assert [noise.draw_dither(TERMS, 0) for _ in range(9)] == [
-        below(TERMS.lattice(0), plain) for _ in range(9)
+        below(TERMS.steps_per_quantum(0), plain) for _ in range(9)
     ]
     tiny = terms_with(TERMS, quantum_u=1, step_ms=4, length_ms=4)
     assert {noise.draw_dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
@@ -134,26 +134,28 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     bits, plain = SeededBits(7), SeededBits(7)
     noise, half, coarse = Noise(bits), replace(TERMS, quantum_u=2), replace(TERMS, quantum_u=2**63)
     drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(SINGLE_DRAWS)]
-    one, other = (terms.lattice(0) for terms in (TERMS, half))
+    one, other = (terms.steps_per_quantum(0) for terms in (TERMS, half))
     assert drawn == [(below(one, plain), below(other, plain)) for _ in range(SINGLE_DRAWS)]
-    drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(BATCH)]
-    of_one, of_other = (below_array(steps, BATCH, plain).tolist() for steps in (one, other))
+    drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(DRAW_BATCH)]
+    of_one, of_other = (below_array(steps, DRAW_BATCH, plain).tolist() for steps in (one, other))
     assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
     unused = [noise.draw_dither(TERMS, 0) for _ in range(2)]
-    fresh = below_array(one, BATCH, plain).tolist()
+    fresh = below_array(one, DRAW_BATCH, plain).tolist()
     assert unused == fresh[:-3:-1]
-    noise.forget()
+    noise.drop_unused()
     assert noise.draw_dither(TERMS, 0) == below(one, plain)
     for _ in range(2 * SINGLE_DRAWS):
-        assert noise.draw_dither(coarse, 0) == below(coarse.lattice(0), plain)
+        assert noise.draw_dither(coarse, 0) == below(coarse.steps_per_quantum(0), plain)
     assert bits.integer(64) == plain.integer(64)
 
 
 def test_each_of_several_terms_has_its_own() -> None:
     """A noise bound is of the law of the window that it is for, whatever else opens in between."""
     noise, one, other = Noise(SeededBits(3)), Numbered(), Numbered()
-    drawn = [(noise.draw_window("one", one), noise.draw_window("other", other)) for _ in range(2 * BATCH)]
-    assert drawn == [((k, -k), (k, -k)) for k in range(2 * BATCH)]
+    drawn = [
+        (noise.draw_window("one", one), noise.draw_window("other", other)) for _ in range(2 * DRAW_BATCH)
+    ]
+    assert drawn == [((k, -k), (k, -k)) for k in range(2 * DRAW_BATCH)]
 
 
 def test_a_further_slot_is_drawn_when_it_opens() -> None:
@@ -161,11 +163,11 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     bits, plain = SeededBits(4), SeededBits(4)
     noise = Noise(bits)
     noise_bound, _ = noise.draw_window("a", FINE)
-    FINE.draw(FINE.noise_bound(plain), plain)
+    FINE.draw_slot(FINE.draw_noise_bound(plain), plain)
     terms = replace(TERMS)
     terms.__dict__["mechanism"] = FINE  # a cached property
     window = Window(0, terms, TERMS.id, (), "m1", noise_bound)
-    window.open_next(noise, 0)
-    lattice = TERMS.lattice(0)
-    assert window.slots[0] == FINE.draw(noise_bound, plain) * lattice + below(lattice, plain)
+    window.open_next_slot(noise, 0)
+    lattice = TERMS.steps_per_quantum(0)
+    assert window.slots[0] == FINE.draw_slot(noise_bound, plain) * lattice + below(lattice, plain)
     assert bits.integer(64) == plain.integer(64)

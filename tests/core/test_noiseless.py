@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.core.factory import timeline_of
+from meteragent.core.factory import make_timeline
 from meteragent.core.noiseless import SlotMean, SlotMeans
 from meteragent.core.pending import Pending
 from meteragent.core.timeline import Timeline, extend_standing
@@ -31,11 +31,11 @@ def stream(source: str = POWER, **sections: str) -> config.Stream:
 def watched(known: config.Stream, *looked_at: SlotMeans) -> Timeline:
     """A meter's timeline without a window, whose spans are shown."""
     terms = config.terms(known)
-    timeline = timeline_of(terms, START_MS)
+    timeline = make_timeline(terms, START_MS)
 
     def observe(start_ms: int, end_ms: int, value: Value) -> None:
         for means in looked_at:
-            means.add(start_ms, end_ms, value)
+            means.add_stretch(start_ms, end_ms, value)
 
     timeline.observe = observe
     return timeline
@@ -45,13 +45,13 @@ def read(timeline: Timeline, *readings: tuple[float, float]) -> None:
     """Take in readings as (minutes after the start, value), and cover what they close."""
     for minutes, value in readings:
         time_ms = START_MS + round(minutes * MINUTE_MS)
-        timeline.accept(Pending(time_ms, round(value * MICRO), None))
+        timeline.accept_reading(Pending(time_ms, round(value * MICRO), None))
         timeline.integrate_to_watermark(time_ms)
 
 
 def complete(means: SlotMeans) -> list[float]:
     """Return the means of slots that were seen from start to end."""
-    return [mean.power for mean in means.take() if mean.part == 1]
+    return [mean.power for mean in means.take_means() if mean.part == 1]
 
 
 def test_a_power_stands_for_its_hold_and_is_clamped() -> None:
@@ -83,9 +83,9 @@ def test_a_slot_that_began_before_is_partial() -> None:
     known = stream()
     means, timeline = SlotMeans(config.schedule(known)), watched(known)
     read(timeline, (0, 100), (10, 100))
-    timeline.observe = means.add
+    timeline.observe = means.add_stretch
     read(timeline, (20, 700), (30, 400), (33, 0))
-    first, second = means.take()
+    first, second = means.take_means()
     assert first == SlotMean(START_MS, START_MS + STEP_MS, "", first.power, 2 / 3)
     assert first.power == pytest.approx(400)
     assert (second.from_ms, second.power, second.part) == (START_MS + STEP_MS, 400, 0.1)
@@ -97,9 +97,9 @@ def test_a_peak_is_the_largest_of_the_parts_that_were_seen_whole() -> None:
     means = SlotMeans(config.schedule(known))
     spans = ((7, 15, 9000), (15, 20, 100), (20, 30, 400), (30, 37, 7000))
     for start_min, end_min, value in spans:
-        assert not means.take() or start_min == 30
-        means.add(START_MS + start_min * MINUTE_MS, START_MS + end_min * MINUTE_MS, value * MICRO)
-    [day] = means.take()
+        assert not means.take_means() or start_min == 30
+        means.add_stretch(START_MS + start_min * MINUTE_MS, START_MS + end_min * MINUTE_MS, value * MICRO)
+    [day] = means.take_means()
     assert day.power == pytest.approx((100 * 5 + 400 * 10) / 15)
     assert day.part == pytest.approx(22 / 1440)
 
@@ -107,9 +107,9 @@ def test_a_peak_is_the_largest_of_the_parts_that_were_seen_whole() -> None:
 def test_time_that_the_core_gives_up_is_not_seen() -> None:
     """If there is time between two stretches, the slot is partial."""
     means = SlotMeans(config.schedule(stream()))
-    means.add(START_MS, START_MS + 5 * MINUTE_MS, 100 * MICRO)
-    means.add(START_MS + 10 * MINUTE_MS, START_MS + STEP_MS, 200 * MICRO)
-    [slot] = means.take()
+    means.add_stretch(START_MS, START_MS + 5 * MINUTE_MS, 100 * MICRO)
+    means.add_stretch(START_MS + 10 * MINUTE_MS, START_MS + STEP_MS, 200 * MICRO)
+    [slot] = means.take_means()
     assert (slot.power, slot.part) == (200, 2 / 3)
 
 
@@ -118,7 +118,7 @@ def test_bands_of_a_month_have_a_mean_each() -> None:
     other = stream(privacy="preset = 'typical-day'", window="timezone = 'UTC'")
     means = SlotMeans(config.schedule(other))
     read(watched(stream(), means), (0, 250), (9, 250), (18, 0))
-    [band] = means.take()
+    [band] = means.take_means()
     assert (band.power, 0 < band.part < 0.01) == (250, True)
     assert band.from_ms <= START_MS < band.to_ms
 
@@ -142,12 +142,12 @@ def test_means_are_what_the_core_adds(steps: Sequence[tuple[int, int]], source: 
             timeline.windows.append(window)
         reading = Pending(time_ms, watts * MICRO, None)
         if extend_standing(timeline, reading, time_ms) is None:
-            timeline.accept(reading)
+            timeline.accept_reading(reading)
             timeline.integrate_to_watermark(time_ms)
         while timeline.windows and timeline.windows[0].end_ms <= timeline.integrated_until_ms:
             closed = timeline.windows.pop(0)
             sums[closed.start_ms] = closed.slots[0]
     unit_ms = STEP_MS if source is POWER else terms.readings.interval_ms * STEP_MS // HOUR_MS
-    assert {mean.from_ms: mean.power for mean in means.take() if mean.part == 1} == {
+    assert {mean.from_ms: mean.power for mean in means.take_means() if mean.part == 1} == {
         start_ms: pytest.approx(float(Fraction(total, unit_ms * MICRO))) for start_ms, total in sums.items()
     }

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.core.pending import PENDING, Pending, give_back
-from meteragent.core.phases import phases_of
+from meteragent.core.pending import PENDING_MAX, Pending, give_back_tokens
+from meteragent.core.phases import make_phases
 from meteragent.core.stream import Stream
 from meteragent.decode import json as json_profile
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
@@ -124,9 +124,9 @@ def test_the_order_of_arrival_decides_nothing_about_powers(arrivals: list[Delaye
 
 def sums(arrivals: Sequence[Delayed], terms: Terms) -> dict[int, int]:
     """Return the last sum of each time."""
-    phases, told = phases_of("abc", terms, "c"), dict[int, int]()
+    phases, told = make_phases("abc", terms, "c"), dict[int, int]()
     for one in arrivals:
-        told |= {r.time_ms: r.value_u for r in phases.accept(one.phase, reading(one.said)).sums}
+        told |= {r.time_ms: r.value_u for r in phases.accept_reading(one.phase, reading(one.said)).sums}
     return told
 
 
@@ -163,13 +163,13 @@ def test_a_power_after_the_lateness_counts_from_what_is_not_integrated() -> None
 
 def test_readings_that_are_kept_for_late_ones_are_bounded() -> None:
     """A sender that stamps thousands within the lateness fills no memory, and gets its messages back."""
-    phases = phases_of("ab", terms_with(LATE_POWER, lateness_ms=10**7))
+    phases = make_phases("ab", terms_with(LATE_POWER, lateness_ms=10**7))
     freed = []
-    for ms in range(2 * PENDING):
-        freed += phases.accept("a", Pending(ms, 0, ms)).free
-    kept = phases.forget()
-    assert len(kept) <= PENDING
-    assert sorted([*give_back(freed), *give_back(kept)]) == list(range(2 * PENDING))
+    for ms in range(2 * PENDING_MAX):
+        freed += phases.accept_reading("a", Pending(ms, 0, ms)).free
+    kept = phases.forget_readings()
+    assert len(kept) <= PENDING_MAX
+    assert sorted([*give_back_tokens(freed), *give_back_tokens(kept)]) == list(range(2 * PENDING_MAX))
 
 
 # --- registers --------------------------------------------------------------------------------------
@@ -190,12 +190,12 @@ def counted(moved: dict[tuple[int, str], int]) -> list[Said]:
 
 def register_sums(said: Sequence[Said], order: Sequence[str]) -> dict[int, int]:
     """Return the sums of registers, each of which comes in order of its times."""
-    phases, told = phases_of("abc", LATE_REGISTER, "c"), dict[int, int]()
+    phases, told = make_phases("abc", LATE_REGISTER, "c"), dict[int, int]()
     left = {p: [one for one in said if one.phase == p] for p in "abc"}
     for name in [*order, *"abc" * len(said)]:
         if waiting := left[name]:
             one = waiting.pop(0)
-            told |= {r.time_ms: r.value_u for r in phases.accept(name, reading(one)).sums}
+            told |= {r.time_ms: r.value_u for r in phases.accept_reading(name, reading(one)).sums}
     return told
 
 
@@ -271,9 +271,9 @@ def test_each_part_has_its_own_decoder_and_unit() -> None:
     names: dict[str | None, tuple[str, ...]] = {"b": ("kW",), "a": ("W",), "c": ("W",)}
     units = SourceTopic.parse("meters/m1/a/unit", name="m1")
     units = replace(units, phases=tuple(SIGNS), parts={f"meters/m1/{p}/unit": p for p in SIGNS})
-    watts, kilowatts = (json_profile.decoder("power", "t", Fraction(scale)) for scale in (1, 1000))
+    watts, kilowatts = (json_profile.make_decoder("power", "t", Fraction(scale)) for scale in (1, 1000))
     decoders = {"a": watts, "b": kilowatts, "c": watts}
-    known = house(LATE_POWER, decode={p: single_reading(decoder) for p, decoder in decoders.items()})
+    known = house(LATE_POWER, decode={p: wrap_single(decoder) for p, decoder in decoders.items()})
     home = House(replace(known, source=replace(known.source, unit=units, units=names)))
     home.feed([Said(0, phase, value) for phase, value in (("a", 100), ("b", 0), ("c", 7))], 1)
     home.feed([Said(5, phase, value) for phase, value in (("a", 100), ("b", 1), ("c", 700))], 6)

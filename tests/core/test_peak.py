@@ -248,9 +248,9 @@ def test_a_copy_and_a_release_have_the_loss_of_the_largest_move(lattice: int, t:
             window = window_of(lattice, 2)
             window.open_slot(noise, 0, dither)
             for number, energy in enumerate(parts):
-                window.add(number * lattice, number * lattice + 1, energy)
-                window.add(number * lattice + 1, (number + 1) * lattice, 0)
-            law[window.state().slots[0].accumulator] += t ** abs(noise)
+                window.add_value(number * lattice, number * lattice + 1, energy)
+                window.add_value(number * lattice + 1, (number + 1) * lattice, 0)
+            law[window.stored_state().slots[0].accumulator] += t ** abs(noise)
         laws[parts] = law
     worst = Fraction(0)
     for first, second in product(laws, repeat=2):
@@ -278,10 +278,10 @@ def test_a_register_is_cut_at_parts(energies: list[int], cuts: list[int]) -> Non
     course = [Fraction(0)] * (parts * step_ms)
     for number, (from_ms, to_ms) in enumerate(pairwise(edges)):
         energy = energies[number % len(energies)]
-        window.add(from_ms, to_ms, RegisterUse(from_ms, to_ms - from_ms, energy))
+        window.add_value(from_ms, to_ms, RegisterUse(from_ms, to_ms - from_ms, energy))
         course[from_ms:to_ms] = [Fraction(energy, to_ms - from_ms)] * (to_ms - from_ms)
     sums = [sum(course[at : at + step_ms], Fraction(0)) for at in range(0, len(course), step_ms)]
-    [slot] = window.state().slots
+    [slot] = window.stored_state().slots
     assert abs(slot.accumulator - max(sums)) < 1 + len(edges)
 
 
@@ -292,14 +292,14 @@ def test_what_has_no_noise_is_neither_kept_nor_released() -> None:
     with pytest.raises(AssertionError, match="again"):
         window.open_slot(0, 0, 0)
     window.mask = None
-    window.add(0, 10, 5)
+    window.add_value(0, 10, 5)
     assert window.lacks_noise
     with pytest.raises(AssertionError, match="noise"):
-        window.state()
+        window.stored_state()
     with pytest.raises(AssertionError, match="noise"):
-        window.close(0)
-    window.redraw(1, 3)
-    assert window.close(0) == (10 + 3 + 50) // 10
+        window.close_slot(0)
+    window.redraw_noise(1, 3)
+    assert window.close_slot(0) == (10 + 3 + 50) // 10
     assert window.draws == 2
 
 
@@ -322,4 +322,4 @@ def test_the_terms_of_a_peak() -> None:
         "kW",
         Fraction(100, 11),
     )
-    assert register.lattice(0) == 1000 * HOUR_MS // 4
+    assert register.steps_per_quantum(0) == 1000 * HOUR_MS // 4

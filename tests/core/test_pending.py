@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from meteragent.core.charges import Spending
-from meteragent.core.factory import timeline_of
-from meteragent.core.pending import PENDING, Outcome, Pending
+from meteragent.core.factory import make_timeline
+from meteragent.core.pending import PENDING_MAX, Outcome, Pending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import Timeline
@@ -30,7 +30,7 @@ INTERVAL = terms_with(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, int
 
 def opened(terms: Terms) -> Timeline:
     """A meter whose first window is open, without noise."""
-    timeline = timeline_of(terms, 0)
+    timeline = make_timeline(terms, 0)
     window = Window(0, terms, terms.id, (), "m1", noise_bound=0)
     window.open_slot(0, 0, 0)
     timeline.windows = [window]
@@ -43,12 +43,12 @@ def test_pending_readings_are_bounded_and_those_dropped_are_given_back(terms: Te
     """Of very many the first and the last stay, in order of time; each other token is given back once."""
     timeline, free, most = opened(terms), list[Any](), 0
     for time_ms in range(1, 20_001):
-        outcome, tokens = timeline.accept(Pending(time_ms, time_ms, time_ms))
+        outcome, tokens = timeline.accept_reading(Pending(time_ms, time_ms, time_ms))
         assert outcome is Outcome.ACCEPTED
         free += tokens
         most = max(most, len(timeline.pending))
     held = [reading.time_ms for reading in timeline.pending]
-    assert most == PENDING
+    assert most == PENDING_MAX
     assert (held[0], held[-1]) == (1, 20_000)
     assert held == sorted(held)
     assert len(free) == timeline.thinned_count == len(set(free))
@@ -61,7 +61,7 @@ def test_thinning_keeps_a_slot_nearly_right() -> None:
     for terms, expected in cases:
         timeline = opened(terms)
         for time_ms in range(0, 100_000, 5):
-            timeline.accept(Pending(time_ms, time_ms, None))
+            timeline.accept_reading(Pending(time_ms, time_ms, None))
         assert timeline.thinned_count > 10_000
         timeline.integrate_until(100_000)
         [energy] = timeline.windows[0].slots.values()
@@ -97,7 +97,7 @@ def test_readings_of_the_future_do_not_fill_the_memory() -> None:
     finally:
         tracemalloc.stop()
     assert most < 2 * 2**20
-    assert returned - 1 == counts["thinned"] >= 20_000 - PENDING
+    assert returned - 1 == counts["thinned"] >= 20_000 - PENDING_MAX
     assert counts["accepted"] == 20_001
 
 
@@ -111,4 +111,4 @@ def test_phases_of_the_future_do_not_fill_the_memory(kind: Kind, speaking: str) 
     source = SourceTopic.parse("meters/{meter}/{phase}/power", phases=("a", "b", "c"))
     topics = [f"meters/m1/{phase}/power" for phase in speaking]
     _, returned = thousands(stream(terms, source=source, ahead_ms=10**6), topics, 30_000)
-    assert returned >= 30_000 - 2 * 3 * PENDING  # a sum is of two readings of each phase at most
+    assert returned >= 30_000 - 2 * 3 * PENDING_MAX  # a sum is of two readings of each phase at most

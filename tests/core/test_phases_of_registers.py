@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.core.pending import Pending, give_back
-from meteragent.core.phases import RegisterPhases, phases_of
+from meteragent.core.pending import Pending, give_back_tokens
+from meteragent.core.phases import RegisterPhases, make_phases
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MICRO
 from tests.core.test_phases import END_MS, REGISTER, Home, Said, phased, register_at, released
@@ -115,11 +115,11 @@ def test_readings_that_wait_for_a_phase_are_bounded() -> None:
 
 def test_a_meter_that_is_forgotten_gives_its_readings_back() -> None:
     """Those that wait for a phase that never speaks are no longer kept from the broker."""
-    phases = phases_of("abc", REGISTER)
+    phases = make_phases("abc", REGISTER)
     waiting = [Pending(at_ms, at_ms, f"{phase}{at_ms}") for phase in "ab" for at_ms in (1, 2)]
     for one in waiting:
-        assert phases.accept(str(one.token)[0], one).sums == []
-    assert give_back(phases.forget()) == [one.token for one in waiting]
+        assert phases.accept_reading(str(one.token)[0], one).sums == []
+    assert give_back_tokens(phases.forget_readings()) == [one.token for one in waiting]
 
 
 # Registers that report on change ----------------------------------------------------------------
@@ -178,13 +178,13 @@ def shown(moved: dict[tuple[int, str], int]) -> list[Said]:
 
 def sums(said: list[Said], order: list[bool], *ends_ms: int) -> dict[int, int]:
     """The sums of readings, of which those of one phase may come before those of another."""
-    phases, told = phases_of("ab", TARIFFS), dict[int, int]()
+    phases, told = make_phases("ab", TARIFFS), dict[int, int]()
     assert isinstance(phases, RegisterPhases)
     left = {p: [one for one in said if one.phase == p] for p in "ab"}
     for is_b in [*order, *[False] * len(said), *[True] * len(said)]:
         if waiting := left["ab"[is_b]]:
             one = waiting.pop(0)
-            told |= {r.time_ms: r.value_u for r in phases.accept(one.phase, reading(one)).sums}
+            told |= {r.time_ms: r.value_u for r in phases.accept_reading(one.phase, reading(one)).sums}
     for end_ms in ends_ms:
         told |= {r.time_ms: r.value_u for r in phases.standing_sums(end_ms, is_slot_end=True).sums}
     return told

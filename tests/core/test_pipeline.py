@@ -11,7 +11,7 @@ import pytest
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.commit import Charge, Destination, Outgoing, Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
@@ -115,7 +115,7 @@ def test_meters_beyond_the_bound_are_refused() -> None:
 
 def test_a_payload_without_a_time_has_that_of_its_arrival() -> None:
     """The profile `number` counts from the arrival."""
-    pipeline = core(decode=single_reading(bare_numbers.decode))
+    pipeline = core(decode=wrap_single(bare_numbers.decode))
     feed(pipeline, Message("meters/m1/power", b"100", False, BASE_MS + 1, 1), now_ms=3)
     effects = feed(pipeline, Message("meters/m1/power", b"300", False, BASE_MS + 6, 2), now_ms=8)
     assert records(effects) == [(at(4), 200)]

@@ -17,7 +17,7 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.core.prices import AHEAD_MS, Prices
 from meteragent.core.stream import Effects
 from meteragent.core.window import Window
-from meteragent.decode.price import prices as decode_prices
+from meteragent.decode.price import decode_prices
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError, StoreError
@@ -30,7 +30,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from meteragent.privacy import SeededBits
 from meteragent.privacy.inference import success_bound
 from meteragent.store import Store, transaction
-from meteragent.store.examine import examine
+from meteragent.store.examine import examine_content
 from meteragent.store.schema import decode_prices as stored_prices
 from meteragent.store.schema import encode_prices
 from tests.support.configurations import written
@@ -176,11 +176,11 @@ def test_prices_are_kept_for_a_meter_that_is_yet_to_come() -> None:
 def test_a_price_that_comes_again_is_no_conflict() -> None:
     """The same time and value, before or in its time, clamped or not; another value is a conflict."""
     book, hour = Prices(), (DAY_START_MS + HOUR_MS, DAY_START_MS + 2 * HOUR_MS)
-    assert book.add((*hour, 900_000), 500_000, DAY_START_MS) == ("prices", "price_clamped")
-    assert book.add((*hour, 900_000), 500_000, DAY_START_MS) == ("price_repeated",)
-    assert book.add((*hour, 900_000), 500_000, hour[0]) == ("price_repeated",)
-    assert book.add((*hour, 400_000), 500_000, DAY_START_MS) == ("price_conflict",)
-    assert book.add((*hour, 400_000), 500_000, hour[0]) == ("price_late",)
+    assert book.add_price((*hour, 900_000), 500_000, DAY_START_MS) == ("prices", "price_clamped")
+    assert book.add_price((*hour, 900_000), 500_000, DAY_START_MS) == ("price_repeated",)
+    assert book.add_price((*hour, 900_000), 500_000, hour[0]) == ("price_repeated",)
+    assert book.add_price((*hour, 400_000), 500_000, DAY_START_MS) == ("price_conflict",)
+    assert book.add_price((*hour, 400_000), 500_000, hour[0]) == ("price_late",)
     assert book.rows == [(*hour, 500_000)]
 
 
@@ -219,7 +219,9 @@ def test_no_price_ever_changes(rows: list[tuple[int, int, int]], now: int) -> No
     """Whatever arrives: each quarter hour keeps its first price, in order, within the bound, after now."""
     book, first = Prices(), dict[int, int]()
     for start, length, price_u in rows:
-        names = book.add((start * PRICE_MS, (start + length) * PRICE_MS, price_u), 10**6, now * PRICE_MS)
+        names = book.add_price(
+            (start * PRICE_MS, (start + length) * PRICE_MS, price_u), 10**6, now * PRICE_MS
+        )
         quarters = range(start, start + length)
         fits = bool(quarters) and start > now and not set(quarters) & first.keys()
         assert ("prices" in names) == fits
@@ -232,7 +234,7 @@ def test_no_price_ever_changes(rows: list[tuple[int, int, int]], now: int) -> No
     }
     assert kept == first
     assert book.rows == sorted(book.rows)
-    book.prune(12 * PRICE_MS)
+    book.prune_until(12 * PRICE_MS)
     assert all(end_ms > 12 * PRICE_MS for _, end_ms, _ in book.rows)
     assert stored_prices(encode_prices(book.rows)) == tuple(book.rows)
 
@@ -243,14 +245,14 @@ def test_damaged_prices_are_found(tmp_path: Path) -> None:
     agent.feed(
         DAY_START_MS, price_message(DAY_START_MS, (DAY_START_MS + HOUR_MS, DAY_START_MS + DAY_MS, 0.3))
     )
-    with_store(tmp_path / "store.db", lambda store: examine(store.connection))
+    with_store(tmp_path / "store.db", lambda store: examine_content(store.connection))
 
     def damage(store: Store) -> None:
         """Change a digit of the price."""
         query = "UPDATE meta SET value = replace(value, '300000', '400000') WHERE key = 'prices/main'"
         store.connection.execute(query)
         with pytest.raises(StoreError, match="prices"):
-            examine(store.connection)
+            examine_content(store.connection)
 
     with_store(tmp_path / "store.db", damage)
     for wrong in (encode_prices([(0, PRICE_MS, 5)]).replace("5", "6", 1), b"x", None):
@@ -264,7 +266,7 @@ def test_an_open_window_keeps_its_bound() -> None:
     book = Prices([(DAY_START_MS, DAY_START_MS + DAY_MS, 9_000_000)])
     window = Window(DAY_START_MS, terms, terms.id, (), "m1", prices=book)
     window.open_slot(0, DAY_START_MS, 0)
-    window.add(DAY_START_MS, DAY_START_MS + HOUR_MS, 7)
+    window.add_value(DAY_START_MS, DAY_START_MS + HOUR_MS, 7)
     assert window.slots[0] == 500_000 * 7 * HOUR_MS
 
 
@@ -276,11 +278,11 @@ def released(terms: Terms, watts: Sequence[int], prices: Iterable[Price], seed: 
     window = Window(DAY_START_MS, terms, terms.id, (), "m1", prices=Prices(prices))
     bits = SeededBits(seed)
     mechanism = terms.mechanism
-    noise = mechanism.draw(mechanism.noise_bound(bits), bits)
-    window.open_slot(noise, DAY_START_MS, bits.integer(40) % terms.lattice(0))
+    noise = mechanism.draw_slot(mechanism.draw_noise_bound(bits), bits)
+    window.open_slot(noise, DAY_START_MS, bits.integer(40) % terms.steps_per_quantum(0))
     for hour, power in enumerate(watts):
-        window.add(DAY_START_MS + hour * HOUR_MS, DAY_START_MS + (hour + 1) * HOUR_MS, power * MICRO)
-    return float(window.close(0) * terms.quantum)
+        window.add_value(DAY_START_MS + hour * HOUR_MS, DAY_START_MS + (hour + 1) * HOUR_MS, power * MICRO)
+    return float(window.close_slot(0) * terms.quantum)
 
 
 def public(_watts: Sequence[int]) -> list[Price]:

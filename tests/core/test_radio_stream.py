@@ -67,7 +67,7 @@ def stream() -> Stream:
         name=one.name,
         source=config.topic_of(one.source),
         receivers=(Receiver(one.name, one.sink.topic),),
-        decode=config.decoder(one.source),
+        decode=config.build_decoder(one.source),
         schedule=config.schedule(one),
         ahead_ms=one.window.ahead,
         forget_ms=config.forget_ms(one.source, one.window.forget),

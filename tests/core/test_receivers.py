@@ -130,15 +130,15 @@ def test_the_next_slot_is_announced_only_to_somebody() -> None:
     """The page states no slot that nobody gets, whether its window is open or not."""
     run = Run(receiver(0, 20))
     run.feed(1, 2)
-    first = run.core.upcoming("m1")
+    first = run.core.upcoming_slot("m1")
     assert first is not None
     assert first.end_ms == BASE_MS + 16
     run.feed(2, 17)
-    second = run.core.upcoming("m1")
+    second = run.core.upcoming_slot("m1")
     assert second is not None
     assert second.end_ms == BASE_MS + 20
     run.feed(17, 21)
-    assert run.core.upcoming("m1") is None
+    assert run.core.upcoming_slot("m1") is None
     run.feed(21, 26)
-    assert run.core.upcoming("m1") is None
+    assert run.core.upcoming_slot("m1") is None
     assert run.charged == 1

@@ -63,14 +63,14 @@ def read(meter: Timeline, *readings: tuple[int, float]) -> list[str]:
     """Take in and cover readings (time, register in the unit); the times of those that are free."""
     free: list[str] = []
     for time_ms, value in readings:
-        free += meter.accept(Pending(time_ms, int(value * MICRO), str(time_ms)))[1]
+        free += meter.accept_reading(Pending(time_ms, int(value * MICRO), str(time_ms)))[1]
         free += meter.integrate_to_watermark(max(time_ms, 100))
     return free
 
 
 def used(meter: Timeline, noise: int = 0) -> list[Fraction]:
     """What was used in every slot of every window, in the unit."""
-    lattice = meter.terms.lattice(0)
+    lattice = meter.terms.steps_per_quantum(0)
     slots = [total for window in meter.windows for total in window.slots.values()]
     return [Fraction(total - noise * lattice, meter.terms.readings.interval_ms * MICRO) for total in slots]
 
@@ -78,7 +78,7 @@ def used(meter: Timeline, noise: int = 0) -> list[Fraction]:
 def restarted(meter: Timeline, terms: Terms | None = None) -> Timeline:
     """The meter after a crash."""
     known = {window.terms_id: window.terms for window in meter.windows}
-    return restored_timeline(terms or meter.terms, meter.next_ms or 0, meter.state(), known)
+    return restored_timeline(terms or meter.terms, meter.next_ms or 0, meter.stored_state(), known)
 
 
 # --- differences ------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def test_a_readings_message_is_free_when_the_next_is_covered() -> None:
     """One reading stands; older ones are late, the same time again is a duplicate."""
     meter = register()
     assert read(meter, (1, 1), (5, 2)) == ["1"]
-    assert meter.accept(Pending(3, 0, "old")) == (Outcome.LATE, ["old"])
-    assert meter.accept(Pending(5, 2 * MICRO, "again")) == (Outcome.DUPLICATE, ["5"])
-    assert meter.accept(Pending(1, 0, "first")) == (Outcome.DUPLICATE, ["first"])
+    assert meter.accept_reading(Pending(3, 0, "old")) == (Outcome.LATE, ["old"])
+    assert meter.accept_reading(Pending(5, 2 * MICRO, "again")) == (Outcome.DUPLICATE, ["5"])
+    assert meter.accept_reading(Pending(1, 0, "first")) == (Outcome.DUPLICATE, ["first"])
     assert meter.integrate_until(12) == []
     assert [p.token for p in meter.pending] == ["again"]
 
@@ -153,7 +153,7 @@ def test_values_telescope_to_the_register(steps: Sequence[tuple[int, int]]) -> N
     registers = list(accumulate((min(moved, 20 * MICRO * ms) for ms, moved in steps), initial=77 * MICRO))
     meter = register(windows=times[-1] // REGISTER.length_ms + 1)
     for time_ms, value_u in zip(times, registers, strict=True):
-        meter.accept(Pending(time_ms, value_u, None))
+        meter.accept_reading(Pending(time_ms, value_u, None))
         meter.integrate_to_watermark(time_ms)
     assert sum(used(meter)) * MICRO == registers[-1] - registers[0]
 
@@ -173,7 +173,7 @@ def test_two_curves_within_r_give_slots_within_r(data: st.DataObject) -> None:
         meter = register(windows=2)
         registers = list(accumulate(curve, initial=0))  # in the unit: a power of 1 is HOUR an hour
         for time_ms in sorted({0, end_ms} | inner):
-            meter.accept(Pending(time_ms, registers[time_ms] * MICRO, None))
+            meter.accept_reading(Pending(time_ms, registers[time_ms] * MICRO, None))
             meter.integrate_to_watermark(time_ms)
             if gaps:
                 meter.integrate_until(time_ms // REGISTER.step_ms * REGISTER.step_ms)
@@ -274,10 +274,10 @@ def test_what_is_kept_tells_nothing_of_a_doubted_reading() -> None:
     """While it is doubted the state is that after the good one, but for its time (law 3)."""
     meter = register(noise=9)
     read(meter, (0, 100), (1, 107))
-    state = meter.state()
+    state = meter.stored_state()
     for time_ms, value in ((2, 10**6), (3, 10**6)):
         read(meter, (time_ms, value))
-        assert meter.state() == state._replace(newest_ms=time_ms)
+        assert meter.stored_state() == state._replace(newest_ms=time_ms)
 
 
 def test_doubted_readings_of_a_night_are_bounded() -> None:
@@ -331,7 +331,7 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
 
 def kept(meter: Timeline) -> OpenWindow:
     """The first window as the store has it."""
-    return meter.state().windows[0]
+    return meter.stored_state().windows[0]
 
 
 @given(st.integers(-(10**12), 10**12), st.integers(-50, 50), st.integers(0, 10**9), st.integers(0, 10**6))
@@ -347,9 +347,9 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
         meter.windows, meter.next_ms = [window], 12
         quantum = shift * REGISTER.quantum_u
         for time_ms, value_u in ((0, first), (2, first + moved), (3, first + moved + 5)):
-            meter.accept(Pending(time_ms, value_u + quantum, None))
+            meter.accept_reading(Pending(time_ms, value_u + quantum, None))
             meter.integrate_to_watermark(3)
-        states.append(meter.state())
+        states.append(meter.stored_state())
     assert states[0] == states[1]
     assert states[0].windows[0].masked_slot == 0
 
@@ -415,12 +415,12 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
         [window] = other.windows
         assert window.lost_slot == 0
         with pytest.raises(AssertionError, match="the slot has no noise"):
-            window.close(0)
+            window.close_slot(0)
         with pytest.raises(AssertionError, match="the slot has no noise"):
-            other.state()
-        window.redraw(5, 0)
+            other.stored_state()
+        window.redraw_noise(5, 0)
         assert window.slots[0] == (5 + 1) * MICRO * HOUR
-        assert window.close(0) == 5 + 1
+        assert window.close_slot(0) == 5 + 1
         assert used(other, 9)[:1] == [6 + Fraction(1, HOUR) if readings else 0]
 
 
@@ -430,7 +430,7 @@ def test_noise_cannot_leave_while_its_slot_is_masked() -> None:
     read(meter, (0, 100), (3, 107))
     [window] = restarted(meter).windows
     with pytest.raises(AssertionError, match="the slot has no noise"):
-        window.close(0)
+        window.close_slot(0)
 
 
 def test_a_reset_during_an_outage_is_seen_if_it_is_larger_than_the_noise() -> None:
@@ -454,7 +454,7 @@ def test_a_glitch_after_an_outage_loses_no_slot() -> None:
     read(meter, (0, 100_000), (2, 100_007))
     other = restarted(meter)
     assert read(other, (3, 0), (5, 100_010)) == []
-    assert other.state() == meter.state()._replace(newest_ms=5)
+    assert other.stored_state() == meter.stored_state()._replace(newest_ms=5)
     assert read(other, (6, 100_020)) == ["3", "5"]
     assert used(other, 9) == [20]
     assert other.take_counts() == ["register_glitch"]
@@ -492,18 +492,18 @@ def test_a_masked_slot_is_lost_when_the_readings_mean_something_else() -> None:
     meter = register(terms_with(REGISTER, gap_u=3 * MICRO), noise=9)
     read(meter, (0, 100), (3, 107))
     for changed in (terms_with(meter.terms, unit="kWh"), TERMS):
-        [window] = restored_timeline(changed, 12, meter.state(), {meter.terms.id: meter.terms}).windows
+        [window] = restored_timeline(changed, 12, meter.stored_state(), {meter.terms.id: meter.terms}).windows
         assert window.lost_slot == 0
         assert window.masked_slot is None
-        window.redraw(4, 0)
-        assert [window.close(place) for place in range(3)] == [4 + 3, 9 + 3, 9 + 3]
+        window.redraw_noise(4, 0)
+        assert [window.close_slot(place) for place in range(3)] == [4 + 3, 9 + 3, 9 + 3]
 
 
 def test_a_lost_slot_leaves_although_the_stream_is_of_power_now() -> None:
     """A register's open slot, which nothing can resume, is redrawn by a stream without a register."""
     meter = register(REGISTER, noise=9)
     read(meter, (0, 100), (3, 107))
-    snapshot = Snapshot({"m1": 12}, {"m1": meter.state()}, {REGISTER.id: REGISTER})
+    snapshot = Snapshot({"m1": 12}, {"m1": meter.stored_state()}, {REGISTER.id: REGISTER})
     core = Pipeline(stream(TERMS), snapshot, Spending(), SeededBits(1), Counts())
     effects = core.feed([], 4, 4)
     assert core._counts == {"register_lost": 1, "released": 1, "gap_slots": 1}
@@ -525,7 +525,7 @@ def test_stops_at_any_time_change_nothing(powers: list[int], data: st.DataObject
             waiting = other.pending
             other = restarted(other)  # type: ignore[assignment]
             read(other, *((held.time_ms, held.value_u // MICRO) for held in waiting))
-        assert other.state() == one.state()
+        assert other.stored_state() == one.stored_state()
 
 
 @given(st.lists(st.integers(0, 25), min_size=12, max_size=12), st.data())

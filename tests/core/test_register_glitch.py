@@ -26,7 +26,7 @@ def read(every_ms: int, glitch_wh: int) -> tuple[float, list[str]]:
     meter.windows, meter.next_ms = [opened(HALF_HOUR)], HALF_HOUR.length_ms
     for time_ms in range(0, HALF_HOUR.length_ms + 1, every_ms):
         register_wh = Fraction(LOAD_W * time_ms, HOUR_MS) + 5000 + glitch_wh * (time_ms == 600_000)
-        meter.accept(Pending(time_ms, int(register_wh * MICRO), str(time_ms)))
+        meter.accept_reading(Pending(time_ms, int(register_wh * MICRO), str(time_ms)))
         meter.integrate_to_watermark(HALF_HOUR.length_ms)
     meter.integrate_until(HALF_HOUR.length_ms)
     (energy,) = meter.windows[0].slots.values()

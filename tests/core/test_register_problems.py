@@ -44,7 +44,7 @@ class Register:
         self.left: dict[str, float] = {}
         self.time_s = 0
         self.period_s = period_s
-        self.core.arrivals.advance(BASE_MS, is_connected=True)
+        self.core.arrivals.advance_clock(BASE_MS, is_connected=True)
 
     def hear(self, *values: float) -> "Register":
         """Hear a value, or one of each phase, and let a period pass."""
@@ -72,7 +72,7 @@ class Register:
 
     def _wait(self) -> None:
         self.time_s += 1
-        self.core.arrivals.advance(self._now_ms, is_connected=True)
+        self.core.arrivals.advance_clock(self._now_ms, is_connected=True)
 
     @property
     def _now_ms(self) -> int:
@@ -86,7 +86,7 @@ class Register:
     @property
     def rows(self) -> dict[str | None, str | None]:
         """The codes by phase."""
-        return {row.phase: row.code for row in self.core.arrivals.rows(LIMITS)}
+        return {row.phase: row.code for row in self.core.arrivals.arrival_rows(LIMITS)}
 
 
 def right(second: int, watts: float = 600.0) -> float:

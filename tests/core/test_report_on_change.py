@@ -40,10 +40,14 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
             window.open_slot(0, start_ms, 0)
         meter.windows.append(window)
     for time_ms, value in zip(readings.times_ms.tolist(), readings.values.tolist(), strict=True):
-        meter.accept(Pending(time_ms, round(value) * MICRO, None))
+        meter.accept_reading(Pending(time_ms, round(value) * MICRO, None))
         meter.integrate_to_watermark(time_ms)
     meter.integrate_until(1000 * SECONDS)
-    return [Fraction(total, terms.lattice(0)) for window in meter.windows for total in window.slots.values()]
+    return [
+        Fraction(total, terms.steps_per_quantum(0))
+        for window in meter.windows
+        for total in window.slots.values()
+    ]
 
 
 curves = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3000)), min_size=1, max_size=20).map(

@@ -86,7 +86,7 @@ def test_a_slot_leaves_at_its_end_and_lateness_and_the_meters_delay(
 ) -> None:
     """Due = the end of the slot's last stretch + lateness + a fixed delay of the meter in [0, spread]."""
     for slot, record in run(schedule, spread_ms, found).witness.records.items():
-        delay_ms = identity.delay_ms(b"secret", "main", slot.meter, spread_ms)
+        delay_ms = identity.release_delay_ms(b"secret", "main", slot.meter, spread_ms)
         assert record.row.due_ms == slot.end_ms + schedule.usual.lateness_ms + delay_ms
         assert 0 <= delay_ms <= spread_ms
 
@@ -162,7 +162,7 @@ def test_an_agent_that_is_late_closes_everything_that_is_due() -> None:
     world.feed()
     world.now_ms = BASE_MS + 30
     world.feed()
-    delay_ms = identity.delay_ms(b"secret", "main", "m1", 3)
+    delay_ms = identity.release_delay_ms(b"secret", "main", "m1", 3)
     starts = [4, 8, 12, 16, 20, 24]
     assert seen(world) == [("m1", start, max(30, start + 5 + delay_ms)) for start in starts]
     assert world.witness.charged["m1"].windows == 7

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.identity import Shard, SourceTopic, fnv1a, holds_name
+from meteragent.domain.identity import Shard, SourceTopic, fits_segment, fnv1a
 from meteragent.domain.reading import Message
 from meteragent.tools.tap.view import StreamView
 from tests.core.test_pipeline import core, feed
@@ -18,7 +18,7 @@ from tests.support.guarantees import facts_of, told_of
 from tests.support.world import BASE_MS, message
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128).filter(
-    lambda name: holds_name(name) and "/" not in name
+    lambda name: fits_segment(name) and "/" not in name
 )
 counts = st.integers(1, 99_999)
 BRANCH = 'topic = "meters/{shard}/{meter}/power"\nshard = "2/8"'
@@ -112,8 +112,8 @@ def test_the_shard_is_a_branch_where_the_topic_names_it() -> None:
     topic = SourceTopic.parse("meters/{shard}/{meter}/power", shard=Shard(2, 8))
     assert topic.filter == "meters/2/+/power"
     assert topic.shard is None
-    assert topic.meter("meters/2/m1/power") == "m1"
-    assert topic.meter("meters/3/m1/power") is None
+    assert topic.meter_of("meters/2/m1/power") == "m1"
+    assert topic.meter_of("meters/3/m1/power") is None
 
 
 def test_without_a_branch_the_name_decides() -> None:
@@ -200,8 +200,8 @@ def test_tap_shows_no_others_meters() -> None:
     """What another agent has is not this one's to show."""
     settings = config.parse(written(source='shard = "6/8"'))
     view = StreamView(settings, settings.stream[0], None, None)
-    assert view.raw("meters/m2/power", b"1", retain=False, now_ms=BASE_MS)
-    assert not view.raw("meters/m1/power", b"1", retain=False, now_ms=BASE_MS)
+    assert view.take_source_message("meters/m2/power", b"1", retain=False, now_ms=BASE_MS)
+    assert not view.take_source_message("meters/m1/power", b"1", retain=False, now_ms=BASE_MS)
 
 
 # --- what is said -----------------------------------------------------------------------------------

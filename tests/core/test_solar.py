@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.agent.parts import Links, core
+from meteragent.agent.parts import Links, core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Snapshot
@@ -78,7 +78,7 @@ def released(values: Sequence[Fraction | int], **sections: str) -> list[Fraction
     keys["window"] = f"{keys['window']}\nlength = '30min'"
     stream = config.parse(written(**keys)).stream[0]
     nowhere = Endpoint.parse("mqtt://nowhere")
-    known = core(stream, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
+    known = core_of(stream, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
     pipeline = Pipeline(known, Snapshot({}, {}, {}), Spending(), SystemBits(), Counts())
     numbers: dict[str, Fraction] = {}
     for minute, value in enumerate(values):

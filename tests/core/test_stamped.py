@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.grid import parse_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message, Reading
@@ -30,7 +30,7 @@ REGISTER = terms_with(ENERGY, kind=Kind.REGISTER)
 
 def stamped(terms: Terms = POWER, **how: Any) -> Pipeline:
     """A core whose payloads are numbers."""
-    return core(terms, decode=single_reading(bare_numbers.decode), **how)
+    return core(terms, decode=wrap_single(bare_numbers.decode), **how)
 
 
 def came(received_ms: int, value: int, token: object = None, topic: str = "meters/m1/power") -> Message:

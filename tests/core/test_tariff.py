@@ -136,7 +136,7 @@ def test_a_day_charges_level_times_its_hours_over_hide() -> None:
     """A window is charged once, as if all its hours were one slot; half the level costs half."""
     for length, days in (("1d", 1), ("1w", 7), ("1mo", 31)):
         known = schedule(privacy="level = 0.5", length=length)
-        terms = known.terms(known.first_ms(parse_time("2026-12-01T00:00:00Z") - HOUR_MS))
+        terms = known.terms_at(known.first_start_ms(parse_time("2026-12-01T00:00:00Z") - HOUR_MS))
         hours = Fraction(terms.length_ms, HOUR_MS)
         assert hours == days * 24
         assert terms.epsilon_per_w == Fraction(1, 2) * hours / 1000
@@ -160,7 +160,7 @@ def test_the_charge_of_a_profile_in_l1_is_that_of_all_its_bands() -> None:
 def test_the_descriptor_never_says_linf() -> None:
     """It states l1, that the energy is hidden in all, and the hours of each band."""
     known = schedule(REGISTER, privacy="")
-    terms = known.terms(parse_time("2026-11-30T23:00:00Z"))
+    terms = known.terms_at(parse_time("2026-11-30T23:00:00Z"))
     facts = describe(terms).facts
     assert (facts["metric"], facts["in_all"], facts["space"]) == ("l1", True, "bands")
     assert (facts["unit"], facts["epsilon_unit"], facts["epsilon"]) == ("kWh", "1/kWh", "1")
@@ -172,17 +172,17 @@ def test_what_is_kept_and_what_leaves_add_up(moved: list[int], seed: int) -> Non
     """Whatever the use and the noise: the accumulators of all bands hold the noise and all energy."""
     known = schedule(REGISTER, privacy="")
     start_ms = parse_time("2026-11-30T23:00:00Z")
-    terms, noise = known.terms(start_ms), Noise(SeededBits(seed))
+    terms, noise = known.terms_at(start_ms), Noise(SeededBits(seed))
     window = Window(start_ms, terms, terms.id, (), "m1")
-    window.begin(noise, start_ms)
+    window.open_first_slot(noise, start_ms)
     before = sum(window.slots.values())
     step_ms = terms.length_ms // len(moved)
     for number, units in enumerate(moved):
         since_ms = start_ms + number * step_ms
-        window.add(since_ms, since_ms + step_ms, RegisterUse(since_ms, step_ms, units))
+        window.add_value(since_ms, since_ms + step_ms, RegisterUse(since_ms, step_ms, units))
     assert sum(window.slots.values()) == before + sum(moved)
     assert window.noise_bound is None
-    assert len(window.state().slots) == terms.n
+    assert len(window.stored_state().slots) == terms.n
 
 
 @settings(max_examples=20)
@@ -190,7 +190,7 @@ def test_what_is_kept_and_what_leaves_add_up(moved: list[int], seed: int) -> Non
 def test_terms_of_bands_survive_the_store(value: int) -> None:
     """Metric and bands are stored with the terms."""
     known = schedule(REGISTER, privacy=f"level = {value}")
-    terms = known.terms(parse_time("2026-11-30T23:00:00Z"))
+    terms = known.terms_at(parse_time("2026-11-30T23:00:00Z"))
     assert decode_terms(encode_terms(terms)) == terms
     assert terms.metric is Metric.L1
     assert isinstance(terms.shape, Bands)
@@ -204,12 +204,12 @@ def test_one_noise_for_each_band() -> None:
     known = schedule(REGISTER, privacy="", length="1d")
     start_ms, count = parse_time("2026-12-04T23:00:00Z"), 4000
     noise, rows = Noise(SeededBits(11)), []
-    terms = known.terms(start_ms)
+    terms = known.terms_at(start_ms)
     assert terms.n == 3
     for _ in range(count):
         window = Window(start_ms, terms, terms.id, (), "m1")
-        window.begin(noise, start_ms)
-        rows.append([window.close(index) for index in range(terms.n)])
+        window.open_first_slot(noise, start_ms)
+        rows.append([window.close_slot(index) for index in range(terms.n)])
     sizes = [[abs(row[index]) for row in rows] for index in range(terms.n)]
     for first, second in ((0, 1), (0, 2), (1, 2)):
         assert abs(correlation([row[first] for row in rows], [row[second] for row in rows])) < 4 / count**0.5

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.commit import Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -51,7 +51,7 @@ class CountedBits:
 
 def core(bits: CountedBits, terms: Terms = TERMS, **how: Any) -> Pipeline:
     """A core with the default's terms."""
-    known = stream(terms, decode=single_reading(bare_numbers.decode), **how)
+    known = stream(terms, decode=wrap_single(bare_numbers.decode), **how)
     return Pipeline(known, Snapshot({}, {}, {}), Spending(), bits, Counts())
 
 
@@ -108,7 +108,7 @@ def test_the_size_of_a_record_is_that_of_its_value() -> None:
     records = RecordFormat.of(describe(TERMS))
     sizes = set()
     for quanta in (0, 7, -7, 512, -512, 123_456):
-        record = records.record("m1", BASE_MS, 0, quanta)
+        record = records.encode("m1", BASE_MS, 0, quanta)
         sizes.add(len(record) - len(str(quanta)))
     assert len(sizes) == 1
 

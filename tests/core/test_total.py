@@ -76,13 +76,13 @@ def test_a_total_is_rounded_but_its_sum_is_not() -> None:
     terms = terms_with(POWER, step_ms=HOUR_MS // 6, quantum_u=1)
     sums = None
     for place in range(6):
-        sums = Total.with_slot(sums, terms, 0, place, (1, 1.0))
+        sums = Total.add_slot(sums, terms, 0, place, (1, 1.0))
     assert sums is not None
     assert sums.sum == HOUR_MS
     assert sums.value_u == 1
-    assert Total.with_slot(None, terms, 0, 0, (2, 1.0)).value_u == 0
-    assert Total.with_slot(None, terms, 0, 0, (3, 1.0)).value_u == 1
-    assert Total.with_slot(None, terms, 0, 0, (-3, 1.0)).value_u == 0
+    assert Total.add_slot(None, terms, 0, 0, (2, 1.0)).value_u == 0
+    assert Total.add_slot(None, terms, 0, 0, (3, 1.0)).value_u == 1
+    assert Total.add_slot(None, terms, 0, 0, (-3, 1.0)).value_u == 0
 
 
 def test_without_the_key_nothing_is_summed() -> None:
@@ -98,7 +98,7 @@ def test_without_the_key_nothing_is_summed() -> None:
 def test_the_configuration_asks_for_it(wanted: str) -> None:
     """`sink.total` is what the core is told."""
     [known] = config.parse(written(sink=f"total = {wanted}")).stream
-    told = parts.core(known, Fraction(0), parts.Links.of(known), b"")
+    told = parts.core_of(known, Fraction(0), parts.Links.of(known), b"")
     assert told.total is (wanted == "true")
 
 
@@ -124,10 +124,10 @@ def test_a_crash_neither_loses_nor_doubles(stops: set[int], fails: str) -> None:
 
 def test_a_total_begins_anew_after_a_hole_another_unit_or_another_name() -> None:
     """It says what all of the time since holds; and a new pseudonym does not go on where the old one was."""
-    first = Total.with_slot(None, POWER, 0, 0, (5, 1.0))
-    assert Total.with_slot(first, POWER, 0, 1, (5, 1.0)).since_ms == 0
-    assert Total.with_slot(first, POWER, 0, 2, (5, 1.0)).since_ms == HOUR_MS // 2
-    assert Total.with_slot(first, ENERGY, 0, 1, (5, 1.0)).since_ms == HOUR_MS // 4
+    first = Total.add_slot(None, POWER, 0, 0, (5, 1.0))
+    assert Total.add_slot(first, POWER, 0, 1, (5, 1.0)).since_ms == 0
+    assert Total.add_slot(first, POWER, 0, 2, (5, 1.0)).since_ms == HOUR_MS // 2
+    assert Total.add_slot(first, ENERGY, 0, 1, (5, 1.0)).since_ms == HOUR_MS // 4
     disk = MemoryDisk()
     for key in (b"one", b"two"):
         pipeline = core(known=disk.snapshot(), pseudonym_key=key)
@@ -144,7 +144,7 @@ def test_the_total_of_bands_goes_on_from_window_to_window() -> None:
     sums: Total | None = None
     for window_ms in (0, 60):
         for place in (1, 0):
-            sums = Total.with_slot(sums, terms, window_ms, place, (HOUR_MS, 0.0))
+            sums = Total.add_slot(sums, terms, window_ms, place, (HOUR_MS, 0.0))
     assert sums is not None
     assert (sums.since_ms, sums.end_ms) == (0, 120)
     assert sums.sum == 2 * (20 + 10) * HOUR_MS * terms.quantum_u

@@ -37,9 +37,9 @@ def slot(start_ms: int, end_ms: int, leaves_ms: int) -> Upcoming:
 def test_the_first_number_is_that_of_the_first_whole_window() -> None:
     """A meter that is first heard in mid-slot has its first number after the next window's first slot."""
     pipeline = core()
-    assert pipeline.upcoming("m1") is None
+    assert pipeline.upcoming_slot("m1") is None
     pipeline.feed([message(1, 5)], BASE_MS + 1, BASE_MS + 1)
-    assert pipeline.upcoming("m1") == slot(12, 16, 19)
+    assert pipeline.upcoming_slot("m1") == slot(12, 16, 19)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 5])
@@ -59,7 +59,7 @@ def test_what_is_announced_is_what_leaves(delay_ms: int) -> None:
             assert json.loads(row.payload)["t"] == iso_time(announced.start_ms)
             assert (now + own_ms, row.due_ms) == (announced.leaves_ms, announced.leaves_ms)
             left.append(announced.start_ms - BASE_MS)
-        announced = pipeline.upcoming("m1")
+        announced = pipeline.upcoming_slot("m1")
         assert announced is not None
         assert announced.leaves_ms > now
     assert left == [12, 16, 20, 24, 28, 32]
@@ -70,7 +70,7 @@ def test_under_the_event_clock_records_have_no_delay() -> None:
     pipeline = core(replace(LATE, clock=Clock.EVENT), spread_ms=5)
     assert pipeline._names["m1"].delay_ms > 0
     pipeline.feed([message(1, 5)], BASE_MS + 1, BASE_MS + 1)
-    assert pipeline.upcoming("m1") == slot(12, 16, 19)
+    assert pipeline.upcoming_slot("m1") == slot(12, 16, 19)
 
 
 def test_of_a_mean_day_it_is_the_band_that_ends_first() -> None:
@@ -81,7 +81,7 @@ def test_of_a_mean_day_it_is_the_band_that_ends_first() -> None:
     pipeline.feed([message(heard_ms - BASE_MS, 5)], BASE_MS, BASE_MS)
     month_ms = parse_time("2026-11-30T23:00:00Z")
     start_ms, end_ms = month_ms + 6 * HOUR_MS, month_ms + 31 * DAY_MS - 2 * HOUR_MS
-    assert pipeline.upcoming("m1") == Upcoming(start_ms, end_ms, end_ms)
+    assert pipeline.upcoming_slot("m1") == Upcoming(start_ms, end_ms, end_ms)
 
 
 def test_a_meter_that_is_forgotten_has_none() -> None:
@@ -91,4 +91,4 @@ def test_a_meter_that_is_forgotten_has_none() -> None:
     for now_ms in range(2, 200):
         pipeline.feed([], BASE_MS + now_ms, BASE_MS + now_ms)
     assert not pipeline.meters()
-    assert pipeline.upcoming("m1") is None
+    assert pipeline.upcoming_slot("m1") is None

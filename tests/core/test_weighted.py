@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from meteragent import config, consume
 from meteragent.core.charges import Spending
-from meteragent.core.factory import timeline_of
+from meteragent.core.factory import make_timeline
 from meteragent.core.noise import Noise
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.timeline import Timeline
@@ -23,7 +23,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
 from meteragent.domain.metric import Metric
-from meteragent.domain.prices import PRICE_MS, joined, pieces
+from meteragent.domain.prices import PRICE_MS, cut_at_prices, join_equal_prices
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import Amount, Means, PriceSource, Space
 from meteragent.domain.terms import Terms
@@ -93,7 +93,7 @@ def test_a_window_charges_level_times_its_hours_over_hide() -> None:
     """As if all its hours were one slot; the noise follows from the bound, not from the prices."""
     for length, days in (("1d", 1), ("1w", 7), ("1mo", 31)):
         known = schedule(privacy="hide = '110Wh'\nlevel = 0.5", length=length)
-        terms = known.terms(known.first_ms(MONTH_MS))
+        terms = known.terms_at(known.first_start_ms(MONTH_MS))
         assert terms.length_ms == days * DAY_MS
         assert terms.epsilon_per_w == Fraction(1, 2) * days * 24 / 110
         assert (terms.n, terms.mechanism.n) == (1, 1)
@@ -103,7 +103,7 @@ def test_a_window_charges_level_times_its_hours_over_hide() -> None:
 
 def test_the_descriptor_states_the_prices_and_never_linf() -> None:
     """It states l1, that the energy is hidden in all, the unit, and the bound."""
-    terms = schedule().terms(MONTH_MS)
+    terms = schedule().terms_at(MONTH_MS)
     facts = describe(terms).facts
     assert (facts["metric"], facts["in_all"], facts["space"], facts["n"]) == ("l1", True, "weighted", 1)
     assert (facts["unit"], facts["epsilon_unit"], facts["hides_wh"]) == ("EUR", "1/EUR", "110")
@@ -138,7 +138,7 @@ def test_no_change_moves_more_than_the_bound_times_its_energy(
         "register": REGISTER,
         "interval_energy": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '1h'",
     }
-    terms = schedule(sources[kind]).terms(MONTH_MS)
+    terms = schedule(sources[kind]).terms_at(MONTH_MS)
     count = max(len(first), len(second))
     loads = [row + [0] * (count - len(row)) for row in (first, second)]
     step_ms = terms.length_ms // count
@@ -149,16 +149,18 @@ def test_no_change_moves_more_than_the_bound_times_its_energy(
         for number, value in enumerate(load):
             since_ms = MONTH_MS + number * step_ms
             use = RegisterUse(since_ms, step_ms, value * step_ms) if kind == "register" else value
-            window.add(since_ms, since_ms + step_ms, use)
+            window.add_value(since_ms, since_ms + step_ms, use)
             clamped.append(min(max(value, terms.readings.low_u), terms.readings.high_u) * step_ms)
         sums.append(window.slots[0])
         values.append(clamped)
     moved = sum(abs(a - b) for a, b in zip(*values, strict=True))
-    rounding = 2 * terms.prices_count + 2 * count  # each part of a register's span is rounded down
+    rounding = 2 * terms.prices_max + 2 * count  # each part of a register's span is rounded down
     slack = rounding * amount(terms).bound_u if kind == "register" else 0
     assert abs(sums[0] - sums[1]) <= amount(terms).bound_u * moved + slack
     # What the promise is about: the same in quanta, radius and Wh.
-    per_wh = Fraction(terms.lattice(0)) / terms.quantum / MICRO * MICRO * terms.radius / terms.hides_wh
+    per_wh = (
+        Fraction(terms.steps_per_quantum(0)) / terms.quantum / MICRO * MICRO * terms.radius / terms.hides_wh
+    )
     wh = Fraction(1, {"W": 1, "Wh": 1, "kWh": 1000}[terms.readings.unit])
     assert per_wh == wh * MICRO * (terms.readings.interval_ms or HOUR_MS) * amount(terms).bound_u
 
@@ -172,13 +174,13 @@ def test_what_is_kept_is_noise_and_amount_however_time_is_cut(
     cuts: list[int], seed: int, value: int | None
 ) -> None:
     """A value over the month, in any parts, adds the same to what the noise began with."""
-    terms, noise = schedule().terms(MONTH_MS), Noise(SeededBits(seed))
+    terms, noise = schedule().terms_at(MONTH_MS), Noise(SeededBits(seed))
     window = window_of(terms)(MONTH_MS, terms, terms.id, (), "m1")
-    window.begin(noise, MONTH_MS)
+    window.open_first_slot(noise, MONTH_MS)
     before = window.slots[0]
     edges = sorted({0, terms.length_ms, *cuts})
     for from_ms, to_ms in pairwise(edges):
-        window.add(MONTH_MS + from_ms, MONTH_MS + to_ms, value)
+        window.add_value(MONTH_MS + from_ms, MONTH_MS + to_ms, value)
     hours = range(MONTH_MS, MONTH_MS + terms.length_ms, HOUR_MS)
     expected = sum(int(price_of(at_ms) * MICRO) * HOUR_MS for at_ms in hours) * (value or 0)
     assert window.slots[0] - before == expected
@@ -189,17 +191,17 @@ def test_what_is_kept_is_noise_and_amount_however_time_is_cut(
 def test_gap_has_the_price_of_its_time() -> None:
     """A window that opens late, and one that is sealed, count the gap value at each time's price."""
     known = config.schedule(config.parse(text_of_prices(window="gap = 50")).stream[0])
-    terms, middle_ms = known.terms(MONTH_MS), MONTH_MS + 9 * DAY_MS + 1234
+    terms, middle_ms = known.terms_at(MONTH_MS), MONTH_MS + 9 * DAY_MS + 1234
     late, sealed, whole = opened(terms, until_ms=middle_ms), opened(terms), opened(terms)
-    late.add(middle_ms, late.end_ms, None)
-    sealed.add(MONTH_MS, middle_ms, None)
-    sealed.seal(middle_ms)
-    whole.add(MONTH_MS - DAY_MS, whole.end_ms + DAY_MS, None)
+    late.add_value(middle_ms, late.end_ms, None)
+    sealed.add_value(MONTH_MS, middle_ms, None)
+    sealed.seal_slots(middle_ms)
+    whole.add_value(MONTH_MS - DAY_MS, whole.end_ms + DAY_MS, None)
     assert late.slots == sealed.slots == whole.slots
     assert whole.slots[0] > 0
-    sealed.close(0)
-    sealed.seal(middle_ms)
-    whole.add(whole.end_ms, whole.end_ms + 1, None)
+    sealed.close_slot(0)
+    sealed.seal_slots(middle_ms)
+    whole.add_value(whole.end_ms, whole.end_ms + 1, None)
     assert not sealed.slots
 
 
@@ -207,20 +209,20 @@ def test_gap_has_the_price_of_its_time() -> None:
 def test_a_restart_changes_no_amount(source: str) -> None:
     """What the store keeps restores the same window; a register's accumulator is kept as it is."""
     known = schedule(source)
-    terms = known.terms(MONTH_MS)
-    timeline = timeline_of(known.usual, MONTH_MS)
+    terms = known.terms_at(MONTH_MS)
+    timeline = make_timeline(known.usual, MONTH_MS)
     window = opened(terms, noise=5)
     timeline.windows.append(window)
-    window.add(MONTH_MS, MONTH_MS + DAY_MS, 10**9)
+    window.add_value(MONTH_MS, MONTH_MS + DAY_MS, 10**9)
     timeline.integrated_until_ms = MONTH_MS + DAY_MS
-    state = timeline.state()
+    state = timeline.stored_state()
     [kept] = state.windows
     assert kept.masked_slot is None
     restored: Timeline = restored_timeline(known.usual, MONTH_MS, state, {terms.id: terms})
     [again] = restored.windows
     assert isinstance(again, Window)
     assert again.slots == window.slots
-    assert window.state((MONTH_MS + DAY_MS, 10**12)).masked_slot is None
+    assert window.stored_state((MONTH_MS + DAY_MS, 10**12)).masked_slot is None
 
 
 def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
@@ -239,7 +241,7 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
 
 def test_terms_of_amounts_survive_the_store() -> None:
     """Prices are stored with the terms; other terms have none."""
-    terms = schedule().terms(MONTH_MS)
+    terms = schedule().terms_at(MONTH_MS)
     assert decode_terms(encode_terms(terms)) == terms
     assert terms.id != terms_with(terms, shape=replace(amount(terms), default_u=1)).id
     assert (terms.metric, terms.shape.space) == (Metric.L1, Space.WEIGHTED)
@@ -252,7 +254,7 @@ def test_a_receiver_has_the_amount_with_its_interval() -> None:
     readings = [(MONTH_MS + hour * HOUR_MS, 1000) for hour in range(-2, 33 * 24)]
     home = consume.collect(map(json.dumps, jsonable(released(schedule(), readings))))["m1"]
     estimate = consume.weighted_total(home, MONTH_MS, 0.999)
-    terms = schedule().terms(MONTH_MS)
+    terms = schedule().terms_at(MONTH_MS)
     truth = float(sum(price_of(MONTH_MS + hour * HOUR_MS) for hour in range(744)))
     assert (estimate.unit, estimate.coverage) == ("EUR", 0.999)
     assert math.isclose(estimate.sd, terms.sd, rel_tol=1e-6)
@@ -287,14 +289,14 @@ def test_errors_are_those_promised() -> None:
     A scale that is 10% off is 21% off in the square: 5.9 standard errors, and is accepted once in 35. False
     alarms are once in 15,000 (kurtosis 6 of Laplace noise).
     """
-    terms, noise, count = schedule().terms(MONTH_MS), Noise(SeededBits(5)), 4000
+    terms, noise, count = schedule().terms_at(MONTH_MS), Noise(SeededBits(5)), 4000
     squares = []
     truth = Fraction(123_456_789, 10**7)
     for _ in range(count):
         window = window_of(terms)(MONTH_MS, terms, terms.id, (), "m1")
-        window.begin(noise, MONTH_MS)
-        window.slots[0] += int(truth / terms.quantum * terms.lattice(0))
-        squares.append(float(window.close(0) * terms.quantum - truth) ** 2)
+        window.open_first_slot(noise, MONTH_MS)
+        window.slots[0] += int(truth / terms.quantum * terms.steps_per_quantum(0))
+        squares.append(float(window.close_slot(0) * terms.quantum - truth) ** 2)
     mean = sum(squares) / count
     assert abs(mean / terms.sd**2 - 1) < 4 * math.sqrt(5 / count)
 
@@ -310,16 +312,16 @@ def test_pieces_cover_a_stretch_once(rows: list[tuple[int, int, int]], from_ms: 
         prices.append((at_ms + gap_ms, at_ms + gap_ms + duration_ms, price))
         at_ms += gap_ms + duration_ms
     by_ms = {ms: price for start, end, price in prices for ms in range(start, end)}
-    for table in (prices, joined(prices)):
-        cut = list(pieces(table, 77, from_ms, from_ms + length_ms))
+    for table in (prices, join_equal_prices(prices)):
+        cut = list(cut_at_prices(table, 77, from_ms, from_ms + length_ms))
         shown = [(ms, price) for start, end, price in cut for ms in range(start, end)]
         assert shown == [(ms, by_ms.get(ms, 77)) for ms in range(from_ms, from_ms + length_ms)]
 
 
 def test_prices_of_a_topic_count_as_one_for_each_quarter_hour() -> None:
     """For a register each price begins a new count, and how many there will be is not known beforehand."""
-    terms = schedule(REGISTER).terms(MONTH_MS)
+    terms = schedule(REGISTER).terms_at(MONTH_MS)
     by_hour = [price_of(MONTH_MS + hour * HOUR_MS) for hour in range(744)]
-    assert terms.prices_count == 1 + sum(before != after for before, after in pairwise(by_hour))
+    assert terms.prices_max == 1 + sum(before != after for before, after in pairwise(by_hour))
     topic = terms_with(terms, shape=replace(amount(terms), source=PriceSource.TOPIC), prices=())
-    assert topic.prices_count == terms.length_ms // PRICE_MS
+    assert topic.prices_max == terms.length_ms // PRICE_MS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.core.factory import timeline_of
+from meteragent.core.factory import make_timeline
 from meteragent.core.pending import Outcome, Pending
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
@@ -33,7 +33,7 @@ def opened(terms: Terms, start_ms: int = 0, noise: int = 0, dither: int = 0) -> 
 
 def timeline(terms: Terms = TERMS, windows: int = 1) -> Timeline:
     """A meter whose first windows are open, without noise."""
-    meter = timeline_of(terms, 0)
+    meter = make_timeline(terms, 0)
     meter.windows = [opened(terms, k * terms.length_ms) for k in range(windows)]
     meter.next_ms = windows * terms.length_ms
     return meter
@@ -41,7 +41,7 @@ def timeline(terms: Terms = TERMS, windows: int = 1) -> Timeline:
 
 def take(meter: Timeline, time_ms: int, watts: int, token: str = "") -> tuple[Outcome, list[str]]:
     """A reading in whole units; its token is its time unless said."""
-    return meter.accept(Pending(time_ms, watts * MICRO, token or str(time_ms)))
+    return meter.accept_reading(Pending(time_ms, watts * MICRO, token or str(time_ms)))
 
 
 def sums(meter: Timeline) -> list[Fraction]:
@@ -65,27 +65,27 @@ def test_a_slot_closes_at_its_noise_and_its_rounded_mean(
     terms: Terms, noise: int, energy: int, percent: int
 ) -> None:
     """floor(A / L) = z + floor((S + u) / L), also below zero (THEORY-2 A.1)."""
-    dither = terms.lattice(0) * percent // 100
+    dither = terms.steps_per_quantum(0) * percent // 100
     window = opened(terms, noise=noise, dither=dither)
     window.slots[0] += energy
-    assert window.close(0) == noise + Fraction(energy + dither, terms.lattice(0)) // 1
+    assert window.close_slot(0) == noise + Fraction(energy + dither, terms.steps_per_quantum(0)) // 1
     assert 0 not in window.slots
 
 
 @pytest.mark.parametrize(("energy", "quanta"), [(2, 1), (1, 0), (-2, 0), (-3, -1), (6, 2), (-6, -1)])
 def test_halves_go_up(energy: int, quanta: int) -> None:
     """With half a quantum as dither, a mean of 1/2 quantum is 1, of -1/2 is 0, of 3/2 is 2, of -3/2 is -1."""
-    window = opened(TERMS, dither=TERMS.lattice(0) // 2)
+    window = opened(TERMS, dither=TERMS.steps_per_quantum(0) // 2)
     window.slots[0] += energy * MICRO
-    assert window.close(0) == quanta
+    assert window.close_slot(0) == quanta
 
 
 def test_a_slot_is_born_with_its_noise() -> None:
     """An accumulator is noise * lattice + dither before anything is added (law 3)."""
     window = Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)
     window.open_slot(-5, 0, 3)
-    assert window.slots == {0: -5 * TERMS.lattice(0) + 3}
-    assert TERMS.lattice(0) == MICRO * TERMS.step_ms
+    assert window.slots == {0: -5 * TERMS.steps_per_quantum(0) + 3}
+    assert TERMS.steps_per_quantum(0) == MICRO * TERMS.step_ms
 
 
 def test_time_covered_before_a_slot_opens_is_gap() -> None:
@@ -100,22 +100,22 @@ def test_time_covered_before_a_slot_opens_is_gap() -> None:
 def test_a_stretch_is_shared_by_the_slots_it_touches() -> None:
     """Each slot takes the part of a stretch that lies in it; what lies outside the window is ignored."""
     window = opened(TERMS)
-    window.add(-5, 100, 10)
+    window.add_value(-5, 100, 10)
     assert window.slots == {0: 40, 1: 40, 2: 40}
-    window.add(3, 9, 1)
+    window.add_value(3, 9, 1)
     assert window.slots == {0: 41, 1: 44, 2: 41}
-    window.add(12, 20, 1)
-    window.add(-3, 0, 1)
-    window.add(5, 5, 1)
+    window.add_value(12, 20, 1)
+    window.add_value(-3, 0, 1)
+    window.add_value(5, 5, 1)
     assert window.slots == {0: 41, 1: 44, 2: 41}
 
 
 def test_values_are_clamped_to_the_range_and_gaps_are_not() -> None:
     """A value beyond the range counts as its end; time without one as the gap."""
     window = opened(terms_with(TERMS, low_u=-2, high_u=5, gap_u=1))
-    window.add(0, 4, 100)
-    window.add(4, 8, -100)
-    window.add(8, 12, None)
+    window.add_value(0, 4, 100)
+    window.add_value(4, 8, -100)
+    window.add_value(8, 12, None)
     assert window.slots == {0: 20, 1: -8, 2: 4}
     assert window.slots_with_reading == {0, 1}
 
@@ -259,7 +259,7 @@ def test_interval_energy_is_spread_over_the_interval_before_its_time() -> None:
     take(meter, 10, 40)
     meter.integrate_until(12)
     assert [total / ENERGY.readings.interval_ms for total in sums(meter)] == [4, 4 + 20, 20]
-    assert [window.close(index) for window in meter.windows for index in (0, 1, 2)] == [4, 24, 20]
+    assert [window.close_slot(index) for window in meter.windows for index in (0, 1, 2)] == [4, 24, 20]
 
 
 def test_an_interval_covers_nothing_that_an_earlier_one_covers() -> None:
@@ -278,8 +278,8 @@ def test_an_interval_covers_nothing_that_an_earlier_one_covers() -> None:
 def test_the_gap_of_interval_energy_is_per_interval() -> None:
     """Time without a reading takes the gap's energy in proportion: a slot of one interval takes one."""
     window = opened(terms_with(ENERGY, gap_u=2 * MICRO))
-    window.add(0, 6, None)
-    assert [window.close(index) for index in (0, 1, 2)] == [2, 1, 0]
+    window.add_value(0, 6, None)
+    assert [window.close_slot(index) for index in (0, 1, 2)] == [2, 1, 0]
 
 
 # --- restarts ---------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_the_gap_of_interval_energy_is_per_interval() -> None:
 def restarted(meter: Timeline, terms: Terms) -> Timeline:
     """The timeline after a stop, with the terms of the start."""
     known = {window.terms_id: window.terms for window in meter.windows}
-    return restored_timeline(terms, meter.next_ms or 0, meter.state(), known)
+    return restored_timeline(terms, meter.next_ms or 0, meter.stored_state(), known)
 
 
 readings = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(VALUES)), max_size=12)
@@ -302,17 +302,20 @@ def test_a_stop_changes_nothing(
     one = timeline(terms, windows=40 // terms.length_ms + 1)
     freed: list[tuple[int, int]] = []
     for reading in before:
-        freed += one.accept(Pending(*reading, reading))[1]
+        freed += one.accept_reading(Pending(*reading, reading))[1]
         freed += one.integrate_to_watermark(stop_ms)
     one.idle_windows = stop_ms
     other = restarted(one, terms)
-    assert other.state() == one.state()
+    assert other.stored_state() == one.stored_state()
     for held in one.pending:
-        assert other.accept(held)[0] is Outcome.ACCEPTED
+        assert other.accept_reading(held)[0] is Outcome.ACCEPTED
     for reading in after:
-        assert one.accept(Pending(*reading, reading))[1] == other.accept(Pending(*reading, reading))[1]
+        assert (
+            one.accept_reading(Pending(*reading, reading))[1]
+            == other.accept_reading(Pending(*reading, reading))[1]
+        )
     assert one.integrate_until(40) == other.integrate_until(40)
-    assert one.state()._replace(idle_windows=0) == other.state()._replace(idle_windows=0)
+    assert one.stored_state()._replace(idle_windows=0) == other.stored_state()._replace(idle_windows=0)
 
 
 def test_an_older_reading_is_late_after_a_stop_too() -> None:
@@ -371,7 +374,7 @@ def test_what_is_kept_of_a_window() -> None:
     meter.windows = [Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)]
     meter.windows[0].open_slot(3, 0, 1)
     meter.windows[0].open_slot(-3, 4, 2)
-    meter.windows[0].close(0)
+    meter.windows[0].close_slot(0)
     other = restarted(meter, TERMS)
     assert other.windows == meter.windows
     assert other.next_open_ms() == 8
@@ -382,6 +385,6 @@ def test_what_is_neither_masked_nor_lost_stays() -> None:
     """Without a register no slot is masked: none is given up, redrawn or withheld."""
     window = opened(replace(TERMS, lateness_ms=0))
     slots = dict(window.slots)
-    window.lose()
-    window.redraw(5, 0)
+    window.give_up_masked()
+    window.redraw_noise(5, 0)
     assert (window.slots, window.masked_slot, window.lost_slot) == (slots, None, None)

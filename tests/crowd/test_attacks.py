@@ -39,7 +39,9 @@ def totals(world: Street, requests: list[list[bytes]]) -> list[int]:
             asked = [entry for chunk in sent for entry in Chunk.decode(world.group.id, chunk).message.entries]
             counted = [entry for place, entry in enumerate(asked) if place not in answer.rejected]
             digest = message.batch_digest(world.group.id, SLOT_S, counted)
-            total = keys.open(answer.total, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
+            total = keys.unseal_number(
+                answer.total, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest)
+            )
             if total is not None:
                 opened.append(total)
     return opened
@@ -159,7 +161,7 @@ def a_forged_answer() -> object:
     assert keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries)
-    total = seal.seal(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    total = seal.seal_number(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
     answer = message.Answer(SLOT_S, batch.digest, batch.homes, (), keys.id, total)
     effects = world.leader.take_answer(
         answer.encode(world.group.id, Identity(secret("thief")).sign), world.deadline_s()
@@ -176,7 +178,7 @@ def rejecting_all_but_one() -> object:
     assert keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries[-1:])
-    total = seal.seal(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    total = seal.seal_number(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
     answer = message.Answer(SLOT_S, batch.digest, batch.homes, (0, 1, 2), keys.id, total)
     return world.finish([answer.encode(world.group.id, HELPER.sign)]) or None
 
@@ -225,10 +227,10 @@ def forgetful_helper(patch: pytest.MonkeyPatch) -> None:
 
 def noise_of_the_slot_only(patch: pytest.MonkeyPatch) -> None:
     """Bind the draw to the slot and not to the batch, and forget."""
-    real = draw.draw
+    real = draw.draw_noise
     for module in (helper, leader):
         patch.setattr(
-            module, "draw", lambda key, group, slot, _digest, loss: real(key, group, slot, b"", loss)
+            module, "draw_noise", lambda key, group, slot, _digest, loss: real(key, group, slot, b"", loss)
         )
     forgetful_helper(patch)
 
@@ -236,11 +238,11 @@ def noise_of_the_slot_only(patch: pytest.MonkeyPatch) -> None:
 def fresh_noise(patch: pytest.MonkeyPatch) -> None:
     """Draw anew for each answer."""
     counter = iter(range(1000))
-    real = draw.draw
+    real = draw.draw_noise
     for module in (helper, leader):
         patch.setattr(
             module,
-            "draw",
+            "draw_noise",
             lambda key, group, slot, digest, loss: real(
                 key, group, slot, digest + bytes([next(counter)]), loss
             ),
@@ -349,8 +351,8 @@ def test_another_noise_parameter_opens_nothing() -> None:
     report = Report.decode(world.group.id, world.leader_rows[Key("report", SLOT_S, "victim")])
     right = seal.info(seal.SHARE, world.group.id, SLOT_S, keys.id, b"victim")
     wrong = seal.info(seal.SHARE, other.id, SLOT_S, keys.id, b"victim")
-    assert keys.open(report.share, right) is not None
-    assert keys.open(report.share, wrong) is None
+    assert keys.unseal_number(report.share, right) is not None
+    assert keys.unseal_number(report.share, wrong) is None
 
 
 def test_a_dishonest_key_is_answered_with_a_refusal() -> None:

@@ -44,7 +44,7 @@ class Schedule:
             self.now_s = max(_FIRST_S, self.now_s + self.random.choice(_MOVES_S))
             if self.random.random() < 0.5:
                 group, slot_s = self.street.group, self.random.choice(_SLOTS)
-                self.now_s = self.random.choice((group.end_s(slot_s), group.closes_s(slot_s) + 1))
+                self.now_s = self.random.choice((group.end_s(slot_s), group.closing_s(slot_s) + 1))
             self.random.choice(steps)()
             if self.random.random() < 0.1:
                 self.street.restart()
@@ -65,7 +65,9 @@ class Schedule:
         for sent in effects.messages:
             if sent.topic.startswith("keys/"):
                 serial = street.lists[operator.role].serial
-                street.lists[operator.role] = home.keys_of(street.group, operator.role, sent.payload, serial)
+                street.lists[operator.role] = home.decode_key_list(
+                    street.group, operator.role, sent.payload, serial
+                )
 
     def tick(self) -> None:
         """Let both operators look at the clock."""
@@ -77,7 +79,7 @@ class Schedule:
         for operator in (self.street.leader, self.street.helper):
             if operator.are_keys_due(self.now_s):
                 entropy = fixed_entropy(str(self.random.random()))
-                self.commit(operator, operator.prepare(self.now_s, entropy))
+                self.commit(operator, operator.renew_keys(self.now_s, entropy))
 
     def report(self) -> None:
         """Deliver each home's one report of a slot."""
@@ -86,7 +88,9 @@ class Schedule:
         for label in _LABELS:
             if keys is not None and (slot_s, label) not in self.payloads:
                 slot = home.open_slot(street.group, label, slot_s, LATTICE, keys, street.bits)
-                self.payloads[slot_s, label] = home.close_slot(street.group.id, label, slot.add(LATTICE))
+                self.payloads[slot_s, label] = home.close_slot(
+                    street.group.id, label, slot.with_energy(LATTICE)
+                )
             if (payload := self.payloads.get((slot_s, label))) is not None:
                 self.commit(street.leader, street.leader.take_report(label, payload, self.now_s))
 
@@ -116,7 +120,7 @@ class Schedule:
         counted = [entry for place, entry in enumerate(entries) if place not in rejected]
         digest = message.batch_digest(street.group.id, slot_s, counted)
         place = seal.info(seal.TOTAL, street.group.id, slot_s, keys.id, digest)
-        total = seal.seal(self.pads(slot_s, counted), keys.public, place)
+        total = seal.seal_number(self.pads(slot_s, counted), keys.public, place)
         answer = Answer(slot_s, batch.digest, batch.homes, rejected, keys.id, total)
         payload = answer.encode(street.group.id, HELPER.sign)
         if self.random.random() < 0.1:
@@ -127,7 +131,7 @@ class Schedule:
         """Return the sum of the pads that the helper can open."""
         keys = self.street.helper.keys_of_slot(slot_s)
         opened = [] if keys is None else [self.street.helper._pad(keys, slot_s, entry) for entry in entries]
-        return share.total(pad for pad in opened if pad is not None)
+        return share.sum_modulo(pad for pad in opened if pad is not None)
 
 
 def run(count: int) -> Counter[str]:
@@ -152,7 +156,7 @@ def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> No
 
     def forget(self: machine.Machine, effects: Effects, table: str, now_s: int) -> None:
         for slot_s in sorted(self._tables[table]):
-            if now_s >= self.group.expires_s(slot_s):
+            if now_s >= self.group.expiry_s(slot_s):
                 self._delete(effects, table, slot_s)
 
     def highest(self: machine.Machine, name: str) -> int:

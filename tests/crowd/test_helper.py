@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from meteragent.crowd import machine, message
-from meteragent.crowd.machine import due_s
+from meteragent.crowd.machine import response_due_s
 from meteragent.crowd.message import Answer, Chunk, Refusal
 from tests.support.crowd import LEADER, SLOT_S
 from tests.support.crowd_attacks import attacked, chunks, entries_of
@@ -46,7 +46,7 @@ def test_a_request_at_the_deadline_is_early() -> None:
     """Until then a report can still count; a second later the same request is answered."""
     world = attacked()
     [request] = chunks(world, [entries_of(world)])
-    deadline_s = world.group.closes_s(SLOT_S)
+    deadline_s = world.group.closing_s(SLOT_S)
     effects = world.helper.take_request(request, deadline_s)
     assert (effects.refusals, effects.rows) == (["early"], {})
     [answer] = world.helper.take_request(request, deadline_s + 1).messages
@@ -70,5 +70,5 @@ def test_the_margin_follows_from_the_batch(monkeypatch: pytest.MonkeyPatch) -> N
     world.answer([first])
     [early] = world.helper.take_request(first, now_s - 1).messages
     [answer] = world.helper.take_request(second, now_s).messages
-    assert early.due_s == due_s(now_s - 1, 4) == now_s - 1 + 5 * 60
-    assert answer.due_s == due_s(now_s, 4)
+    assert early.due_s == response_due_s(now_s - 1, 4) == now_s - 1 + 5 * 60
+    assert answer.due_s == response_due_s(now_s, 4)

@@ -18,5 +18,5 @@ def test_half_a_quantum_is_rounded_both_ways() -> None:
     world, bits = Street(make_group()), PadZero(1)
     slots = [home.open_slot(world.group, "h", SLOT_S, LATTICE, world.keys(), bits) for _ in range(40)]
     assert all(0 <= slot.accumulator < LATTICE for slot in slots)
-    rounded = [slot.add(LATTICE // 2).accumulator // LATTICE for slot in slots]
+    rounded = [slot.with_energy(LATTICE // 2).accumulator // LATTICE for slot in slots]
     assert 5 < sum(rounded) < 35

@@ -21,12 +21,12 @@ from tests.support.crowd_attacks import SECRET_QUANTA, Mutant, attacked, entries
 def energy_opened(world: Street, keys: home.SlotKeys, thief: DayKeys) -> int | None:
     """Return the victim's energy if a leader that also has a thief's key can open pad and share."""
     slot = home.open_slot(world.group, "victim", SLOT_S, LATTICE, keys, world.bits)
-    payload = home.close_slot(world.group.id, "victim", slot.add(SECRET_QUANTA * LATTICE))
+    payload = home.close_slot(world.group.id, "victim", slot.with_energy(SECRET_QUANTA * LATTICE))
     report = Report.decode(world.group.id, payload)
     leader_keys = world.leader.keys_of_slot(SLOT_S)
     assert leader_keys is not None
     share = world.leader._share(leader_keys, report)
-    pad = thief.open(report.pad, seal.info(seal.PAD, world.group.id, SLOT_S, thief.id, b"victim"))
+    pad = thief.unseal_number(report.pad, seal.info(seal.PAD, world.group.id, SLOT_S, thief.id, b"victim"))
     return None if share is None or pad is None else to_signed_64((share + pad) % 2**64)
 
 
@@ -38,7 +38,7 @@ def the_leader_s_list_in_the_helper_s_place() -> object:
         world.group.id, LEADER.sign
     )
     try:
-        helper_list = home.keys_of(world.group, "helper", payload, 0)
+        helper_list = home.decode_key_list(world.group, "helper", payload, 0)
     except Malformed:
         return None
     keys = home.slot_keys(world.lists["leader"], helper_list, SLOT_S)
@@ -58,7 +58,9 @@ def a_key_of_small_order() -> object:
     """List a key to which nothing can be sealed: homes would fail at each slot."""
     world = attacked()
     payload = KeyList("helper", SLOT_S, ((SLOT_S // 86_400, bytes(32)),)).encode(world.group.id, HELPER.sign)
-    keys = home.slot_keys(world.lists["leader"], home.keys_of(world.group, "helper", payload, 0), SLOT_S)
+    keys = home.slot_keys(
+        world.lists["leader"], home.decode_key_list(world.group, "helper", payload, 0), SLOT_S
+    )
     try:
         return keys and home.open_slot(world.group, "victim", SLOT_S, LATTICE, keys, world.bits)
     except ValueError as error:
@@ -72,7 +74,9 @@ def a_list_from_before() -> object:
     newest = world.lists["helper"].serial
     payload = KeyList("helper", newest - 1, ((SLOT_S // 86_400, thief.public),))
     try:
-        helper_list = home.keys_of(world.group, "helper", payload.encode(world.group.id, HELPER.sign), newest)
+        helper_list = home.decode_key_list(
+            world.group, "helper", payload.encode(world.group.id, HELPER.sign), newest
+        )
     except Malformed:
         return None
     keys = home.slot_keys(world.lists["leader"], helper_list, SLOT_S)
@@ -98,7 +102,7 @@ def a_clock_that_goes_and_comes_back() -> object:
     day = SLOT_S // 86_400
     before = world.helper_rows[Key("secret", day)]
     for now_s in (SLOT_S + 30 * 86_400, SLOT_S):
-        world.commit(world.helper, world.helper.prepare(now_s, fixed_entropy(str(now_s))))
+        world.commit(world.helper, world.helper.renew_keys(now_s, fixed_entropy(str(now_s))))
         world.restart()
     assert world.helper_rows.get(Key("secret", day)) != before
     return world.helper_rows.get(Key("secret", day))
@@ -138,12 +142,12 @@ def test_an_attack_gains_nothing(attack: Callable[[], object]) -> None:
 
 def role_of_the_message(patch: pytest.MonkeyPatch) -> None:
     """Believe the role in a list of keys, whatever topic it came from."""
-    real = home.keys_of
+    real = home.decode_key_list
 
     def keys_of(group: Group, _role: str, payload: bytes, serial_min: int) -> KeyList:
         return real(group, KeyList.decode(group.id, payload).message.role, payload, serial_min)
 
-    patch.setattr(home, "keys_of", keys_of)
+    patch.setattr(home, "decode_key_list", keys_of)
 
 
 def equal_keys(patch: pytest.MonkeyPatch) -> None:
@@ -163,13 +167,13 @@ def untried_keys(patch: pytest.MonkeyPatch) -> None:
 
 def unchecked_serial(patch: pytest.MonkeyPatch) -> None:
     """Accept any list that an operator has ever signed."""
-    real = home.keys_of
-    patch.setattr(home, "keys_of", lambda group, role, payload, _: real(group, role, payload, 0))
+    real = home.decode_key_list
+    patch.setattr(home, "decode_key_list", lambda group, role, payload, _: real(group, role, payload, 0))
 
 
 def sent_at_the_next_second(patch: pytest.MonkeyPatch) -> None:
     """Send at the next whole second, which a requester can place into the middle of the work."""
-    patch.setattr(machine, "due_s", lambda now_s, _: now_s + 1)
+    patch.setattr(machine, "response_due_s", lambda now_s, _: now_s + 1)
 
 
 def forgotten_destruction(patch: pytest.MonkeyPatch) -> None:

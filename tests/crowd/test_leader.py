@@ -6,10 +6,10 @@ from fractions import Fraction
 import pytest
 
 from meteragent.crowd import leader, machine, message
-from meteragent.crowd.machine import Key, due_s
+from meteragent.crowd.machine import Key, response_due_s
 from meteragent.crowd.message import FINAL_REASONS, REASONS, Answer, Refusal
-from meteragent.crowd.seal import TOTAL, info, seal
-from meteragent.crowd.share import total
+from meteragent.crowd.seal import TOTAL, info, seal_number
+from meteragent.crowd.share import sum_modulo
 from tests.support.crowd import HELPER, SLOT_S, Street
 from tests.support.crowd_attacks import attacked
 
@@ -22,15 +22,15 @@ def answer_of(world: Street) -> Answer:
     assert helper_keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries)
-    pads = total(world.helper._pad(helper_keys, SLOT_S, entry) or 0 for entry in entries)
-    sealed = seal(pads, keys.public, info(TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    pads = sum_modulo(world.helper._pad(helper_keys, SLOT_S, entry) or 0 for entry in entries)
+    sealed = seal_number(pads, keys.public, info(TOTAL, world.group.id, SLOT_S, keys.id, digest))
     return Answer(SLOT_S, batch.digest, batch.homes, (), keys.id, sealed)
 
 
 def test_a_report_at_the_deadline_counts() -> None:
     """A second later it is late."""
     world = attacked()
-    payload, deadline_s = world.report("d", 1), world.group.closes_s(SLOT_S)
+    payload, deadline_s = world.report("d", 1), world.group.closing_s(SLOT_S)
     assert world.leader.take_report("d", payload, deadline_s + 1).refusals == ["late"]
     assert world.leader.take_report("d", payload, deadline_s).refusals == []
 
@@ -100,6 +100,6 @@ def test_the_margin_follows_from_all_open_requests(monkeypatch: pytest.MonkeyPat
     world.deliver({label: world.report(label, 1, later_s) for label in ("a", "b", "c")}, later_s)
     now_s = world.deadline_s(later_s)
     [request] = world.leader.tick(now_s).messages
-    assert request.due_s == due_s(now_s, 4 + 3) == now_s - 1 + 9 * 60
+    assert request.due_s == response_due_s(now_s, 4 + 3) == now_s - 1 + 9 * 60
     [published] = world.leader.take_answer(answers[0], now_s).messages
-    assert published.due_s == due_s(now_s, 4)
+    assert published.due_s == response_due_s(now_s, 4)

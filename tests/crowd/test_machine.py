@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.privacy.sampling.geometric import _thresholds
 from tests.support.crowd import SLOT_S, fixed_entropy
 from tests.support.crowd_attacks import attacked
@@ -17,7 +17,7 @@ def test_a_destroyed_day_leaves_no_keys_in_memory(role: str) -> None:
     machine = getattr(attacked(), role)
     keys = weakref.ref(machine.keys_of_slot(SLOT_S))
     day_end_s = SLOT_S - SLOT_S % 86_400 + 86_400
-    machine.prepare(machine.group.expires_s(day_end_s), fixed_entropy("more"))
+    machine.renew_keys(machine.group.expiry_s(day_end_s), fixed_entropy("more"))
     gc.collect()
     assert machine.keys_of_slot(SLOT_S) is None
     assert keys() is None
@@ -28,5 +28,5 @@ def test_tables_of_rare_draws_are_made_at_the_start() -> None:
     group = attacked().group
     misses = _thresholds.cache_info().misses
     for number in range(2000):
-        draw(bytes(32), group.id, number, bytes(32), group.loss)
+        draw_noise(bytes(32), group.id, number, bytes(32), group.loss_per_quantum)
     assert _thresholds.cache_info().misses == misses

@@ -150,7 +150,7 @@ def test_a_label_that_is_no_name_is_malformed(label: str) -> None:
 def test_a_long_request_is_divided_into_messages_of_4_mib() -> None:
     """Chunks keep the order, together hold every entry once, and leave room for a topic of 1 KiB."""
     entries = [Entry(f"{place:064}", bytes(8), bytes(56)) for place in range(40_000)]
-    chunks = message.split(entries)
+    chunks = message.split_entries(entries)
     assert [entry for chunk in chunks for entry in chunk] == entries
     batch = Batch(0, bytes(32), bytes(32), len(entries), len(chunks))
     sizes = [len(Chunk(batch, place, chunk).encode(GROUP, sign)) for place, chunk in enumerate(chunks)]

@@ -11,7 +11,7 @@ from meteragent.crowd import home, message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import DAYS_AHEAD, Key, due_s
+from meteragent.crowd.machine import DAYS_AHEAD, Key, response_due_s
 from meteragent.crowd.message import KeyList
 from meteragent.crowd.seal import check_platform
 from meteragent.privacy.bits import SystemBits
@@ -58,7 +58,7 @@ def test_negative_energies_and_the_dither() -> None:
     world = street()
     payloads = {f"h{i}": world.report(f"h{i}", -1000 * i) for i in range(3)}
     slot = home.open_slot(world.group, "h9", SLOT_S, LATTICE, world.keys(), SystemBits())
-    payloads["h9"] = home.close_slot(world.group.id, "h9", slot.add(LATTICE // 2))
+    payloads["h9"] = home.close_slot(world.group.id, "h9", slot.with_energy(LATTICE // 2))
     [record] = world.total(payloads)
     assert value_quanta(record) in (-3000, -2999)
 
@@ -76,7 +76,7 @@ def test_nothing_is_sent_in_clear() -> None:
             return pad if k == 64 else 0
 
     slot = home.open_slot(world.group, "h", SLOT_S, LATTICE, world.keys(), Fixed())  # type: ignore[arg-type]
-    payload = home.close_slot(world.group.id, "h", slot.add(5 * LATTICE))
+    payload = home.close_slot(world.group.id, "h", slot.with_energy(5 * LATTICE))
     for number in (pad, (5 - pad) % 2**64):
         assert number.to_bytes(8, "big") not in payload
         assert number.to_bytes(8, "little") not in payload
@@ -177,9 +177,9 @@ def test_an_answer_after_the_expiry_is_refused() -> None:
     world = street()
     world.deliver(reports(world))
     [answer] = world.answer(world.ask())
-    effects = world.leader.take_answer(answer, world.group.expires_s(SLOT_S))
+    effects = world.leader.take_answer(answer, world.group.expiry_s(SLOT_S))
     assert (effects.refusals, effects.rows) == (["expired"], {})
-    assert world.leader.take_answer(answer, world.group.expires_s(SLOT_S) - 1).messages
+    assert world.leader.take_answer(answer, world.group.expiry_s(SLOT_S) - 1).messages
 
 
 @pytest.mark.parametrize("rejected_max", [0, 1])
@@ -206,8 +206,8 @@ def test_a_request_of_two_chunks_in_any_order(monkeypatch: pytest.MonkeyPatch) -
     """The helper answers when the last chunk has come."""
     world = street()
     world.deliver(reports(world))
-    split = message.split
-    monkeypatch.setattr(message, "split", lambda entries: split(entries, 400))
+    split = message.split_entries
+    monkeypatch.setattr(message, "split_entries", lambda entries: split(entries, 400))
     request = world.ask()
     assert len(request) == 2
     assert world.answer(request[1:]) == []
@@ -221,9 +221,9 @@ def test_keys_are_made_ahead_and_destroyed() -> None:
     assert len(world.lists["leader"].keys) == DAYS_AHEAD + 1
     day = SLOT_S // 86_400
     end_s = (day + 1) * 86_400 + 1200 + 3600
-    effects = world.helper.prepare(end_s - 1, fixed_entropy("more"))
+    effects = world.helper.renew_keys(end_s - 1, fixed_entropy("more"))
     assert Key("secret", day) not in effects.rows
-    effects = world.helper.prepare(end_s, fixed_entropy("more"))
+    effects = world.helper.renew_keys(end_s, fixed_entropy("more"))
     assert effects.rows[Key("secret", day)] is None
     assert world.helper.keys_of_slot(day * 86_400) is None
     assert [sent.retain for sent in effects.messages] == [True]
@@ -236,7 +236,7 @@ def test_a_day_s_secret_goes_with_its_last_answer() -> None:
     payloads = {f"h{i}": world.report(f"h{i}", i, day_s) for i in range(3)}
     assert world.total(payloads, day_s)
     for machine in (world.leader, world.helper):
-        effects = machine.prepare(world.deadline_s(day_s), fixed_entropy("more"))
+        effects = machine.renew_keys(world.deadline_s(day_s), fixed_entropy("more"))
         assert effects.rows[Key("secret", day_s // 86_400)] is None
         assert machine.keys_of_slot(day_s) is None
 
@@ -246,13 +246,13 @@ def test_an_expired_slot_is_neither_asked_nor_answered() -> None:
     world = street()
     world.deliver(reports(world))
     [request] = world.ask()
-    end_s = world.group.expires_s(SLOT_S)
+    end_s = world.group.expiry_s(SLOT_S)
     assert world.helper.take_request(request, end_s).refusals == ["expired"]
     world.answer([request])
     day_end_s = SLOT_S - SLOT_S % 86_400 + 86_400 + 1200 + 86_400
     for now_s, tables in ((end_s, {"batch", "answer"}), (day_end_s, set())):
         for machine in (world.leader, world.helper):
-            world.commit(machine, machine.prepare(now_s, fixed_entropy("more")))
+            world.commit(machine, machine.renew_keys(now_s, fixed_entropy("more")))
             world.commit(machine, machine.tick(now_s))
         assert {key.table for rows in (world.leader_rows, world.helper_rows) for key in rows} == tables | {
             "secret",
@@ -267,9 +267,9 @@ def test_a_clock_that_steps_back_reopens_no_slot() -> None:
     """
     world = street()
     [record] = world.total(reports(world))
-    end_s = world.group.expires_s(SLOT_S)
+    end_s = world.group.expiry_s(SLOT_S)
     for machine in (world.leader, world.helper):
-        world.commit(machine, machine.prepare(end_s, fixed_entropy("more")))
+        world.commit(machine, machine.renew_keys(end_s, fixed_entropy("more")))
         world.commit(machine, machine.tick(end_s))
     world.restart()
     effects = world.leader.take_report("h9", world.report("h9", 5), world.group.end_s(SLOT_S))
@@ -292,7 +292,7 @@ def test_a_key_list_is_signed_by_the_operator() -> None:
     group = make_group()
     forged = KeyList("helper", 0, ((1, bytes(32)),)).encode(group.id, LEADER.sign)
     with pytest.raises(Malformed, match="signature"):
-        home.keys_of(group, "helper", forged, 0)
+        home.decode_key_list(group, "helper", forged, 0)
 
 
 def test_serials_ascend_after_a_lost_store_and_a_clock_that_steps_back() -> None:
@@ -300,22 +300,22 @@ def test_serials_ascend_after_a_lost_store_and_a_clock_that_steps_back() -> None
     world = street()
     serial = world.lists["helper"].serial
     for rows, now_s in (({}, SLOT_S + 60), (world.helper_rows, SLOT_S - 999)):
-        effects = Helper(world.group, HELPER, rows).prepare(now_s, fixed_entropy("new"))
+        effects = Helper(world.group, HELPER, rows).renew_keys(now_s, fixed_entropy("new"))
         payload = effects.messages[0].payload
-        assert home.keys_of(world.group, "helper", payload, serial + 1).serial > serial
+        assert home.decode_key_list(world.group, "helper", payload, serial + 1).serial > serial
         assert effects.rows[Key("mark", 0, "serial")] is not None
 
 
 def test_messages_leave_at_instants_that_do_not_show_the_work() -> None:
     """Whole minutes, at least one minute and one second for each 1,000 homes after the cause."""
-    assert [due_s(*cause) for cause in ((0, 3), (1, 3), (60, 999), (60, 1000), (61, 0))] == [
+    assert [response_due_s(*cause) for cause in ((0, 3), (1, 3), (60, 999), (60, 1000), (61, 0))] == [
         60,
         120,
         120,
         180,
         180,
     ]
-    assert due_s(0, 1 << 20) == 1140
+    assert response_due_s(0, 1 << 20) == 1140
 
 
 def test_every_message_of_an_operator_has_such_an_instant() -> None:
@@ -326,13 +326,15 @@ def test_every_message_of_an_operator_has_such_an_instant() -> None:
     request = world.leader.tick(now_s).messages
     answer = world.helper.take_request(request[0].payload, now_s).messages
     repeated = world.helper.take_request(request[0].payload, now_s).messages
-    refused = world.helper.take_request(request[0].payload, world.group.expires_s(SLOT_S)).messages
-    again = world.leader.requests(now_s)
+    refused = world.helper.take_request(request[0].payload, world.group.expiry_s(SLOT_S)).messages
+    again = world.leader.unanswered_requests(now_s)
     total = world.leader.take_answer(answer[0].payload, now_s).messages
-    lists = [machine.prepare(now_s, fixed_entropy("x")).messages for machine in (world.leader, world.helper)]
-    for messages in (request, answer, repeated, again, total, world.leader.resume(now_s), *lists):
-        assert [message.due_s for message in messages] == [due_s(now_s, 4)]
-    assert [message.due_s for message in refused] == [due_s(world.group.expires_s(SLOT_S), 4)]
+    lists = [
+        machine.renew_keys(now_s, fixed_entropy("x")).messages for machine in (world.leader, world.helper)
+    ]
+    for messages in (request, answer, repeated, again, total, world.leader.messages_to_resend(now_s), *lists):
+        assert [message.due_s for message in messages] == [response_due_s(now_s, 4)]
+    assert [message.due_s for message in refused] == [response_due_s(world.group.expiry_s(SLOT_S), 4)]
 
 
 def test_a_home_that_restarts_after_midnight_closes_the_last_slot() -> None:
@@ -346,7 +348,8 @@ def test_a_home_that_restarts_after_midnight_closes_the_last_slot() -> None:
     world.prepare(last_s + 1801)
     assert home.slot_keys(world.lists["leader"], world.lists["helper"], last_s) is None
     closed = {
-        label: home.close_slot(world.group.id, label, slot.add(LATTICE)) for label, slot in slots.items()
+        label: home.close_slot(world.group.id, label, slot.with_energy(LATTICE))
+        for label, slot in slots.items()
     }
     [record] = world.total(closed, last_s)
     assert value_quanta(record) == 3
@@ -376,21 +379,21 @@ def test_any_schedule_of_kills_publishes_one_total_at_most(first: list[str], sec
         if step == "tick":
             world.ask()
         elif step == "ask":
-            answers += world.answer([sent.payload for sent in world.leader.requests(SLOT_S)])
+            answers += world.answer([sent.payload for sent in world.leader.unanswered_requests(SLOT_S)])
         elif step == "answer":
             totals += world.finish(answers[-1:])
         elif step == "old answer":
             totals += world.finish(answers[:1])
         elif step == "lose":
-            request = [sent.payload for sent in world.leader.requests(SLOT_S)]
+            request = [sent.payload for sent in world.leader.unanswered_requests(SLOT_S)]
             for payload in request:  # computed, but killed before the commit
                 world.helper.take_request(payload, world.deadline_s())
             world.restart()
         else:
             world.restart()
     world.ask()
-    answers += world.answer([sent.payload for sent in world.leader.requests(SLOT_S)])
+    answers += world.answer([sent.payload for sent in world.leader.unanswered_requests(SLOT_S)])
     totals += world.finish(answers)
     assert len(totals) == 1
-    resumed = [sent.payload for sent in world.leader.resume(SLOT_S)]
+    resumed = [sent.payload for sent in world.leader.messages_to_resend(SLOT_S)]
     assert resumed == totals

@@ -18,7 +18,7 @@ def test_a_share_is_the_dithered_energy_minus_the_pad(
     dither = data.draw(st.integers(0, lattice - 1))
     accumulator = share.open_accumulator(pad, dither, lattice)
     for energy in energies:
-        accumulator = share.add(accumulator, energy, lattice)
+        accumulator = share.add_energy(accumulator, energy, lattice)
     quanta = (dither + sum(energies)) // lattice
     assert share.close_accumulator(accumulator, lattice) == (quanta - pad) % share.MODULUS
     assert 0 <= accumulator < share.MODULUS * lattice
@@ -31,7 +31,7 @@ def test_an_accumulator_says_nothing_of_the_load(lattice: int, energy: int, data
     start = (accumulator - energy) % (share.MODULUS * lattice)
     dither = start % lattice
     pad = -(start // lattice) % share.MODULUS
-    assert share.add(share.open_accumulator(pad, dither, lattice), energy, lattice) == accumulator
+    assert share.add_energy(share.open_accumulator(pad, dither, lattice), energy, lattice) == accumulator
 
 
 @given(st.lists(st.integers(-share.QUANTA_MAX, share.QUANTA_MAX), max_size=20), st.data())
@@ -39,7 +39,9 @@ def test_sums_of_shares_and_pads_are_sums_of_energies(quanta: list[int], data: s
     """Pads cancel, and the signed sum is that of the quanta."""
     pads = [data.draw(PADS) for _ in quanta]
     shares = [(m - pad) % share.MODULUS for m, pad in zip(quanta, pads, strict=True)]
-    assert share.to_signed_64(share.total([share.total(pads), share.total(shares)])) == sum(quanta)
+    assert share.to_signed_64(share.sum_modulo([share.sum_modulo(pads), share.sum_modulo(shares)])) == sum(
+        quanta
+    )
 
 
 def test_the_largest_batch_does_not_wrap_around() -> None:

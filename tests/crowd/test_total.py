@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from meteragent.crowd.error import half_width, sd
+from meteragent.crowd.error import crowd_half_width, crowd_sd
 from meteragent.crowd.total import ASSUMES, TotalFormat
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.support.crowd import SLOT_S, make_group
@@ -33,14 +33,14 @@ def exact_coverage(a: float, homes: int, half: float, fraction: float) -> float:
 def test_the_interval_covers_for_every_load(a: str, homes: int, fraction: float) -> None:
     """The half width covers at least 95% for loads on, between and beside lattice points."""
     noise = LInfLaplace(a, 1, 1)
-    assert exact_coverage(float(noise.a), homes, half_width(noise, homes), fraction) >= 0.95
+    assert exact_coverage(float(noise.a), homes, crowd_half_width(noise, homes), fraction) >= 0.95
 
 
 @pytest.mark.parametrize(("a", "homes"), [("1/220", 2), ("1/220", 1000), ("1/20", 10)])
 def test_the_interval_is_not_wider_than_needed(a: str, homes: int) -> None:
     """Where noise dominates, the worst load is covered by at most 95.5%."""
     noise = LInfLaplace(a, 1, 1)
-    assert exact_coverage(float(noise.a), homes, half_width(noise, homes), 0.5) <= 0.955
+    assert exact_coverage(float(noise.a), homes, crowd_half_width(noise, homes), 0.5) <= 0.955
 
 
 @pytest.mark.parametrize("a", ["1/220", "1", "8"])
@@ -49,13 +49,13 @@ def test_the_deviation_is_that_of_two_draws_and_the_dithers(a: str) -> None:
     noise = LInfLaplace(a, "0.5", 1)
     k = np.arange(-20_000, 20_001)
     variance = float(np.sum(np.tanh(float(noise.a) / 2) * np.exp(-float(noise.a) * np.abs(k)) * k**2.0))
-    assert sd(noise, 12) == pytest.approx(0.5 * math.sqrt(2 * variance + 2), rel=1e-9)
+    assert crowd_sd(noise, 12) == pytest.approx(0.5 * math.sqrt(2 * variance + 2), rel=1e-9)
 
 
 def test_a_record_is_exact() -> None:
     """The value is a decimal, never rounded."""
     format_ = TotalFormat(make_group())
-    record = format_.record(SLOT_S, -(2**60) - 1, 10)
+    record = format_.encode_record(SLOT_S, -(2**60) - 1, 10)
     assert f'"value":-{2**59}.5,'.encode() in record
     fields = json.loads(record)
     assert fields["d"] == format_.descriptor_id
@@ -64,7 +64,7 @@ def test_a_record_is_exact() -> None:
 
 def test_the_descriptor_states_what_it_assumes() -> None:
     """The promise is computational, and void if both operators collude."""
-    facts = json.loads(TotalFormat(make_group()).descriptor())
+    facts = json.loads(TotalFormat(make_group()).encode_descriptor())
     assert facts["mechanism"] == "two-operator-laplace"
     assert facts["assumes"] == list(ASSUMES)
     assert "without noise" in facts["if_both_collude"]

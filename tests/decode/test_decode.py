@@ -22,9 +22,9 @@ Decode = Callable[[bytes], Reading]
 
 CANARY = b"7391155"
 HUGE_U = 10**12 * MICRO
-VALUE_ONLY = json_profile.decoder("power", None)
-WITH_TIME = json_profile.decoder("power", "t")
-FUNCTION = json_profile.decoder("length(power)", None)
+VALUE_ONLY = json_profile.make_decoder("power", None)
+WITH_TIME = json_profile.make_decoder("power", "t")
+FUNCTION = json_profile.make_decoder("length(power)", None)
 DECODERS: dict[str, Decode] = {"number": bare_numbers.decode, "json": VALUE_ONLY, "time": WITH_TIME}
 
 numerals = st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
@@ -310,7 +310,7 @@ DOCUMENT = b"""{"ENERGY": {"Power": 512.3, "Total-kWh": 1}, "Time": "2026-11-20T
 )
 def test_a_value_is_found_by_its_path(expression: str, value_u: int) -> None:
     """Value and time are found anywhere in the document by JMESPath."""
-    decode = json_profile.decoder(expression, "Time")
+    decode = json_profile.make_decoder(expression, "Time")
     assert decode(DOCUMENT) == Reading(1_795_176_000_000, value_u)
 
 
@@ -329,7 +329,7 @@ def test_a_value_is_found_by_its_path(expression: str, value_u: int) -> None:
 )
 def test_a_path_that_finds_no_number_refuses(expression: str, counter: str) -> None:
     """What a path finds is refused like a value in the wrong form; so is what it cannot compute."""
-    assert refusal(json_profile.decoder(expression, None), DOCUMENT).reason == counter
+    assert refusal(json_profile.make_decoder(expression, None), DOCUMENT).reason == counter
 
 
 json_values = st.recursive(
@@ -346,7 +346,7 @@ def test_a_plain_name_means_what_it_means_in_jmespath(document: object, name: st
     """A plain name finds what JMESPath finds with it, in any document."""
     found = jmespath.search(name, document)
     payload = json.dumps(document).encode()
-    decode = json_profile.decoder(name, None)
+    decode = json_profile.make_decoder(name, None)
     if isinstance(found, int) and not isinstance(found, bool):
         assert decode(payload).value_u == found * MICRO
     else:
@@ -359,4 +359,4 @@ def test_what_is_no_path_is_refused(expression: str) -> None:
     """A text that is not a JMESPath expression is a ValueError that says what it should be."""
     for value, time in ((expression, None), ("power", expression)):
         with pytest.raises(ValueError, match=r"^a JMESPath expression \("):
-            json_profile.decoder(value, time)
+            json_profile.make_decoder(value, time)

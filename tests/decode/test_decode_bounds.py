@@ -18,7 +18,7 @@ from tests.support import bare_numbers
 
 Decode = Callable[[bytes], Reading]
 
-DOCUMENT = json_profile.decoder("power", "t")
+DOCUMENT = json_profile.make_decoder("power", "t")
 LARGEST = 65_536
 """source.max_payload, unless it is set."""
 FILLERS = (
@@ -78,7 +78,7 @@ json_values = st.recursive(
 def test_whatever_an_expression_meets_is_a_reading_or_a_counter(expression: str, document: object) -> None:
     """No document makes a JMESPath expression raise anything but PayloadError with a known counter."""
     payload = json.dumps(document).encode()
-    assert outcome(json_profile.decoder(expression, "t"), payload) in {"reading", *REFUSALS}
+    assert outcome(json_profile.make_decoder(expression, "t"), payload) in {"reading", *REFUSALS}
 
 
 @pytest.mark.parametrize("text", ["1e1000000", "-1e1000000", "9." + "9" * 40 + "e999999", "0e1000000"])

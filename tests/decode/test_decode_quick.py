@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meteragent.decode import json as json_profile
-from meteragent.decode.number import finite, micro, scaled
+from meteragent.decode.number import make_scaler, parse_finite, to_millionths
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
 
@@ -95,7 +95,7 @@ def outcome(read: Callable[[bytes], Reading], payload: bytes) -> Reading | str:
 
 def plain(payload: bytes, time: str | None, factor: Fraction) -> Reading:
     """The same with a second look at each payload, and by fractions."""
-    found = json_profile.reader("power", time)(payload)
+    found = json_profile.make_reader("power", time)(payload)
     return Reading(found.time_ms, millionths(found.number, factor))
 
 
@@ -113,7 +113,7 @@ def test_a_payload_is_read_alike_with_and_without_a_second_look(
     payload: bytes, time: str | None, factor: Fraction
 ) -> None:
     """The same time and value, or the same counter, of payloads of any form (DESIGN 2: exact)."""
-    decode = json_profile.decoder("power", time, factor)
+    decode = json_profile.make_decoder("power", time, factor)
     assert outcome(decode, payload) == outcome(lambda found: plain(found, time, factor), payload)
 
 
@@ -121,7 +121,7 @@ def test_a_payload_is_read_alike_with_and_without_a_second_look(
 def test_a_damaged_payload_is_read_alike(payload: bytes, damage: bytes, at: int, lost: int) -> None:
     """Also if bytes are changed or missing, so that text is not UTF-8 or brackets do not match."""
     damaged = payload[:at] + damage + payload[at + lost :]
-    decode = json_profile.decoder("power", "t")
+    decode = json_profile.make_decoder("power", "t")
     assert outcome(decode, damaged) == outcome(lambda found: plain(found, "t", Fraction(1)), damaged)
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_payload_is_read_alike(payload: bytes, damage: bytes, at: int,
 )
 def test_at_the_edges_too(payload: bytes) -> None:
     """The largest number, the first time in milliseconds, trailing text, and values that are not numbers."""
-    decode = json_profile.decoder("power", "t")
+    decode = json_profile.make_decoder("power", "t")
     assert outcome(decode, payload) == outcome(lambda found: plain(found, "t", Fraction(1)), payload)
 
 
@@ -150,39 +150,39 @@ def test_at_the_edges_too(payload: bytes) -> None:
 )
 def test_most_payloads_need_no_second_look(payload: bytes) -> None:
     """A whole number or a decimal and its time under their names: the plain way is not taken."""
-    with patch.object(json_profile, "reader", lambda *_: None):
-        decode = json_profile.decoder("power", "t")
+    with patch.object(json_profile, "make_reader", lambda *_: None):
+        decode = json_profile.make_decoder("power", "t")
     assert isinstance(decode(payload), Reading)
 
 
 def test_an_expression_is_no_name() -> None:
     """What only JMESPath understands is looked for by it, also where a field is called so."""
     payload = json.dumps({"a.b": 1, "a": {"b": 2}, "t": 5}).encode()
-    assert json_profile.decoder("a.b", "t")(payload) == Reading(5000, 2_000_000)
-    assert json_profile.decoder("a.b", None)(payload) == Reading(None, 2_000_000)
-    assert json_profile.decoder("t", "a.b")(payload) == Reading(2000, 5_000_000)
+    assert json_profile.make_decoder("a.b", "t")(payload) == Reading(5000, 2_000_000)
+    assert json_profile.make_decoder("a.b", None)(payload) == Reading(None, 2_000_000)
+    assert json_profile.make_decoder("t", "a.b")(payload) == Reading(2000, 5_000_000)
 
 
 @given(numbers, st.sampled_from(FACTORS))
 @example("123456789012.345678901234567890123456789", Fraction(10**29))
 def test_a_number_is_scaled_exactly(text: str, factor: Fraction) -> None:
     """floor(value * factor * 10**6 + 1/2), whatever its digits and exponent, also where it is a half."""
-    number = finite(text)
-    assert scaled(factor)(number) == millionths(number, factor)
-    assert micro(number) == millionths(number, Fraction(1))
+    number = parse_finite(text)
+    assert make_scaler(factor)(number) == millionths(number, factor)
+    assert to_millionths(number) == millionths(number, Fraction(1))
 
 
 @given(st.integers(-(10**14), 10**14), st.sampled_from([-3, 0, 3]))
 def test_halves_of_a_millionth_go_up(k: int, tens: int) -> None:
     """A value halfway between two millionths is the greater one, below zero too; just before it is not."""
     half, before = 5 * (2 * k + 1), 5 * (2 * k + 1) * 10**60 - 1
-    times = scaled(Fraction(10) ** tens)
+    times = make_scaler(Fraction(10) ** tens)
     assert times(Decimal(f"{half}e{-7 - tens}")) == k + 1
     assert times(Decimal(f"{before}e{-67 - tens}")) == k
 
 
 def test_what_is_too_small_is_nothing() -> None:
     """Below 10**-20 a number is 0, whatever its factor: no payload makes an integer of a million digits."""
-    assert scaled(Fraction(10**30))(Decimal("9e-21")) == 0
-    assert scaled(Fraction(10**30))(Decimal("1e-19")) == 10**17
-    assert scaled(Fraction(1, 3))(Decimal("-1e-400000")) == 0
+    assert make_scaler(Fraction(10**30))(Decimal("9e-21")) == 0
+    assert make_scaler(Fraction(10**30))(Decimal("1e-19")) == 10**17
+    assert make_scaler(Fraction(1, 3))(Decimal("-1e-400000")) == 0

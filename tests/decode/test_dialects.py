@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.decode.dialects import expression, steps
+from meteragent.decode.dialects import parse_steps, to_jmespath
 from meteragent.decode.json import compile_expression
 from tests.support.configurations import refused, written
 
@@ -111,12 +111,12 @@ def test_a_path_is_written_so_that_it_finds_its_value(path: list[str | int]) -> 
     document: Any = Decimal(5)
     for step in reversed(names):
         document = {step: document} if isinstance(step, str) else [None] * step + [document]
-    assert compile_expression(expression(names))(document) == 5
+    assert compile_expression(to_jmespath(names))(document) == 5
 
 
 @given(st.text(alphabet="ab.-:/*[]'\"1 ", max_size=12))
 def test_the_steps_of_a_template_are_names_or_places(text: str) -> None:
     """A difference or a quotient is never taken for a name."""
-    path = steps(text)
+    path = parse_steps(text)
     assert path is None or all(isinstance(step, int) or f".{step}" in text or step in text for step in path)
     assert path is None or "[" in text or not set(text) & set("-/*: ")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.decode import expression as expression_module
 from meteragent.decode import json as json_format
-from meteragent.decode.expression import searcher
+from meteragent.decode.expression import compile_search
 from meteragent.decode.json import document_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MICRO
@@ -77,7 +77,7 @@ WRONG = [
 @pytest.mark.parametrize("expression", EXACT)
 def test_numbers_are_counted_exactly(expression: str) -> None:
     """Every function of numbers gives the decimal that pen and paper give."""
-    found = searcher(expression)(DOCUMENT)
+    found = compile_search(expression)(DOCUMENT)
     assert isinstance(found, Decimal)
     assert found == Decimal(EXACT[expression])
 
@@ -85,13 +85,13 @@ def test_numbers_are_counted_exactly(expression: str) -> None:
 @pytest.mark.parametrize("expression", OTHERS)
 def test_what_is_no_number_is_as_the_library_has_it(expression: str) -> None:
     """Texts are compared as texts, nothing of an empty list is nothing, and no text becomes a number."""
-    assert searcher(expression)(DOCUMENT) == OTHERS[expression]
+    assert compile_search(expression)(DOCUMENT) == OTHERS[expression]
 
 
 @pytest.mark.parametrize("expression", WRONG)
 def test_what_cannot_be_counted_is_refused(expression: str) -> None:
     """A function of a value that is not a number is refused, and the error keeps nothing of the value."""
-    decode = json_format.decoder(expression, None)
+    decode = json_format.make_decoder(expression, None)
     payload = json.dumps(DOCUMENT, default=float).encode()
     with pytest.raises(PayloadError) as refused:
         decode(payload)
@@ -109,14 +109,14 @@ def test_sums_means_and_extremes_are_those_of_fractions(numbers: list[str]) -> N
     exact = [Fraction(one) for one in numbers]
     expected = {"sum": sum(exact), "max": max(exact), "min": min(exact)}
     for name, value in expected.items():
-        assert json_format.decoder(f"{name}(w)", None)(payload).value_u == value * MICRO
-    mean = searcher("avg(w)")(document_of(payload))
+        assert json_format.make_decoder(f"{name}(w)", None)(payload).value_u == value * MICRO
+    mean = compile_search("avg(w)")(document_of(payload))
     assert abs(Fraction(mean) - Fraction(sum(exact), len(exact))) <= Fraction(1, 10**50)
 
 
 def test_a_sum_that_no_number_holds_is_still_one() -> None:
     """Numbers beyond any use are brought to 10**100, so that sums neither overflow nor end the agent."""
-    decode = json_format.decoder("sum(w)", None)
+    decode = json_format.make_decoder("sum(w)", None)
     assert decode(b'{"w": [9e999999, 9e999999]}').value_u == 10**12 * MICRO
     assert decode(b'{"w": [9e999999, -9e999999, 7.5]}').value_u == 7_500_000
     assert decode(b'{"w": [1e99, 0.000001, -1e99]}').value_u == 1
@@ -139,7 +139,7 @@ def test_an_expression_cannot_cost_without_bound(what: str, monkeypatch: pytest.
     costs = []
     for count in (30, 60):
         stages = {name: stage * count for name, stage in STAGES.items()}
-        decode = json_format.decoder(COSTLY[what].format(**stages), None)
+        decode = json_format.make_decoder(COSTLY[what].format(**stages), None)
         costs.append(steps_of(lambda decode=decode: decode(payload)))  # type: ignore[misc]
         with pytest.raises(PayloadError) as refused:
             decode(payload)
@@ -164,7 +164,7 @@ def test_twice_the_document_costs_at_most_twice_the_steps(expression: str) -> No
     costs = []
     for count in (100, 200, 400):
         document = document_of(json.dumps({"p": [1] * count, "q": [{"w": 1}] * count}).encode())
-        search = searcher(expression)
+        search = compile_search(expression)
         costs.append(steps_of(lambda search=search, document=document: search(document)))  # type: ignore[misc]
     assert costs[1] <= 2 * costs[0]
     assert costs[2] <= 2 * costs[1]
@@ -174,4 +174,4 @@ def test_twice_the_document_costs_at_most_twice_the_steps(expression: str) -> No
 def test_the_largest_payload_is_within_the_steps(expression: str) -> None:
     """Lists that fill a payload of 64 KiB are evaluated."""
     payload = b'{"p": [' + b",".join([b"1"] * 32_000) + b"]}"
-    assert json_format.decoder(expression, None)(payload).value_u >= MICRO
+    assert json_format.make_decoder(expression, None)(payload).value_u >= MICRO

@@ -16,7 +16,7 @@ from meteragent.decode import json as json_profile
 from meteragent.decode import p1
 from meteragent.decode.foreign import form_of
 from meteragent.decode.profiles import PROFILES
-from meteragent.decode.reader import WRAP_W, Message, Term, Value, document_reader
+from meteragent.decode.reader import WRAP_W, Message, Term, Value, make_document_reader
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -49,15 +49,15 @@ def test_what_programs_append_is_no_part_of_a_number(value: int, ending: bytes) 
     """Zero bytes, CR, LF, tabs and spaces after a number or a document change nothing."""
     assert bare_numbers.decode(b"%d" % value + ending) == Reading(None, value * MICRO)
     document = b'{"power": %d, "t": 1700000000}' % value + ending
-    assert json_profile.decoder("power", "t")(document) == Reading(1_700_000_000_000, value * MICRO)
+    assert json_profile.make_decoder("power", "t")(document) == Reading(1_700_000_000_000, value * MICRO)
 
 
 @given(ending=endings)
 def test_what_programs_append_is_no_part_of_a_telegram(ending: bytes) -> None:
     """A telegram is read whatever of these follows it, and so is the word for a missing value."""
     whole = telegram("ISK5", *LINES)
-    assert p1.telegram(whole + ending) == p1.telegram(whole)
-    esphome = PROFILES["esphome"].quantity(Kind.POWER, None)
+    assert p1.parse_telegram(whole + ending) == p1.parse_telegram(whole)
+    esphome = PROFILES["esphome"].find_quantity(Kind.POWER, None)
     assert esphome is not None
     assert refusal(esphome.read, b"unavailable" + ending) == "refused_unavailable"
 
@@ -73,21 +73,21 @@ def test_json_in_a_string_is_json(value: int, depth: int, inner: int) -> None:
     document = {"sensor": wrapped({"power": value}, inner), "list": [wrapped({"p": [value]}, inner)]}
     payload = json.dumps(wrapped(document, depth)).encode()
     for expression in ("sensor.power", "list[0].p[0]"):
-        assert json_profile.decoder(expression, None)(payload) == Reading(None, value * MICRO)
+        assert json_profile.make_decoder(expression, None)(payload) == Reading(None, value * MICRO)
 
 
 def test_a_string_that_spells_no_json_stays_a_string() -> None:
     """A template or a sentence in braces stays as it is, and harms no other field."""
     payload = json.dumps({"name": '{"x" and \\ more', "power": 5, "list": "[a]"}).encode()
-    assert json_profile.decoder("power", None)(payload) == Reading(None, 5 * MICRO)
-    assert refusal(json_profile.decoder("name", None), payload) == "refused_type"
+    assert json_profile.make_decoder("power", None)(payload) == Reading(None, 5 * MICRO)
+    assert refusal(json_profile.make_decoder("name", None), payload) == "refused_type"
 
 
 @pytest.mark.parametrize("escape", ["\\u0022", '\\"'])
 def test_quotes_in_a_string_are_escaped_in_two_ways(escape: str) -> None:
     """Some libraries escape a quote by its number."""
     payload = f'"{{{escape}power{escape}: 512}}"'.encode()
-    assert json_profile.decoder("power", None)(payload) == Reading(None, 512 * MICRO)
+    assert json_profile.make_decoder("power", None)(payload) == Reading(None, 512 * MICRO)
 
 
 # What is refused by name ----------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_foreign_payload_is_refused_by_its_name(form: str) -> None:
     """In place of a number, of JSON or of a telegram, each form has its counter, which says what to send."""
     readers: list[Callable[[bytes], object]] = [bare_numbers.decode]
     if form not in ("refused_comma", "refused_list", "refused_suffix"):
-        readers += [json_profile.decoder("power", None), p1.telegram]
+        readers += [json_profile.make_decoder("power", None), p1.parse_telegram]
     for payload in FOREIGN[form]:
         assert {refusal(read, payload) for read in readers} == {form}, payload
         assert form_of(payload) == form
@@ -175,13 +175,13 @@ def test_a_foreign_payload_is_refused_by_its_name(form: str) -> None:
 @pytest.mark.parametrize("text", ['{"power": 512,3}', '{"power":1234,5,"t":1}', '[{"power" : -0,5 }]'])
 def test_a_comma_in_a_documents_number_is_named(text: str) -> None:
     """A document whose number has a comma is no JSON, and the comma is the reason."""
-    assert refusal(json_profile.decoder("power", None), text.encode()) == "refused_comma"
+    assert refusal(json_profile.make_decoder("power", None), text.encode()) == "refused_comma"
 
 
 def test_a_comma_in_a_string_is_named_where_strings_count() -> None:
     """A profile that reads numbers in strings names the comma in such a string."""
     value = Value(((Term("power", is_negative=False),),), accepts_text=True)
-    read = document_reader(Message(), value, WRAP_W)
+    read = make_document_reader(Message(), value, WRAP_W)
     texts = [json.dumps({"power": text}).encode() for text in ("512,3", "512.3 W")]
     assert [refusal(read, text) for text in texts] == ["refused_comma", "refused_suffix"]
 

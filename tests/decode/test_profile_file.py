@@ -36,12 +36,12 @@ value = "now.p"
 
 def profile(quantities: str = POWER, head: str = HEAD) -> Profile:
     """The profile of a file."""
-    return profile_file.parse(head + SOURCE + quantities, "my-meter")
+    return profile_file.parse_profile(head + SOURCE + quantities, "my-meter")
 
 
 def errors(text: str, name: str = "my-meter") -> tuple[ConfigError, ...]:
     """The errors of a file."""
-    return refused(lambda: profile_file.parse(text, name)).errors
+    return refused(lambda: profile_file.parse_profile(text, name)).errors
 
 
 def read(keys: str, payload: str, head: str = HEAD) -> Any:
@@ -231,8 +231,8 @@ def test_a_partial_message_may_lack_the_quantity() -> None:
 def test_other_fields_are_named_by_the_configuration() -> None:
     """With `others`, source.value may be any path below that object; any other text is not a quantity."""
     device = profile(head=HEAD + "others = 'object'\n")
-    quantity = device.quantity(Kind.REGISTER, 'x."total energy"')
+    quantity = device.find_quantity(Kind.REGISTER, 'x."total energy"')
     assert quantity is not None
     assert quantity.scale is None
     assert [number.number for number in quantity.read(b'{"object": {"x": {"total energy": 4}}}')] == [4]
-    assert device.quantity(Kind.REGISTER, "x..y") is None
+    assert device.find_quantity(Kind.REGISTER, "x..y") is None

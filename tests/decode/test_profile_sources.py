@@ -35,7 +35,7 @@ def source(profile: str, **keys: Any) -> Source:
 def read(payload: Any, profile: str, **keys: Any) -> list[Reading]:
     """What a configured source reads in a payload."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    return list(config.decoder(source(profile, **keys))(raw))
+    return list(config.build_decoder(source(profile, **keys))(raw))
 
 
 def refused(profile: str, **keys: Any) -> str:
@@ -252,7 +252,7 @@ def test_what_a_device_does_not_tell_is_refused(profile: str, keys: dict[str, An
 def test_any_name_is_a_quantity_or_none(name: str, value: str, payload: bytes) -> None:
     """Whatever a user writes as source.value is refused, or reads any payload or counts it."""
     for kind in Kind:
-        quantity = PROFILES[name].quantity(kind, value)
+        quantity = PROFILES[name].find_quantity(kind, value)
         if quantity is not None:
             assert quantity.kind is kind
             try:

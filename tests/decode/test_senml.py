@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profiles import PROFILES
-from meteragent.decode.senml import reader
+from meteragent.decode.senml import make_reader
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import ConfigError, PayloadError
 from meteragent.domain.units import Kind
@@ -28,7 +28,7 @@ def found(
 ) -> list[PayloadNumber]:
     """What is found in a pack."""
     payload = pack if isinstance(pack, bytes) else json.dumps(pack).encode()
-    return list(reader(kind, name, is_sum=of_sum)(payload))
+    return list(make_reader(kind, name, is_sum=of_sum)(payload))
 
 
 def refusal(pack: Any, kind: Kind = Kind.POWER, name: str | None = None) -> str:
@@ -161,11 +161,11 @@ def test_reactive_power_is_not_power() -> None:
 def test_a_name_is_the_configurations() -> None:
     """The value of a source is the name of a record, or words that mean no name, as the default does."""
     profile = PROFILES["senml"]
-    named, default = profile.quantity(Kind.POWER, "in/power"), profile.quantity(Kind.POWER, None)
+    named, default = profile.find_quantity(Kind.POWER, "in/power"), profile.find_quantity(Kind.POWER, None)
     assert named is not None
     assert list(named.read(json.dumps(TWO).encode())) == [PayloadNumber(None, Decimal(1))]
     assert default == profile.quantities["the only power"]
-    assert profile.quantity(Kind.POWER, "the only sum") is None
+    assert profile.find_quantity(Kind.POWER, "the only sum") is None
 
 
 def test_what_is_no_name_is_refused_before_the_start() -> None:

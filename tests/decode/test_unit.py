@@ -59,7 +59,7 @@ def test_another_unit_beside_the_number_is_refused(
     payload: bytes, value: str, unit: str, scale: int, is_taken: bool
 ) -> None:
     """W that are stated as kW would be wrong by 1,000; the unit of another quantity is not the number's."""
-    decode = json.decoder(value, None, Fraction(scale), unit)
+    decode = json.make_decoder(value, None, Fraction(scale), unit)
     if is_taken:
         assert decode(payload).value_u > 0
     else:

@@ -48,7 +48,7 @@ def test_the_options_as_they_come_are_a_configuration(tmp_path: Path) -> None:
     (stream,) = actual.stream
     assert config.terms(stream).radius == 220
     for broker, url in ((stream.source, stream.source.url), (stream.sink, config.sink_url(stream))):
-        end = config.endpoint("source", url, broker)
+        end = config.read_endpoint("source", url, broker)
         assert (end.host, end.port, end.username, end.password) == (
             "core-mosquitto",
             1883,
@@ -94,7 +94,7 @@ def test_another_broker_gets_the_records_and_nobody_else(tmp_path: Path) -> None
     """The broker has its own user and password, and no devices."""
     url = "mqtts://utility.example:8883"
     (stream,) = written(tmp_path, url=url, username="gateway", password='p"\\w').stream
-    end = config.endpoint("sink", config.sink_url(stream), stream.sink)
+    end = config.read_endpoint("sink", config.sink_url(stream), stream.sink)
     assert (end.host, end.port, end.username, end.password) == ("utility.example", 8883, "gateway", 'p"\\w')
     assert stream.source.url == "mqtt://core-mosquitto:1883"
     assert stream.sink.home_assistant is None

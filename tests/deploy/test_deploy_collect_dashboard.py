@@ -42,9 +42,11 @@ async def test_each_query_finds_what_is_there(title: str, table_url: str) -> Non
     """With a home on a feeder and a refusal, the query of each panel and variable returns its rows."""
     messages = [terms_message(TERMS), *record_messages(TERMS, [1, 2]), Message(topic("m1"), b"?")]
     async with Database.connect(table_url, None, "test", "month") as database:
-        await database.create()
-        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
-        await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
+        await database.create_tables()
+        core = Core(
+            [StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin_service(is_first=True)
+        )
+        await database.write_batch(core.take_messages(messages, NOW_MS), len(messages), NOW_MS)
     with psycopg.connect(table_url) as connection:
         connection.execute("INSERT INTO meteragent.feeder VALUES ('m1', 'F7')")
         if "$feeder" in QUERIES[title]:

@@ -69,7 +69,7 @@ async def publish(broker: Broker, user: str, topic: str) -> None:
 
 def test_the_group_is_accepted() -> None:
     """The shipped group has every field and no contradiction."""
-    assert groups.parse((FOLDER / "group.toml").read_text()).name == "elm-street"
+    assert groups.parse_group((FOLDER / "group.toml").read_text()).name == "elm-street"
 
 
 def test_the_configuration_is_accepted() -> None:

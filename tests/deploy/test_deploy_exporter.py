@@ -127,11 +127,11 @@ def test_the_bands_of_a_mean_day_are_told_apart() -> None:
     text = written(privacy="preset = 'typical-day'", window="timezone = 'UTC'")
     known = config.schedule(config.parse(text).stream[0])
     june_ms = parse_time("2026-06-01T00:00:00Z")
-    shared, board = describe(known.terms(june_ms)), Board()
+    shared, board = describe(known.terms_at(june_ms)), Board()
     for meter, factor in (("m1", 1), ("m2", 3)):
-        board.take(f"private/{meter}/privacy", shared.message(meter, june_ms))
+        board.take(f"private/{meter}/privacy", shared.encode_message(meter, june_ms))
         for band in range(4):
-            record = RecordFormat.of(shared).record(meter, june_ms, band, 100 * (band + 1) * factor)
+            record = RecordFormat.of(shared).encode(meter, june_ms, band, 100 * (band + 1) * factor)
             board.take(f"private/{meter}", record)
     assert every(board, "meteragent_private_value", meter="m1", slot="1mo") == [1, 2, 3, 4]
     assert every(board, "meteragent_private_mean") == [2, 4, 6, 8]
@@ -173,7 +173,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_forged_id_stands_for_its_own_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Terms with the id of others, from another home, refuse no record of an honest home, first or last."""
-    forged = describe(replace(TERMS, level=2 * TERMS.level)).message("evil", NOON_MS)
+    forged = describe(replace(TERMS, level=2 * TERMS.level)).encode_message("evil", NOON_MS)
     forged = forged.replace(json.loads(forged)["id"].encode(), describe(TERMS).id.encode())
     monkeypatch.setattr(message, "id_of", lambda facts: facts["id"])  # as a search of 2^32 finds it
     board = Board()

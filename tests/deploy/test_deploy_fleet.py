@@ -48,7 +48,7 @@ def test_the_branches_are_those_that_nats_maps_to() -> None:
     subject = re.sub("{{partition.*?}}", str(fnv1a(b"m1") % int(count)), after)
     subject = subject.replace("{{wildcard(1)}}", "m1").replace(".", "/")
     shard = f"{fnv1a(b'm1') % int(count)}/{count}"
-    assert config.topic_of(source(topic, shard)).meter(subject) == "m1"
+    assert config.topic_of(source(topic, shard)).meter_of(subject) == "m1"
 
 
 def test_the_known_answers_are_right() -> None:

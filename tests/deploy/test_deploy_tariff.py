@@ -29,7 +29,7 @@ def test_the_example_is_accepted(
 def test_its_tariffs_are_those_that_are_simulated() -> None:
     """Where the simulation divides the weekend, both of its parts have the price of the example's band."""
     settings = config.load(TARIFF)
-    known = {tariff.name: tariff for tariff in config.tariffs(settings, settings.stream[0])}
+    known = {tariff.name: tariff for tariff in config.tariffs_of(settings, settings.stream[0])}
     assert list(known) == [tariff.name for tariff in example_tariffs.TARIFFS]
     for tariff in example_tariffs.TARIFFS:
         example = known[tariff.name]
@@ -41,6 +41,6 @@ def test_a_week_and_other_kinds_of_readings_fit_the_example() -> None:
     """What its comments offer is accepted: weeks, and a device that states power."""
     text = TARIFF.read_text()
     week = config.parse(text.replace('#length = "1w"', 'length = "1w"'))
-    assert config.month(week.stream[0]).windows == 4
+    assert config.ordinary_month(week.stream[0]).windows == 4
     power = text.replace('kind = "register"', 'kind = "power"').replace('unit = "kWh"', 'unit = "W"')
     assert "unknown" not in band_names(config.parse(power).stream[0])

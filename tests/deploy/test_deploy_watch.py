@@ -19,7 +19,7 @@ from deploy.exporter.exporter import Board
 from meteragent.agent.metrics import AgentVitals, StreamVitals
 from meteragent.collect import vitals as collector
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.problem import PROBLEMS, problem
+from meteragent.domain.problem import PROBLEMS, make_problem
 from meteragent.operators import vitals
 from meteragent.service.vitals import as_metrics
 from tests.operators.test_operators_command import VITALS
@@ -75,7 +75,7 @@ def exposed() -> dict[str, set[str]]:
         store_bytes=1,
         stands=None,
         streams=(stream,),
-        raised=(problem("sink_down", "main"),),
+        raised=(make_problem("sink_down", "main"),),
     )
     board, registry = Board(), CollectorRegistry()
     board.take("private/m1/power/privacy", described(TERMS))

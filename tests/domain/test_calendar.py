@@ -62,7 +62,7 @@ def test_a_window_starts_where_the_date_first_changes(zone: str, unit: str) -> N
             begun.add(key)
             expected.append(at_ms)
     calendar = Calendar(zone, unit)
-    found = [calendar.first_ms(expected[0])]
+    found = [calendar.first_start_ms(expected[0])]
     while found[-1] < expected[-1]:
         found.append(calendar.end_ms(found[-1]))
     assert found == expected
@@ -77,10 +77,10 @@ def test_a_window_starts_where_the_date_first_changes(zone: str, unit: str) -> N
 def test_windows_tile_the_time(zone: str, unit: str, time_ms: int) -> None:
     """The first start at or after a time is a start, none lies between, and each window ends at the next."""
     calendar = Calendar(zone, unit)
-    start_ms = calendar.first_ms(time_ms)
-    assert time_ms <= start_ms == calendar.first_ms(start_ms)
+    start_ms = calendar.first_start_ms(time_ms)
+    assert time_ms <= start_ms == calendar.first_start_ms(start_ms)
     end_ms = calendar.end_ms(start_ms)
-    assert start_ms < end_ms == calendar.first_ms(start_ms + 1)
+    assert start_ms < end_ms == calendar.first_start_ms(start_ms + 1)
     assert {"1d": 22, "1w": 6 * 24, "1mo": 27 * 24}[unit] * HOUR_MS <= end_ms - start_ms <= 32 * DAY_MS
 
 
@@ -97,7 +97,7 @@ def test_windows_tile_the_time(zone: str, unit: str, time_ms: int) -> None:
 def test_days_of_23_24_and_25_hours(zone: str, start: str, hours: float | str) -> None:
     """A local day lasts what it lasts."""
     start_ms, day = parse_time(start), Calendar(zone, "1d")
-    assert day.first_ms(start_ms) == start_ms
+    assert day.first_start_ms(start_ms) == start_ms
     assert day.end_ms(start_ms) - start_ms == Fraction(hours) * HOUR_MS
 
 
@@ -115,7 +115,7 @@ BANDS = (Hours(0, 6 * 60), Hours(6 * 60, 17 * 60), Hours(17 * 60, 21 * 60), Hour
 def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
     """A moment of a month counts in the band whose hours local clocks show, every quarter of an hour."""
     calendar, minutes = Calendar(zone, "1mo"), local_minutes(zone, ZONES[zone])
-    first_ms = start_ms = calendar.first_ms(minutes[0][0])
+    first_ms = start_ms = calendar.first_start_ms(minutes[0][0])
     bands = defaultdict[int, list[Hours]](list)
     while (end_ms := calendar.end_ms(start_ms)) < minutes[-1][0]:
         for hours in BANDS:
@@ -140,7 +140,7 @@ def test_bands_are_the_hours_that_clocks_show(zone: str) -> None:
 def test_bands_that_fill_the_day_fill_the_window(zone: str, cuts: list[int], time_ms: int, unit: str) -> None:
     """Whatever the minutes and however clocks change, each moment of a window is in exactly one band."""
     calendar = Calendar(zone, unit)
-    start_ms = calendar.first_ms(time_ms)
+    start_ms = calendar.first_start_ms(time_ms)
     ends = [*cuts, cuts[0] + 24 * 60]
     hours = [Hours(a, b if b <= 24 * 60 else b - 24 * 60) for a, b in pairwise(ends)]
     parts = sorted(part for one in hours for part in calendar.stretches(start_ms, rule(one)))
@@ -164,7 +164,7 @@ def test_hours_over_midnight_are_two_parts_of_a_day() -> None:
 def test_every_time_lies_in_the_window_that_starts_before_it(zone: str, unit: str) -> None:
     """From any time of a year the start of its window is found, also where a day was left out."""
     calendar = Calendar(zone, unit)
-    first_ms = calendar.first_ms(parse_time("2011-11-15T00:00:00Z"))
+    first_ms = calendar.first_start_ms(parse_time("2011-11-15T00:00:00Z"))
     while first_ms < parse_time("2012-02-15T00:00:00Z"):
         end_ms = calendar.end_ms(first_ms)
         times_ms = range(first_ms, end_ms, 3_000_000)
@@ -202,7 +202,7 @@ def test_bands_and_the_rest_fill_the_window_once(
 ) -> None:
     """Whatever the days, each moment of a window is in one band, and the unknown band has none."""
     calendar = Calendar(zone, unit)
-    start_ms = calendar.first_ms(time_ms)
+    start_ms = calendar.first_start_ms(time_ms)
     free, rules = EVERY_DAY, []
     for number, weekdays in enumerate(days):
         rules.append(BandRule(f"band {number}", (Hours(*hours),), weekdays & free, holidays))
@@ -238,7 +238,7 @@ def test_each_time_is_in_the_unit_that_starts_before_it(zone: str, unit: str, ti
     assert start_ms <= time_ms < end_ms < next_ms
     assert calendar.start_ms(start_ms) == calendar.start_ms(end_ms - 1) == start_ms
     assert calendar.start_ms(end_ms) == end_ms
-    assert calendar.first_ms(time_ms) == (start_ms if time_ms == start_ms else end_ms)
+    assert calendar.first_start_ms(time_ms) == (start_ms if time_ms == start_ms else end_ms)
     whole = BandRule("day", (Hours(0, 24 * 60),))
     stretches = calendar.stretches(start_ms, whole)
     assert (stretches[0][0], stretches[-1][1]) == (0, end_ms - start_ms)

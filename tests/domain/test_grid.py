@@ -18,16 +18,16 @@ years = st.integers(0, 253_402_300_799_999)
 
 @given(time_ms=times, step_ms=steps)
 def test_floor_is_the_last_boundary(time_ms: int, step_ms: int) -> None:
-    """`floor` is the one multiple of the step in (time - step, time], before 1970 too."""
-    boundary_ms = grid.floor(time_ms, step_ms)
+    """`round_down` is the one multiple of the step in (time - step, time], before 1970 too."""
+    boundary_ms = grid.round_down(time_ms, step_ms)
     assert boundary_ms % step_ms == 0
     assert time_ms - step_ms < boundary_ms <= time_ms
 
 
 @given(time_ms=times, step_ms=steps)
 def test_ceil_is_the_first_boundary(time_ms: int, step_ms: int) -> None:
-    """`ceil` is the one multiple of the step in [time, time + step), before 1970 too."""
-    boundary_ms = grid.ceil(time_ms, step_ms)
+    """`round_up` is the one multiple of the step in [time, time + step), before 1970 too."""
+    boundary_ms = grid.round_up(time_ms, step_ms)
     assert boundary_ms % step_ms == 0
     assert time_ms <= boundary_ms < time_ms + step_ms
 
@@ -198,5 +198,5 @@ def test_windows_of_the_epoch_follow_each_other(time_ms: int, length_ms: int) ->
     start_ms = windows.start_ms(time_ms)
     assert start_ms <= time_ms < windows.end_ms(start_ms)
     assert windows.start_ms(windows.end_ms(start_ms)) == windows.end_ms(start_ms)
-    assert windows.first_ms(time_ms) in {start_ms, windows.end_ms(start_ms)}
-    assert windows.first_ms(time_ms) >= time_ms
+    assert windows.first_start_ms(time_ms) in {start_ms, windows.end_ms(start_ms)}
+    assert windows.first_start_ms(time_ms) >= time_ms

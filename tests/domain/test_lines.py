@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.lines import find_key_lines, line_of, path_of
 from tests.support.not_run import ROOT
 
 # Documents as people, and people who mean harm, write them ------------------------------------------
@@ -109,7 +109,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
 @given(documents())
 def test_every_key_and_no_other_has_a_line(text: str) -> None:
     """The paths that have a line are those of the document that `tomllib` reads."""
-    assert set(lines(text)) == set(paths(tomllib.loads(text)))
+    assert set(find_key_lines(text)) == set(paths(tomllib.loads(text)))
 
 
 @given(documents())
@@ -118,7 +118,7 @@ def test_a_line_is_that_of_the_statement_that_first_names_a_path(text: str) -> N
     rows = text.replace("\r\n", "\n").split("\n")
     prefixes = {n: parsed("\n".join(rows[:n])) for n in range(len(rows) + 1)}
     valid = {n: set(paths(document)) for n, document in prefixes.items() if document is not None}
-    for path, line in lines(text).items():
+    for path, line in find_key_lines(text).items():
         before = max(n for n, known in valid.items() if path not in known)
         after = min(n for n, known in valid.items() if path in known)
         starts = all(path[:depth] in valid[before] for depth in range(1, len(path)))
@@ -151,7 +151,7 @@ k = \'\'\'
 [[h.l]]
 m = 3
 '''
-    assert lines(text) == {
+    assert find_key_lines(text) == {
         ("a",): 2,
         ("a", "b"): 2,
         ("a", "b", "c.d"): 2,
@@ -177,7 +177,7 @@ m = 3
 
 def test_the_line_of_a_key_that_is_missing_is_that_of_its_table() -> None:
     """A key is found by its text; one that is not there by the nearest table around it, or not at all."""
-    known = lines("[[stream]]\n[stream.privacy]\n[[stream]]\nname = 'b'\nprivacy.radius = 1\n")
+    known = find_key_lines("[[stream]]\n[stream.privacy]\n[[stream]]\nname = 'b'\nprivacy.radius = 1\n")
     assert path_of("stream[1].privacy.radius") == ("stream", 1, "privacy", "radius")
     for key, line in (
         ("stream[1].privacy.radius", 5),
@@ -194,7 +194,7 @@ def test_each_key_of_the_reference_is_on_its_line(name: str) -> None:
     """In the files that people start from each key stands on the line that is said."""
     text = (ROOT / "deploy" / name).read_text()
     rows = text.splitlines()
-    known = lines(text)
+    known = find_key_lines(text)
     assert set(known) == set(paths(tomllib.loads(text)))
     for path, line in known.items():
         assert isinstance(path[-1], int) or str(path[-1]) in rows[line - 1]
@@ -202,4 +202,4 @@ def test_each_key_of_the_reference_is_on_its_line(name: str) -> None:
 
 def test_what_is_nested_too_deep_has_no_lines() -> None:
     """Brackets without end say nothing, and end nothing."""
-    assert lines("a = " + "[" * 100_000) == {}
+    assert find_key_lines("a = " + "[" * 100_000) == {}

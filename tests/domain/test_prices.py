@@ -61,9 +61,9 @@ def test_a_price_for_unknown_energy_leaves_the_range_of_the_other_tariff() -> No
 def test_twelve_months_and_a_mean_year_have_the_same_fees() -> None:
     """A local month pays one fee, whatever its length; another window pays in proportion to its time."""
     tariff = Tariff("a", {"day": 1}, fee=10)
-    assert {tariff.fees(days * DAY_MS, is_month=True) for days in (28, 30, 31)} == {10}
-    assert tariff.fees(round(365.25 * DAY_MS), is_month=False) == pytest.approx(120)
-    assert tariff.fees(7 * DAY_MS, is_month=False) == pytest.approx(70 / MONTH_DAYS)
+    assert {tariff.fee_for_window(days * DAY_MS, is_month=True) for days in (28, 30, 31)} == {10}
+    assert tariff.fee_for_window(round(365.25 * DAY_MS), is_month=False) == pytest.approx(120)
+    assert tariff.fee_for_window(7 * DAY_MS, is_month=False) == pytest.approx(70 / MONTH_DAYS)
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,22 @@
 
 import pytest
 
-from meteragent.domain.problem import PROBLEMS, Alarms, problem
+from meteragent.domain.problem import PROBLEMS, Alarms, make_problem
 
 
 def test_a_problem_says_its_cause_and_its_stream() -> None:
     """The fields of its cause are filled in; one of the whole agent names no stream."""
-    found = problem("clock_jumped", step="5 min")
+    found = make_problem("clock_jumped", step="5 min")
     assert "5 min ahead" in found.cause
     assert found.text == found.cause
-    assert problem("clock_jumped", "heat", step="5 min").text == f"stream heat: {found.cause}"
+    assert make_problem("clock_jumped", "heat", step="5 min").text == f"stream heat: {found.cause}"
     assert found.cure == PROBLEMS["clock_jumped"].cure
 
 
 def test_a_problem_that_is_not_explained_is_a_mistake() -> None:
     """Its code must be one of `PROBLEMS`."""
     with pytest.raises(KeyError):
-        problem("nothing")
+        make_problem("nothing")
 
 
 def test_alarms_stand_until_they_are_cleared() -> None:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.domain.identity import SourceTopic, delay_ms, overlaps, parse_template, pseudonym, render
+from meteragent.domain.identity import (
+    SourceTopic,
+    overlaps,
+    parse_sink_template,
+    pseudonym,
+    release_delay_ms,
+    render_topic,
+)
 
 TEMPLATE = "meters/{meter}/power"
 names = st.text(st.characters(exclude_characters="/+#\0", codec="utf-8"), min_size=1, max_size=128)
@@ -27,9 +34,9 @@ def matches(topic: tuple[str, ...], template: tuple[str, ...]) -> bool:
 
 def test_a_template_is_its_segments() -> None:
     """A template is a topic of which one segment, anywhere, names the meter."""
-    assert parse_template(TEMPLATE) == ("meters", "{meter}", "power")
-    assert parse_template("{meter}") == ("{meter}",)
-    assert parse_template("a/b/{meter}") == ("a", "b", "{meter}")
+    assert parse_sink_template(TEMPLATE) == ("meters", "{meter}", "power")
+    assert parse_sink_template("{meter}") == ("{meter}",)
+    assert parse_sink_template("a/b/{meter}") == ("a", "b", "{meter}")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,7 @@ def test_a_template_is_its_segments() -> None:
 def test_a_template_names_the_meter_once(text: str) -> None:
     """A template without a segment {meter}, with two, or with another placeholder is refused."""
     with pytest.raises(ValueError, match=r"one segment \{meter\}"):
-        parse_template(text)
+        parse_sink_template(text)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +73,16 @@ def test_a_template_names_the_meter_once(text: str) -> None:
 def test_a_template_has_no_wildcards(text: str) -> None:
     """A template with a wildcard, a zero byte or a broker's own topic is refused."""
     with pytest.raises(ValueError, match=r"without the wildcards"):
-        parse_template(text)
+        parse_sink_template(text)
     with pytest.raises(ValueError, match=r"without the wildcards"):
         SourceTopic.parse(text)
 
 
 def test_a_template_leaves_room_for_the_name() -> None:
     """A topic of MQTT holds 65,535 bytes; half of them are the template's."""
-    assert parse_template("{meter}/" + "x" * 32_760)
+    assert parse_sink_template("{meter}/" + "x" * 32_760)
     with pytest.raises(ValueError, match="at most 32768 bytes"):
-        parse_template("{meter}/" + "x" * 32_761)
+        parse_sink_template("{meter}/" + "x" * 32_761)
 
 
 def test_the_filter_subscribes_to_all_meters() -> None:
@@ -86,8 +93,8 @@ def test_the_filter_subscribes_to_all_meters() -> None:
 @given(template=templates, name=names)
 def test_the_meter_is_the_segment_that_the_template_names(template: list[str], name: str) -> None:
     """The name of a topic that was made from the template is found again."""
-    topic = render("/".join(template), name)
-    assert SourceTopic(tuple(template)).meter(topic) == name
+    topic = render_topic("/".join(template), name)
+    assert SourceTopic(tuple(template)).meter_of(topic) == name
 
 
 @pytest.mark.parametrize(
@@ -106,12 +113,12 @@ def test_the_meter_is_the_segment_that_the_template_names(template: list[str], n
 )
 def test_a_topic_of_another_form_names_no_meter(topic: str) -> None:
     """A wrong depth, a wrong word, an empty name and one of more than 128 characters name no meter."""
-    assert SourceTopic.parse(TEMPLATE).meter(topic) is None
+    assert SourceTopic.parse(TEMPLATE).meter_of(topic) is None
 
 
 def test_render_puts_the_label_into_the_sink_topic() -> None:
     """The sink topic of a meter is the template with its label for {meter}."""
-    assert render("private/{meter}/power", "m1") == "private/m1/power"
+    assert render_topic("private/{meter}/power", "m1") == "private/m1/power"
 
 
 # Loops --------------------------------------------------------------------------------------------
@@ -188,14 +195,14 @@ def test_a_pseudonym_depends_on_key_and_name(key: bytes, name: str) -> None:
 @given(key=st.binary(min_size=1), name=names, spread_ms=st.integers(0, 10**7))
 def test_a_delay_lies_within_the_spread(key: bytes, name: str, spread_ms: int) -> None:
     """A meter's delay is fixed and lies between nothing and the spread."""
-    found = delay_ms(key, "main", name, spread_ms)
+    found = release_delay_ms(key, "main", name, spread_ms)
     assert 0 <= found <= spread_ms
-    assert found == delay_ms(key, "main", name, spread_ms)
+    assert found == release_delay_ms(key, "main", name, spread_ms)
 
 
 def test_delays_use_the_whole_spread() -> None:
     """1,000 meters at a spread of 0 to 4 ms have each delay between 150 and 250 times (8 sd)."""
-    found = [delay_ms(b"key", "main", f"m{number}", 4) for number in range(1000)]
+    found = [release_delay_ms(b"key", "main", f"m{number}", 4) for number in range(1000)]
     assert all(150 <= found.count(delay) <= 250 for delay in range(5))
 
 
@@ -203,7 +210,8 @@ def test_delays_are_keyed() -> None:
     """Whoever lacks the key cannot tell a meter's delay: with another key nearly all are others."""
     spread_ms = 10**6
     same = [
-        delay_ms(b"one", "main", f"m{k}", spread_ms) == delay_ms(b"other", "main", f"m{k}", spread_ms)
+        release_delay_ms(b"one", "main", f"m{k}", spread_ms)
+        == release_delay_ms(b"other", "main", f"m{k}", spread_ms)
         for k in range(100)
     ]
     assert sum(same) < 3

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.cli import main
-from meteragent.consume.archive import read
+from meteragent.consume.archive import read_archive
 from meteragent.formats import green_button, table
-from meteragent.formats.entry import Entry, released
+from meteragent.formats.entry import Entry, entries_of
 from tests.support.archives import WIDE, Place, save, wide_rows
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
 
@@ -25,7 +25,7 @@ def test_an_output_becomes_a_feed_a_table_and_an_input(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The values of a release are the same in CSV, in Green Button, and in readings."""
-    expected = list(released(read(out).values()))
+    expected = list(entries_of(read_archive(out).values()))
     text, feed, homes = (tmp_path / name for name in ("out.csv", "out.xml", "homes.parquet"))
     assert main(["convert", str(out), str(text), "--to", "csv-semicolon"]) == 0
     assert list(table.read(text.read_bytes())) == expected

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from meteragent.consume import collect
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import iso_time
-from meteragent.domain.identity import holds_name
+from meteragent.domain.identity import fits_segment
 from meteragent.domain.terms import Terms
 from meteragent.formats import green_button, meter_readings, readings, table
-from meteragent.formats.entry import Entry, Quality, released
+from meteragent.formats.entry import Entry, Quality, entries_of
 from meteragent.formats.table import Separator
 from tests.support.messages import (
     ENERGY,
@@ -30,9 +30,9 @@ from tests.support.messages import (
 )
 from tests.support.stores import TERMS
 
-NAMES = st.text(min_size=1, max_size=12).filter(lambda name: holds_name(name) and name == name.strip())
+NAMES = st.text(min_size=1, max_size=12).filter(lambda name: fits_segment(name) and name == name.strip())
 XML_NAMES = st.text("abcXYZ019-_.:äß<>&\"' ", min_size=1, max_size=12).filter(
-    lambda name: holds_name(name) and name == name.strip()
+    lambda name: fits_segment(name) and name == name.strip()
 )
 MEASURED: st.SearchStrategy[tuple[Quality, float | None, str]] = st.just(("measured", None, ""))
 RELEASED: st.SearchStrategy[tuple[Quality, float | None, str]] = st.tuples(
@@ -66,7 +66,7 @@ def test_csv_loses_nothing(values: list[Entry], separator: Separator) -> None:
 def test_no_cell_is_a_formula(name: str) -> None:
     """A name never begins a cell as a formula does, and comes back as it was."""
     entry = Entry(f"{name}x", NOON_MS, NOON_MS + 1, Fraction(-5), "W", "measured", None, name, "")
-    assume(holds_name(entry.meter))
+    assume(fits_segment(entry.meter))
     content = table.write([entry])
     cells = content.decode().splitlines()[1].split(",")
     assert {cells[0][0], cells[7][0]}.isdisjoint("=+-@")
@@ -114,7 +114,7 @@ def test_meter_readings_have_every_value(values: list[Entry]) -> None:
 def series_of(terms: Terms) -> list[Entry]:
     """Return the entries of a released series of a meter."""
     messages = [described(terms), *recorded(terms, [5, -3, 1_000_000])]
-    return list(released(collect(messages).values()))
+    return list(entries_of(collect(messages).values()))
 
 
 @pytest.mark.parametrize("terms", [TERMS, KILO, ENERGY, KILO_ENERGY, HOURLY])
@@ -132,9 +132,9 @@ def test_released_records_say_so(terms: Terms) -> None:
 def test_readings_are_those_of_sanitise() -> None:
     """An energy has the end of its interval, a power the start; the lines of [source] say what they are."""
     energies, powers = series_of(ENERGY), series_of(TERMS)
-    assert readings.table(energies)["time"][0].as_py().isoformat() == "2026-11-20T12:30:00+00:00"
-    assert readings.table(powers)["time"][0].as_py().isoformat() == "2026-11-20T12:00:00+00:00"
-    assert [Fraction(value) for value in readings.table(powers)["value"].to_pylist()] == [5, -3, 10**6]
+    assert readings.arrow_table(energies)["time"][0].as_py().isoformat() == "2026-11-20T12:30:00+00:00"
+    assert readings.arrow_table(powers)["time"][0].as_py().isoformat() == "2026-11-20T12:00:00+00:00"
+    assert [Fraction(value) for value in readings.arrow_table(powers)["value"].to_pylist()] == [5, -3, 10**6]
     assert readings.source_lines(energies) == 'kind = "interval_energy"\nunit = "Wh"\ninterval = "30min"'
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from meteragent.domain.errors import FormatError
 from meteragent.formats import green_button
-from meteragent.formats.entry import distinct
+from meteragent.formats.entry import drop_copies
 from tests.support.steps import steps_of
 
 START_S = 1_735_689_600
@@ -79,7 +79,7 @@ def customer(number: object, point: str = "01") -> str:
 def values_of(content: bytes, **options: str) -> tuple[list[tuple[str, int]], Counter[str]]:
     """Return the meters and values that are read, and what is left out."""
     left_out = Counter[str]()
-    entries = distinct(green_button.read(content, left_out=left_out, **options), left_out)
+    entries = drop_copies(green_button.read(content, left_out=left_out, **options), left_out)
     return [(entry.meter, int(entry.value)) for entry in entries], left_out
 
 

@@ -57,8 +57,8 @@ def _messages() -> Iterator[bytes]:
     for text in (written(), written(source="kind = 'register'\nunit = 'kWh'")):
         terms = config.terms(config.parse(text).stream[0])
         records = RecordFormat.of(describe(terms))
-        record = records.record("m1", 1_795_176_000_000, 0, 512)
-        descriptor = records.descriptor.message("m1", 1_795_176_000_000)
+        record = records.encode("m1", 1_795_176_000_000, 0, 512)
+        descriptor = records.descriptor.encode_message("m1", 1_795_176_000_000)
         yield from (record, descriptor, b"\n".join([descriptor, record, record]))
 
 

@@ -51,7 +51,7 @@ class Used(NamedTuple):
 def _core(at: int, known: Snapshot) -> Pipeline:
     [stream] = config.parse(CONFIGURATIONS[at]).stream
     links = parts.Links(None, None, None)  # type: ignore[arg-type]
-    core = parts.core(stream, Fraction(0), links, b"secret")
+    core = parts.core_of(stream, Fraction(0), links, b"secret")
     return Pipeline(core, known, Spending(), SeededBits(5), Counts())
 
 
@@ -219,7 +219,7 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     known = store.snapshot("main")
     ledger.unknown_before_ms(store.connection)
     list(commands.day_charges(store.connection))
-    outbox.descriptors(store.connection, "main")
+    outbox.latest_descriptors(store.connection, "main")
     held.hold_damaged(store)
     waiting = outbox.pending_rows(store.connection, "main", 2**62, 1000)
     if sound:

@@ -18,7 +18,7 @@ from meteragent import config, consume
 from meteragent.consume import Descriptor, Record
 from meteragent.decode import Decoder, p1
 from meteragent.decode import json as json_profile
-from meteragent.decode.profile import decoder
+from meteragent.decode.profile import make_decoder
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError, FormatError, MeteragentError, PayloadError, RecordError
 from meteragent.domain.units import Kind
@@ -76,7 +76,7 @@ def _json(data: bytes) -> str:
     """A JMESPath expression, a line end, a payload."""
     expression, _, payload = data.partition(b"\n")
     try:
-        read = json_profile.reader(expression.decode(errors="replace"), "t")
+        read = json_profile.make_reader(expression.decode(errors="replace"), "t")
     except ValueError:
         return "no expression"
     return _read(read, payload)
@@ -90,7 +90,7 @@ def _of_profile(name: str) -> Sequence[Decoder]:
     for one in [*device.quantities.values(), *named]:
         if one is not None:
             unit = "W" if one.kind is Kind.POWER else "Wh"
-            found += [decoder(one.read, one.scale, unit, meter) for meter in (None, "33333333")]
+            found += [make_decoder(one.read, one.scale, unit, meter) for meter in (None, "33333333")]
     return found
 
 
@@ -130,7 +130,7 @@ def _configuration(data: bytes) -> str:
 def _settled(known: config.Config) -> str:
     for stream in known.stream:
         config.terms(stream)
-        config.decoder(stream.source)
+        config.build_decoder(stream.source)
         config.budget(stream)
     return "accepted"
 
@@ -159,12 +159,12 @@ def _redact(data: bytes) -> str:
     """A payload is as long as before, but for the zeros of a checksum; otherwise it is refused."""
     redactor = Redactor(random.Random(1).randbytes)
     try:
-        redacted = redactor.payload(data)
+        redacted = redactor.redact_payload(data)
     except FormatError as error:
         silent(error, data)
         return "refused"
     assert 0 <= len(redacted.decode()) - len(data.decode()) <= 3 * data.count(b"!")
-    return max(redactor.replaced, default="nothing")
+    return max(redactor.replaced_counts, default="nothing")
 
 
 def _discover(data: bytes) -> str:
@@ -173,8 +173,8 @@ def _discover(data: bytes) -> str:
     for line in data.split(b"\n")[:20]:
         topic, _, payload = line.partition(b" ")
         listener.on_message(topic.decode(errors="replace"), payload, False)
-    found = search.search(listener).candidates
-    propose.report(listener, configuration.Access("mqtt://127.0.0.1"), 1)
+    found = search.search_log(listener).candidates
+    propose.report_text(listener, configuration.Access("mqtt://127.0.0.1"), 1)
     for one in found:
         assert isinstance(one, candidate.Candidate)
     return "found" if found else "nothing"
@@ -191,7 +191,7 @@ def _asked(data: bytes) -> str:
 TARGETS: Mapping[str, Callable[[bytes], str]] = {
     "number": lambda data: _read(bare_numbers.decode, data),
     "json": _json,
-    "p1": lambda data: _read(p1.telegram, data),
+    "p1": lambda data: _read(p1.parse_telegram, data),
     "senml": _senml,
     "profiles": _profiles,
     "config": _configuration,

@@ -70,11 +70,11 @@ def test_the_windows_that_differ_are_found_by_their_days(zone: str) -> None:
     """Of ten years' windows those with days of other lengths stand for all: no terms are missed."""
     [stream] = config.parse(written(window=f"timezone = '{zone}'", privacy="preset = 'typical-day'")).stream
     windows, found = config.schedule(stream), set()
-    start_ms = windows.first_ms(1_735_689_600_000)
+    start_ms = windows.first_start_ms(1_735_689_600_000)
     for _ in range(36):
-        found.add(windows.terms(start_ms))
+        found.add(windows.terms_at(start_ms))
         start_ms = windows.grid.end_ms(start_ms)
-    assert found <= set(config.shapes(stream))
+    assert found <= set(config.distinct_terms(stream))
 
 
 # Recordings ---------------------------------------------------------------------------------------

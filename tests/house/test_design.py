@@ -202,9 +202,9 @@ def test_the_messages_shown_are_those_that_leave() -> None:
     text = 'source = {topic = "m/{meter}", kind = "power", unit = "W"}\nsink = {topic = "p/{meter}"}'
     shared = describe(config.terms(config.parse(text).stream[0]))
     start_ms = parse_time("2026-11-20T12:00:00Z")
-    record = RecordFormat.of(shared).record("m1", start_ms, 0, 512)
+    record = RecordFormat.of(shared).encode("m1", start_ms, 0, 512)
     assert f"\n{record.decode()}\n" in DESIGN
-    descriptor = shared.message("m1", start_ms, store="0" * 16)
+    descriptor = shared.encode_message("m1", start_ms, store="0" * 16)
     assert f"\n{descriptor.decode()}\n" in DESIGN
 
 

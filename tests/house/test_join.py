@@ -42,9 +42,9 @@ def check(
         text, changes = re.subn(rf"(?m)^{name} = \S+", f"{name} = {value}", text)
         assert changes == 1
     Path("elm-street.toml").write_text(text)
-    pinned = groups.parse(GROUP).id.hex()
+    pinned = groups.parse_group(GROUP).id.hex()
     assert pinned in home
-    Path("home.toml").write_text(home.replace(pinned, groups.parse(text).id.hex()))
+    Path("home.toml").write_text(home.replace(pinned, groups.parse_group(text).id.hex()))
     actual = cli.main(["check", "home.toml", *options])
     printed = "".join(capsys.readouterr())
     assert actual == code, printed

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from meteragent.cli.usage import parser
+from meteragent.cli.usage import make_parser
 from simulators import __main__ as simulators
 from tests.commands.pictures import PAGE, Picture, pictures
 from tests.support.not_run import ROOT
@@ -40,7 +40,7 @@ def test_a_command_is_known_and_seeded(command: str, capsys: pytest.CaptureFixtu
     """Its program accepts its options, and has a seed if it draws random numbers."""
     program, *words = shlex.split(command)
     if program == ".venv/bin/meteragent":
-        assert parser("0").parse_args(words).command == "plan"
+        assert make_parser("0").parse_args(words).command == "plan"
         return
     module, name, *options = words[1:]
     assert module == "simulators"

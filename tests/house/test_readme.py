@@ -11,7 +11,7 @@ import pytest
 
 from meteragent import __main__ as program
 from meteragent import cli
-from meteragent.cli.usage import parser
+from meteragent.cli.usage import make_parser
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.shapes import Space
@@ -83,7 +83,7 @@ def test_a_record_is_as_shown() -> None:
     """The record shown is what the configuration above it sends, byte for byte."""
     (shown,) = blocks("json")
     record = json.loads(shown)
-    made = RecordFormat.of(describe(terms())).record(
+    made = RecordFormat.of(describe(terms())).encode(
         record["meter"], parse_time(record["t"]), 0, record["value"]
     )
     assert made.decode() == shown.strip()
@@ -92,7 +92,7 @@ def test_a_record_is_as_shown() -> None:
 
 def option_names(command: str) -> set[str]:
     """Return the long options of a command and its actions."""
-    (commands,) = (action.choices for action in parser("0")._actions if action.dest == "command")
+    (commands,) = (action.choices for action in make_parser("0")._actions if action.dest == "command")
     assert isinstance(commands, dict)
     parsers, names = [commands[command]], set[str]()
     while parsers:

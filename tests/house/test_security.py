@@ -80,7 +80,7 @@ def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
     source = f"kind = '{kind}'\nunit = '{'W' if kind == 'power' else 'Wh'}'\n{key.format(size)}"
     found = config.parse(written(source=source)).stream[0]
     terms = config.terms(found)
-    moved = loads.distance(terms, terms.hides_wh)
+    moved = loads.distance_bound(terms, terms.hides_wh)
     assert f"{float(moved * terms.step_ms / HOUR_MS if kind == 'power' else moved):,.0f}" == counted
     assert f"{float(loads.level_factor(terms)):.3g}" == level
     (kettle,) = [one for one in facts_of(found)["hidden"] if one["event"] == "a kettle"]
@@ -143,7 +143,7 @@ def test_what_a_copy_of_the_disk_tells() -> None:
 def test_the_size_of_a_record() -> None:
     """Bytes of a record of the default with a value of three digits."""
     records = RecordFormat.of(describe(config.terms(stream("appliance"))))
-    assert f"A record is {len(records.record('m1', START_MS, 0, 512))} bytes for a value" in TEXT
+    assert f"A record is {len(records.encode('m1', START_MS, 0, 512))} bytes for a value" in TEXT
 
 
 def test_bounds_of_a_sender() -> None:

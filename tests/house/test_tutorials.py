@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import cli, config
-from meteragent.cli.usage import parser
+from meteragent.cli.usage import make_parser
 from meteragent.domain.grid import parse_time
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -104,7 +104,7 @@ def test_every_command_is_known(page: Tutorial) -> None:
     commands = page.commands()
     assert len(commands) >= 4
     for command in commands:
-        parser("0").parse_args(shlex.split(command))
+        make_parser("0").parse_args(shlex.split(command))
 
 
 def test_both_languages_type_the_same() -> None:
@@ -146,7 +146,7 @@ def test_the_first_number_is_as_shown() -> None:
     (shown,) = (text for text in HOME.blocks("text") if text.startswith("try/"))
     topic, _, payload = shown.strip().partition(" ")
     record = json.loads(payload)
-    sent = RecordFormat.of(descriptor).record(record["meter"], parse_time(record["t"]), 0, record["value"])
+    sent = RecordFormat.of(descriptor).encode(record["meter"], parse_time(record["t"]), 0, record["value"])
     assert (topic, payload) == ("try/house/power", sent.decode())
     assert f"{record['value']} W" in HOME.text
     assert f"{record['value']} W" in HOME_DE.text

@@ -53,15 +53,15 @@ def acknowledges_on_receipt() -> None:
 
 def redraws_on_restart() -> None:
     """Break law 1: start open windows over with fresh noise after a restart."""
-    restore = Factory.restored_timeline
+    restore = Factory.restore_timeline
     bits = SystemBits()
 
     def redraw(window: OpenWindow, terms: Terms) -> OpenWindow:
         """Return the window with new noise and nothing else in its slots."""
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
-        noise_bound = mechanism.noise_bound(bits)
-        noise = [mechanism.draw(noise_bound, bits) for _ in range(window.draws)]
-        slots = tuple(Slot(place, z * terms.lattice(0)) for place, z in enumerate(noise))
+        noise_bound = mechanism.draw_noise_bound(bits)
+        noise = [mechanism.draw_slot(noise_bound, bits) for _ in range(window.draws)]
+        slots = tuple(Slot(place, z * terms.steps_per_quantum(0)) for place, z in enumerate(noise))
         more = noise_bound if window.draws < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 
@@ -76,7 +76,7 @@ def redraws_on_restart() -> None:
         )
         return restore(self, next_ms, begun, meter)
 
-    Factory.restored_timeline = restoring  # type: ignore[method-assign]
+    Factory.restore_timeline = restoring  # type: ignore[method-assign]
 
 
 def impatient() -> None:

@@ -14,7 +14,7 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.machine import Machine
 from meteragent.crowd.message import Report, batch_digest, reports_digest
 from meteragent.crowd.seal import PAD, SHARE, info
@@ -107,7 +107,7 @@ async def publish_lists(url: str, world: Street) -> None:
     """Publish both operators' lists of keys, retained."""
     async with connect(url) as client:
         for machine in (world.leader, world.helper):
-            payload = machine.prepare(BEGIN_MS // 1000, fixed_entropy(machine.role)).messages[0].payload
+            payload = machine.renew_keys(BEGIN_MS // 1000, fixed_entropy(machine.role)).messages[0].payload
             await client.publish(f"crowd/elm-street/keys/{machine.role}", payload, qos=1, retain=True)
 
 
@@ -168,7 +168,7 @@ def opened(machine: Machine, purpose: int, report: Report) -> int:
     keys = machine.keys_of_slot(report.slot_s)
     assert keys is not None
     place = info(purpose, machine.group.id, report.slot_s, keys.id, report.label.encode())
-    value = keys.open(report.pad if purpose == PAD else report.share, place)
+    value = keys.unseal_number(report.pad if purpose == PAD else report.share, place)
     assert value is not None
     return value
 
@@ -183,7 +183,7 @@ def noise(world: Street, reports: list[bytes]) -> int:
     )
     keys = [machine.keys_of_slot(slot_s) for machine in (world.leader, world.helper)]
     return sum(
-        draw(key.noise, group.id, slot_s, digest, group.loss)
+        draw_noise(key.noise, group.id, slot_s, digest, group.loss_per_quantum)
         for key, digest in zip(keys, digests, strict=True)
         if key is not None
     )

@@ -25,7 +25,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
 from meteragent.operators import identity
 from meteragent.operators.desk import LedgerLine
-from meteragent.operators.store import ledger
+from meteragent.operators.store import read_ledger
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service.health import ask_socket, socket_path
 from meteragent.store.file import open_file
@@ -188,7 +188,7 @@ answer_s = {ANSWER_S}
         for role, key in keys.items():
             text += f'[{role}]\nname = "{role}"\nidentity = "{key.public.hex()}"\n'
         (self.folder / "group.toml").write_text(text)
-        self.group = groups.parse(text)
+        self.group = groups.parse_group(text)
         self.operators = {
             role: Operator(role, self.folder, self.broker.url, self.begin) for role in groups.ROLES
         }
@@ -228,7 +228,7 @@ answer_s = {ANSWER_S}
             before = self.lists.get(topic[1])
             with contextlib.suppress(Malformed):
                 serial = 0 if before is None else before.serial
-                self.lists[topic[1]] = home.keys_of(self.group, topic[1], payload, serial)
+                self.lists[topic[1]] = home.decode_key_list(self.group, topic[1], payload, serial)
         elif topic == ["total"]:
             slot_ms = parse_time(json.loads(payload)["t"])
             self.received[slot_ms // 1000].add(payload)
@@ -249,12 +249,12 @@ answer_s = {ANSWER_S}
         keys = home.slot_keys(self.lists["leader"], self.lists["helper"], slot_s)
         assert keys is not None
         slot = home.open_slot(self.group, f"h{number}", slot_s, LATTICE, keys, SystemBits())
-        return home.close_slot(self.group.id, f"h{number}", slot.add((_QUANTA << number) * LATTICE))
+        return home.close_slot(self.group.id, f"h{number}", slot.with_energy((_QUANTA << number) * LATTICE))
 
     async def finish(self) -> Totals:
         """Wait until no slot is open, let the leader send its totals again, and return what there is."""
         leader, last_s = self.operators["leader"], max(self.reported)
-        done_s = self.group.closes_s(last_s) + 60
+        done_s = self.group.closing_s(last_s) + 60
         await asyncio.sleep(self.clock.pause_s(done_s))
         for operator in self.operators.values():  # one killed last may still be starting
             await until(operator.is_connected)
@@ -262,14 +262,14 @@ answer_s = {ANSWER_S}
         leader.stop()
         self.latest.clear()
         leader.start()  # what the broker lost when it was killed is sent again
-        slots_with_total = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
+        slots_with_total = {line.slot_s for line in read_ledger(leader.store) if line.result == "total"}
         await until(lambda: slots_with_total <= self.latest)
         await until(leader.is_connected)  # what its former life sent may have arrived only now
         for operator in self.operators.values():
             operator.assert_healthy()
         for operator in self.operators.values():
             operator.stop()
-        lines = {role: ledger(operator.store) for role, operator in self.operators.items()}
+        lines = {role: read_ledger(operator.store) for role, operator in self.operators.items()}
         return Totals(dict(self.received), lines["leader"], lines["helper"], len(self.reported))
 
     def _open_slots(self) -> int:

@@ -13,5 +13,5 @@ from meteragent.collect import kafka, nats, service
 if __name__ == "__main__":
     vars(nats)["ACK_WAIT_S"] = 1
     vars(kafka).update(SESSION_MS=1_100, COMMIT_MS=100, IDLE_S=0.5)
-    vars(service)["LOOK_S"] = 0.5
+    vars(service)["RELOAD_S"] = 0.5
     sys.exit(cli.main(sys.argv[1:]))

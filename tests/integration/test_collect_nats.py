@@ -43,7 +43,7 @@ async def received(source: NatsSource, count: int) -> list[Message]:
     """Wait for a number of messages."""
     messages: list[Message] = []
     while len(messages) < count:
-        messages += await asyncio.wait_for(source.batch(count - len(messages)), 30)
+        messages += await asyncio.wait_for(source.take_batch(count - len(messages)), 30)
     return messages
 
 
@@ -77,13 +77,13 @@ async def test_what_is_not_acknowledged_comes_again(nats: Nats, monkeypatch: pyt
         )
         await source.acknowledge(again)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(source.batch(1), 1.5)
+            await asyncio.wait_for(source.take_batch(1), 1.5)
 
 
 async def test_reading_pauses(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more wait in memory than the limit and a request; the rest comes as they are taken."""
     monkeypatch.setattr(source_module, "QUEUE_MAX", 20)
-    monkeypatch.setattr(source_module, "PULL", 10)
+    monkeypatch.setattr(source_module, "PULL_MAX", 10)
     await send(nats.mqtt_url, record_messages(TERMS, range(100)))
     async with connected(endpoint(nats)) as source:
         await until(lambda: len(source._queue._messages) >= 20)

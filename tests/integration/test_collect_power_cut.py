@@ -68,8 +68,10 @@ class Power:
 def opened(folder: Path) -> tuple[Staging, Core]:
     """Open a dataset as a life of `collect` does."""
     staging = Staging(folder, "test", "day")
-    staging.create()
-    return staging, Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
+    staging.create_tables()
+    return staging, Core(
+        [StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin_service(is_first=True)
+    )
 
 
 def test_a_power_cut_between_any_two_steps_costs_nothing(
@@ -85,8 +87,8 @@ def test_a_power_cut_between_any_two_steps_costs_nothing(
         with monkeypatch.context() as patch:
             power = Power(device.image, patch)
             for messages in BATCHES:
-                batch = core.take([*TOLD, *messages], NOW_MS)
-                staging.write(batch, len(messages), NOW_MS)
+                batch = core.take_messages([*TOLD, *messages], NOW_MS)
+                staging.write_batch(batch, len(messages), NOW_MS)
                 power.acknowledged += 1
                 power.cut()
                 if power.acknowledged % 2 == 0:
@@ -102,7 +104,7 @@ def test_a_power_cut_between_any_two_steps_costs_nothing(
             meters = {row.meter for row in table_of(folder / "records")}
             assert meters >= {f"m{batch}" for batch in range(cut.acknowledged)}, f"after step {number}"
             for messages in BATCHES:
-                staging.write(core.take([*TOLD, *messages], NOW_MS), len(messages), NOW_MS)
+                staging.write_batch(core.take_messages([*TOLD, *messages], NOW_MS), len(messages), NOW_MS)
             staging.flush()
             staging.close()
             assert table_of(folder / "records") == everything, f"after step {number}"

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from deploy.exporter.exporter import Board
 from meteragent.agent.metrics import AgentVitals, StreamVitals
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.problem import problem
+from meteragent.domain.problem import make_problem
 from meteragent.service.vitals import as_metrics
 from tests.support.broker import free_port
 from tests.support.messages import described, recorded
@@ -41,7 +41,7 @@ _AGENT = AgentVitals(
     store_bytes=1,
     stands=None,
     streams=(_STREAM,),
-    raised=(problem("sink_down", "main"),),
+    raised=(make_problem("sink_down", "main"),),
 )
 
 

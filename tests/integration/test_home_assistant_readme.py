@@ -159,7 +159,7 @@ def test_the_configurations_are_accepted(
 )
 def test_what_the_meters_send_is_read(block: str, message: Callable[[], bytes]) -> None:
     """One reading of now in each message, under the topic of its device."""
-    decode = config.decoder(config.parse(block).stream[0].source)
+    decode = config.build_decoder(config.parse(block).stream[0].source)
     ((time_ms, *_),) = decode(message())
     assert time_ms is not None
     assert abs(time_ms - time.time() * 1000) < 10_000

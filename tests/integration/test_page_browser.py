@@ -150,14 +150,17 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
     async with site.looking() as look:
         await look.live()
         said = await look.page.locator("#hidden-promise p").all_inner_texts()
-        assert said == wording.promise(promised)
+        assert said == wording.promise_lines(promised)
         assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [say("guess.title")]
         shown = await cells(look.page, "hidden-events")
         assert shown == [list(row) for row in (wording.guess_columns(), *wording.guess_rows(promised))]
-        for place, lines in (("not", wording.not_hidden(promised)), ("warnings", [*promised.warnings])):
+        for place, lines in (
+            ("not", wording.exposed_sentences(promised)),
+            ("warnings", [*promised.warnings]),
+        ):
             assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
         own = await look.page.locator("#preset-choice small").first.inner_text()
-        assert own == wording.summary(promised)
+        assert own == wording.summary_line(promised)
 
 
 async def test_the_limits_of_other_presets_are_shown(site: Site) -> None:

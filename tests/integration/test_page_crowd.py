@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from meteragent.texts import texts as texts_of
+from meteragent.texts import read_texts as texts_of
 from tests.integration.browser import chromium
 from tests.integration.look import PICTURES, Look, serious, window
 from tests.support.broker import free_port

@@ -24,7 +24,7 @@ async def site() -> AsyncIterator[Site]:
 async def test_a_german_page_fits_a_phone(site: Site) -> None:
     """Its longer words fit 360 px, and its decisive columns 390 px; it says in German what `check` does."""
     with catalogue.use_language("de"):
-        promise = wording.promise(guarantee.compute_guarantee(site.world.stream))
+        promise = wording.promise_lines(guarantee.compute_guarantee(site.world.stream))
     phases = [ArrivalRow("Wohnung oben", phase, 86_400, 3_725_000, None, "wrong_profile") for phase in "abc"]
     site.world.arrivals = tuple(phases)
     async with site.looking(language="de", viewport={"width": 360, "height": 800}) as look:

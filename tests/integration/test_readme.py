@@ -131,7 +131,7 @@ async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) 
     plain, event_, run, ledger, export, plan, cost, limited_cost, nested_plan, audit = COMMAND_LINES[4:]
     (tmp_path / "home.toml").write_text(HOME)
     assert "factor of at most e^1 = 2.72" in " ".join(printed(plain, tmp_path).split())
-    assert event.parse(shlex.split(event_)[-1]).name in printed(event_, tmp_path)
+    assert event.parse_event(shlex.split(event_)[-1]).name in printed(event_, tmp_path)
     assert "(hide a TV evening;" in printed(plan, tmp_path)
     assert "Possible (hide a kettle; share the cost of each month" in printed(cost, tmp_path)
     assert "one home within 0.05 EUR)" in " ".join(printed(limited_cost, tmp_path).split())

@@ -128,7 +128,7 @@ async def _run(broker: Broker, folder: Path, stalls: Stalls) -> Run:
             await agent.stop()
             with read_only(agent.store) as connection:
                 secret = meta_value(connection, "secret")
-    delays_ms = {home: identity.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
+    delays_ms = {home: identity.release_delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
     return Run(inbox, line.sent, *times_ms, delays_ms, ledger, first, agent.totals, stalls)
 

@@ -95,7 +95,7 @@ def test_the_connection_is_asked_for_as_paho_does(  # noqa: PLR0917 -- one for e
     peer._send_connect(keepalive_s)
     secret = None if username is None else password
     request = Connect(client_id, expiry_s, 1000, keepalive_s, username, secret, will)
-    assert Protocol(level, max_packet_bytes=LIMIT).connect(request) == peer.written
+    assert Protocol(level, max_packet_bytes=LIMIT).encode_connect(request) == peer.written
 
 
 @LEVELS
@@ -118,5 +118,5 @@ def test_numbers_are_read_as_they_are_written(value: int) -> None:
     """A variable byte integer has as few bytes as it needs, and comes back."""
     written = packets.encode_number(value)
     cursor = Cursor(written, 0, len(written))
-    assert (cursor.read_number(), cursor.remaining) == (value, 0)
+    assert (cursor.read_number(), cursor.remaining_bytes) == (value, 0)
     assert len(written) == 1 + sum(value >= 128**power for power in (1, 2, 3))

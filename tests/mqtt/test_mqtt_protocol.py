@@ -18,7 +18,7 @@ from meteragent.mqtt.protocol import (
     Puback,
     Refusal,
     Suback,
-    TooMany,
+    TooManyRequests,
     Violation,
 )
 from tests.support.fake_broker import Wire
@@ -47,7 +47,7 @@ def opened(level: int, *, properties: bytes = b"", publications: int = 0) -> Pro
     (event,) = protocol.receive(broker(level).connack(0, properties=granted))
     assert isinstance(event, Connected)
     for number in range(publications):
-        assert protocol.publish("t", b"", retain=False)[0] == number + 1
+        assert protocol.encode_publish("t", b"", retain=False)[0] == number + 1
     return protocol
 
 
@@ -260,7 +260,7 @@ shutting_down = Disconnect(0x8B, "the broker is shutting down")
 def test_an_answer_is_to_what_was_asked(level: int) -> None:
     """Answers free the ids they name; an answer to nothing, or of another kind, is ignored."""
     wire, protocol = broker(level), opened(level, publications=2)
-    assert protocol.subscribe("a/+")[0] == 3
+    assert protocol.encode_subscribe("a/+")[0] == 3
     refused = wire.puback(2, 0x97) if level == MQTT_5 else wire.puback(2)
     answers = list(protocol.receive(wire.puback(3) + wire.suback(1, 1) + wire.puback(9) + refused))
     assert answers == [Puback(2, 0x97 if level == MQTT_5 else 0)]
@@ -272,12 +272,12 @@ def test_an_answer_is_to_what_was_asked(level: int) -> None:
 def test_an_unsubscription_is_answered(level: int) -> None:
     """An UNSUBACK, which carries a reason over MQTT 5 only, frees its id and is nothing to report."""
     wire, protocol = broker(level), opened(level)
-    protocol.unsubscribe("a/+")
+    protocol.encode_unsubscribe("a/+")
     reasons = b"\0\0" if level == MQTT_5 else b""
     answer = bytes((0xB0, 2 + len(reasons), 0, 1)) + reasons
     assert list(protocol.receive(answer + answer + wire.puback(1))) == []
     protocol._last_id = 0
-    assert protocol.publish("t", b"", retain=False)[0] == 1
+    assert protocol.encode_publish("t", b"", retain=False)[0] == 1
     assert list(protocol.receive(answer + wire.puback(1))) == [Puback(1, 0)]
 
 
@@ -285,20 +285,20 @@ def test_an_unsubscription_is_answered(level: int) -> None:
 def test_ids_go_round_and_none_is_used_twice(level: int) -> None:
     """The id after 65,535 is 1; those in use are left out; when all are there are no more."""
     wire, protocol = broker(level), opened(level)
-    used = [protocol.publish("t", b"", retain=False)[0] for _ in range(65_535)]
+    used = [protocol.encode_publish("t", b"", retain=False)[0] for _ in range(65_535)]
     assert used == list(range(1, 65_536))
-    with pytest.raises(TooMany):
-        protocol.subscribe("t")
+    with pytest.raises(TooManyRequests):
+        protocol.encode_subscribe("t")
     for packet_id in (7, 3):
         list(protocol.receive(wire.puback(packet_id)))
-    assert [protocol.publish("t", b"", retain=False)[0] for _ in range(2)] == [3, 7]
+    assert [protocol.encode_publish("t", b"", retain=False)[0] for _ in range(2)] == [3, 7]
 
 
 def test_no_more_is_published_than_the_broker_takes() -> None:
     """Receive Maximum bounds the publications that are unanswered; subscriptions do not count."""
     wire, protocol = broker(MQTT_5), opened(MQTT_5, properties=b"\x21\x00\x02", publications=2)
-    protocol.subscribe("t")
-    with pytest.raises(TooMany):
-        protocol.publish("t", b"", retain=False)
+    protocol.encode_subscribe("t")
+    with pytest.raises(TooManyRequests):
+        protocol.encode_publish("t", b"", retain=False)
     list(protocol.receive(wire.puback(1)))
-    assert protocol.publish("t", b"", retain=False)[0] == 4
+    assert protocol.encode_publish("t", b"", retain=False)[0] == 4

@@ -56,7 +56,7 @@ async def test_a_broker_that_insists_gets_its_order() -> None:
         first, last = await peer.get(2)
         session.acknowledge([token(last)])
         await turns(1)
-        assert session.unacknowledged == 3
+        assert session.unacknowledged_count == 3
         session.acknowledge([token(first)])
         await turns(1)
-        assert session.unacknowledged == 0
+        assert session.unacknowledged_count == 0

@@ -174,7 +174,7 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
             LedgerLine(1_795_002_000, 1_795_005_101, "too_few", 2),
             LedgerLine(1_795_003_800, 1_795_006_901, "malformed", 0),
         ]
-        store.commit({Key("report", 0, "h"): b""}, lines)
+        store.commit_step({Key("report", 0, "h"): b""}, lines)
     capsys.readouterr()
     assert main(["crowd", "ledger", str(config)]) == 0
     first, second, third = capsys.readouterr().out.splitlines()

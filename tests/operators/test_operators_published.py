@@ -46,7 +46,7 @@ def key_list(role: str, at_s: int) -> bytes:
     """Return a signed list of an operator, made at a time."""
     world = Street(make_group())
     machine = world.helper if role == "helper" else world.leader
-    return machine.prepare(at_s, fixed_entropy("later")).messages[0].payload
+    return machine.renew_keys(at_s, fixed_entropy("later")).messages[0].payload
 
 
 async def test_the_serial_is_that_of_the_operators_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ async def test_the_watchdog_is_fed_while_there_is_no_round_yet() -> None:
     lines = list[str]()
 
     class Recorder(Notify):
-        def send(self, *texts: str) -> None:
+        def send_lines(self, *texts: str) -> None:
             lines.extend(texts)
 
     service._notify = Recorder("@systemd", watchdog_s=60)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.crowd.machine import Effects, Machine, due_s
+from meteragent.crowd.machine import Effects, Machine, response_due_s
 from meteragent.mqtt import Endpoint
 from meteragent.operators import link
 from meteragent.operators.clock import TICK_S, Clock
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.link import REPORTS_MAX
-from meteragent.operators.service import BATCH, Service, _Worker
+from meteragent.operators.service import BATCH_MAX, Service, _Worker
 from meteragent.operators.store import Store
 from meteragent.service.process import Notify
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
@@ -70,13 +70,13 @@ def make_worker(machine: Machine, folder: Path) -> Iterator[_Worker]:
 
 def slow_down(machine: Machine, clock: Still, cost_s: int) -> None:
     """Let each message that a machine takes cost some time of a clock."""
-    take = machine.take
+    take = machine.take_message
 
     def slow_take(topic: str, payload: bytes, now_s: int) -> Effects:
         clock.time_s += cost_s
         return take(topic, payload, now_s)
 
-    machine.take = slow_take  # type: ignore[method-assign]  # a slow machine is the point
+    machine.take_message = slow_take  # type: ignore[method-assign]  # a slow machine is the point
 
 
 def many_requests() -> tuple[Street, list[Arrival], Still]:
@@ -135,7 +135,7 @@ async def test_a_request_without_room_in_the_queue_is_an_overload(monkeypatch: p
     for _ in range(2):
         service._link.on_message("crowd/elm-street/request", bytes(6), 1, False, None)
     assert service.vitals().loaded_s is None
-    service._finish(Step(), await service._link.batch(BATCH, 0))
+    service._finish(Step(), await service._link.take_batch(BATCH_MAX, 0))
     assert service.vitals().counts["dropped"] == 1
     assert service.vitals().loaded_s == 0
 
@@ -152,7 +152,7 @@ async def test_paused_reading_does_not_resume_when_a_draw_ends() -> None:
     service._link._session = session
     flood(service, REPORTS_MAX)
     assert not session.reading
-    taken = await service._link.batch(REPORTS_MAX, 0)
+    taken = await service._link.take_batch(REPORTS_MAX, 0)
     service._finish(Step(quiet_s=120), [])
     service._finish(Step(), taken)
     service._release(119)
@@ -167,7 +167,7 @@ async def test_paused_reading_does_not_show_whether_the_next_draw_has_ended(has_
     service, session = make_service(Still()), FakeSession()
     service._link._session = session
     flood(service, REPORTS_MAX)
-    service._finish(Step(quiet_s=120), await service._link.batch(REPORTS_MAX, 0))
+    service._finish(Step(quiet_s=120), await service._link.take_batch(REPORTS_MAX, 0))
     service._may_draw = not has_ended
     if has_ended:
         service._finish(Step(quiet_s=180), [])
@@ -190,7 +190,7 @@ async def test_reading_stops_no_matter_when_a_draw_ends(end: int) -> None:
         assert session.reading
         if unit == end:
             service._finish(Step(quiet_s=120), [])
-            service._finish(Step(), await service._link.batch(BATCH, 0))
+            service._finish(Step(), await service._link.take_batch(BATCH_MAX, 0))
         flood(service, part)
     assert not session.reading
 
@@ -201,7 +201,7 @@ async def test_reports_are_released_at_their_instant_during_another_draw() -> No
     service, session = make_service(clock), FakeSession()
     service._link._session = session
     session.send(service._link, b"1", "crowd/elm-street/report/a")
-    service._finish(Step(quiet_s=120), await service._link.batch(BATCH, 0))
+    service._finish(Step(quiet_s=120), await service._link.take_batch(BATCH_MAX, 0))
     service._may_draw = True
     releasing = asyncio.create_task(service._release_when_due())
     await turns(1)
@@ -221,7 +221,7 @@ async def test_a_request_is_acknowledged_as_it_arrives() -> None:
     session.send(service._link, b"report", "crowd/elm-street/report/a")
     session.send(service._link, b"answer", "crowd/elm-street/answer")
     assert session.acknowledged == [b"answer"]
-    service._finish(Step(), await service._link.batch(BATCH, 0))
+    service._finish(Step(), await service._link.take_batch(BATCH_MAX, 0))
     assert session.acknowledged == [b"answer", b"report"]
 
 
@@ -233,7 +233,7 @@ async def test_a_draw_holds_acknowledgements_back() -> None:
     service._finish(Step(quiet_s=120), [])
     for payload in (b"1", b"2"):
         session.send(service._link, payload, "crowd/elm-street/report/a")
-        service._finish(Step(), await service._link.batch(BATCH, 0))
+        service._finish(Step(), await service._link.take_batch(BATCH_MAX, 0))
     clock.time_s = 119
     service._finish(Step(), [])
     assert session.acknowledged == []
@@ -246,11 +246,13 @@ async def test_a_tick_has_its_instant_however_late_it_runs(tmp_path: Path) -> No
     """A request leaves 60 s after the instant of the tick that fixed its batch, not after the tick ran."""
     world = Street(make_group())
     world.deliver({label: world.report(label, 1) for label in "abc"})
-    instant_s = world.group.closes_s(SLOT_S) + TICK_S
+    instant_s = world.group.closing_s(SLOT_S) + TICK_S
     service = make_service(Still(instant_s + 59))
     with make_worker(world.leader, tmp_path) as worker:
         await service._round(worker, [], [instant_s])
-    assert service._link.departures.next_s() == due_s(instant_s, 3) < due_s(instant_s + 59, 3)
+    assert (
+        service._link.departures.next_s() == response_due_s(instant_s, 3) < response_due_s(instant_s + 59, 3)
+    )
 
 
 async def test_no_keys_are_published_after_a_jump_of_the_clock(

@@ -25,47 +25,47 @@ def silence(role: str, *slots: int) -> Silence:
     """Return what an operator knows that began with a slot and accepted messages for some."""
     silent = Silence(role, GROUP, SLOT_S)
     for slot_s in slots:
-        silent.take({Key(TABLES[role], slot_s, "a"): b"", Key("mark", 0, "serial"): b""})
+        silent.note_rows({Key(TABLES[role], slot_s, "a"): b"", Key("mark", 0, "serial"): b""})
     return silent
 
 
 def test_a_slot_after_one_with_reports_is_missed() -> None:
     """It counts as silent from a minute after its deadline, until a report of a later slot comes."""
     silent, next_s = silence("leader", SLOT_S), SLOT_S + GROUP.slot_s
-    deadline_s = GROUP.closes_s(next_s)
-    assert silent.slot_s(deadline_s + LATER_S - 1) is None
-    assert silent.slot_s(deadline_s + LATER_S) == next_s
-    silent.take({Key("report", next_s + GROUP.slot_s, "a"): b""})
-    assert silent.slot_s(deadline_s + LATER_S) is None
+    deadline_s = GROUP.closing_s(next_s)
+    assert silent.silent_slot_s(deadline_s + LATER_S - 1) is None
+    assert silent.silent_slot_s(deadline_s + LATER_S) == next_s
+    silent.note_rows({Key("report", next_s + GROUP.slot_s, "a"): b""})
+    assert silent.silent_slot_s(deadline_s + LATER_S) is None
 
 
 def test_an_operator_that_has_just_begun_waits() -> None:
     """Without any report, the first problem comes two slots and a deadline after the start."""
     silent = silence("leader")
     first_s = SLOT_S + 2 * GROUP.slot_s + GROUP.deadline_s + LATER_S
-    assert silent.slot_s(first_s - 1) is None
-    assert silent.slot_s(first_s) == SLOT_S + GROUP.slot_s
+    assert silent.silent_slot_s(first_s - 1) is None
+    assert silent.silent_slot_s(first_s) == SLOT_S + GROUP.slot_s
 
 
 def test_deleted_rows_are_no_reports() -> None:
     """A slot that is closed deletes its reports, and that is no sign of a home."""
     silent = silence("leader", SLOT_S)
     next_s = SLOT_S + GROUP.slot_s
-    silent.take({Key("report", next_s, "a"): None})
-    assert silent.slot_s(GROUP.closes_s(next_s) + LATER_S) == next_s
+    silent.note_rows({Key("report", next_s, "a"): None})
+    assert silent.silent_slot_s(GROUP.closing_s(next_s) + LATER_S) == next_s
 
 
 def test_a_helper_waits_for_the_request_of_a_large_crowd() -> None:
     """A request leaves minutes after the deadline, so the helper waits for half an hour."""
     silent, next_s = silence("helper", SLOT_S), SLOT_S + GROUP.slot_s
-    deadline_s = GROUP.closes_s(next_s)
-    assert silent.slot_s(deadline_s + 1799) is None
-    assert silent.slot_s(deadline_s + 1800) == next_s
+    deadline_s = GROUP.closing_s(next_s)
+    assert silent.silent_slot_s(deadline_s + 1799) is None
+    assert silent.silent_slot_s(deadline_s + 1800) == next_s
 
 
 def test_a_clock_that_is_set_back_reports_nothing() -> None:
     """A slot that has not ended is not missed."""
-    assert silence("leader", SLOT_S).slot_s(SLOT_S - 10 * GROUP.slot_s) is None
+    assert silence("leader", SLOT_S).silent_slot_s(SLOT_S - 10 * GROUP.slot_s) is None
 
 
 class Manual(Clock):
@@ -95,7 +95,7 @@ def test_homes_that_stop_reporting_are_a_problem() -> None:
         return {problem.code for problem in leader.vitals().problems}
 
     leader._finish(Step(rows={Key("report", SLOT_S, "a"): b""}), [])
-    clock.time_s = GROUP.closes_s(next_s) + LATER_S - 1
+    clock.time_s = GROUP.closing_s(next_s) + LATER_S - 1
     assert "no_reports" not in codes()
     clock.time_s += 1
     assert "no_reports" in codes()

@@ -10,7 +10,7 @@ import pytest
 from meteragent.crowd.machine import Key
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
-from meteragent.operators.store import Store, ledger
+from meteragent.operators.store import Store, read_ledger
 
 GROUP = bytes(range(32))
 ROWS: dict[Key, bytes | None] = {
@@ -34,10 +34,10 @@ def copied(folder: Path, target: Path) -> Path:
 def test_rows_survive(tmp_path: Path) -> None:
     """What is committed is there after a restart, and what is deleted is not."""
     with opened(tmp_path) as store:
-        store.commit(ROWS)
-        store.commit({Key("report", 1800, "home"): None, Key("closed", 1800): b"x"})
+        store.commit_step(ROWS)
+        store.commit_step({Key("report", 1800, "home"): None, Key("closed", 1800): b"x"})
     with opened(tmp_path) as store:
-        assert store.rows() == {
+        assert store.read_rows() == {
             Key("secret", 20_000): b"s" * 32,
             Key("mark", 0, "serial"): b"1",
             Key("closed", 1800): b"x",
@@ -53,19 +53,19 @@ def test_after_any_error_nothing_is_written(tmp_path: Path) -> None:
         yield
 
     with opened(tmp_path) as store:
-        store.commit(ROWS)
+        store.commit_step(ROWS)
         with pytest.raises(KeyError):
-            store.commit({Key("mark", 0, "serial"): b"2"}, lines())
+            store.commit_step({Key("mark", 0, "serial"): b"2"}, lines())
         with pytest.raises(StoreError, match="an earlier transaction failed"):
-            store.commit({Key("mark", 0, "serial"): b"2"})
+            store.commit_step({Key("mark", 0, "serial"): b"2"})
     with opened(tmp_path) as store:
-        assert store.rows() == ROWS
+        assert store.read_rows() == ROWS
 
 
 def test_files_are_the_owners(tmp_path: Path) -> None:
     """No other user can read the secrets."""
     with opened(tmp_path) as store:
-        store.commit(ROWS)
+        store.commit_step(ROWS)
         assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
@@ -88,7 +88,7 @@ def test_a_restored_folder_is_refused(tmp_path: Path) -> None:
     live = tmp_path / "live"
     live.mkdir()
     with opened(live) as store:
-        store.commit(ROWS)
+        store.commit_step(ROWS)
     backup = copied(live, tmp_path / "backup")
     shutil.rmtree(live)
     copied(backup, live)
@@ -100,9 +100,9 @@ def test_a_restored_folder_is_refused(tmp_path: Path) -> None:
 def test_an_old_database_is_refused(tmp_path: Path, table: str) -> None:
     """A copy of the database from before a commit is refused, unless only reports were committed since."""
     store = opened(tmp_path)
-    store.commit(ROWS)
+    store.commit_step(ROWS)
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith(".gen")}
-    store.commit({Key(table, 1800): b"x"})
+    store.commit_step({Key(table, 1800): b"x"})
     store._resources.close()  # without a new generation, as after kill -9
     for name, content in old.items():  # in place: nothing but the generation file tells that it is old
         (tmp_path / name).write_bytes(content)
@@ -113,22 +113,22 @@ def test_an_old_database_is_refused(tmp_path: Path, table: str) -> None:
 def test_an_old_database_of_reports_alone_is_accepted(tmp_path: Path) -> None:
     """Commits of reports are not counted: reports are delivered again, and nothing has left."""
     store = opened(tmp_path)
-    store.commit(ROWS)
+    store.commit_step(ROWS)
     old = (tmp_path / "leader.db").read_bytes()
-    store.commit({Key("report", 1800, "other"): b"report"})
+    store.commit_step({Key("report", 1800, "other"): b"report"})
     store._resources.close()
     (tmp_path / "leader.db").write_bytes(old)
     with opened(tmp_path) as store:
-        assert store.rows() == ROWS
+        assert store.read_rows() == ROWS
 
 
 def test_a_killed_store_is_accepted(tmp_path: Path) -> None:
     """A store that was not closed opens again."""
     store = opened(tmp_path)
-    store.commit(ROWS)
+    store.commit_step(ROWS)
     store._resources.close()  # without a new generation, as after kill -9
     with opened(tmp_path) as store:
-        assert store.rows() == ROWS
+        assert store.read_rows() == ROWS
 
 
 def test_a_lost_store_is_refused_until_its_files_are_removed(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_lost_store_is_refused_until_its_files_are_removed(tmp_path: Path) -> 
     for path in tmp_path.iterdir():
         path.unlink()
     with opened(tmp_path) as store:
-        assert store.rows() == {}
+        assert store.read_rows() == {}
 
 
 def test_a_renamed_folder_is_accepted(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_renamed_folder_is_accepted(tmp_path: Path) -> None:
     live = tmp_path / "live"
     live.mkdir()
     with opened(live) as store:
-        store.commit(ROWS)
+        store.commit_step(ROWS)
     live.rename(tmp_path / "other")
     with opened(tmp_path / "other") as store:
-        assert store.rows() == ROWS
+        assert store.read_rows() == ROWS
 
 
 def test_a_store_without_its_generation_is_refused(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_store_without_its_generation_is_refused(tmp_path: Path) -> None:
 def test_a_corrupt_store_is_refused(tmp_path: Path) -> None:
     """It is not repaired; the error says how to start over."""
     with opened(tmp_path) as store:
-        store.commit(ROWS)
+        store.commit_step(ROWS)
     with (tmp_path / "leader.db").open("r+b") as file:
         file.seek(8192)
         file.write(b"\xff" * 4000)
@@ -192,10 +192,10 @@ def test_a_destroyed_secret_is_nowhere(tmp_path: Path) -> None:
     """A deleted day secret is neither in the database nor in its log, also while the store is open."""
     secret = bytes(range(100, 132))
     with opened(tmp_path) as store:
-        store.commit({Key("secret", day): bytes([day]) * 32 for day in range(8)})
-        store.commit({Key("secret", 20): secret})
+        store.commit_step({Key("secret", day): bytes([day]) * 32 for day in range(8)})
+        store.commit_step({Key("secret", 20): secret})
         assert secret in (tmp_path / "leader.db").read_bytes()
-        store.commit({Key("secret", 20): None})
+        store.commit_step({Key("secret", 20): None})
         assert not any(secret in path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -207,16 +207,16 @@ def test_an_erasure_that_a_reader_prevents_is_tried_again(tmp_path: Path) -> Non
         return [path.name for path in tmp_path.iterdir() if secret in path.read_bytes()]
 
     with opened(tmp_path) as store:
-        store.commit({Key("secret", 20): secret})
+        store.commit_step({Key("secret", 20): secret})
         uri = f"file:{tmp_path / 'leader.db'}?mode=ro"
         reader = sqlite3.connect(uri, uri=True, isolation_level=None)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM ledger").fetchone()
-        store.commit({Key("secret", 20): None})
-        store.commit({})
+        store.commit_step({Key("secret", 20): None})
+        store.commit_step({})
         assert holders() != []
         reader.close()
-        store.commit({})
+        store.commit_step({})
         assert holders() == []
 
 
@@ -224,16 +224,16 @@ def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:
     """A second line for a slot is refused with its rows, and the store writes nothing more."""
     line = LedgerLine(1800, 3700, "total", 100)
     with opened(tmp_path) as store:
-        store.commit({Key("closed", 1800): b"x"}, [line])
+        store.commit_step({Key("closed", 1800): b"x"}, [line])
         with pytest.raises(StoreError):
-            store.commit({Key("closed", 1800): b"y"}, [line])
+            store.commit_step({Key("closed", 1800): b"y"}, [line])
         with pytest.raises(StoreError, match="an earlier transaction failed"):
-            store.commit({Key("closed", 3600): b"z"})
+            store.commit_step({Key("closed", 3600): b"z"})
         store._failed = True
-    assert ledger(tmp_path / "leader.db") == [line]
+    assert read_ledger(tmp_path / "leader.db") == [line]
 
 
 def test_a_ledger_without_a_store(tmp_path: Path) -> None:
     """There is nothing to show."""
     with pytest.raises(StoreError, match="there is no store yet"):
-        ledger(tmp_path / "leader.db")
+        read_ledger(tmp_path / "leader.db")

@@ -11,7 +11,7 @@ from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.mechanism.universal import NotUniform, universal_mechanism
 from meteragent.privacy.metric import absolute, hamming, is_metric
 from meteragent.privacy.query import Query, average, is_in_family_c, most_common, percentile, total
-from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, listed
+from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, list_points
 
 SIZES = [(2, 2), (3, 2), (2, 3)]
 """k and n: rows are 0 .. k or absent, n of them."""
@@ -39,7 +39,7 @@ def test_a_database_without_any_row_is_none() -> None:
     assert (0, 3) not in domain
     assert set(domain.neighbours((None, 1))) == {(0, 1), (1, 1), (2, 1), (None, 0), (None, 2)}
     large = absent(9, 40, "l1")
-    assert listed(large.rows) == (*range(10), None)
+    assert list_points(large.rows) == (*range(10), None)
     pairs = list(large.pairs())
     assert pairs
     assert all(x in large and y in large for x, y in pairs)
@@ -103,7 +103,7 @@ def test_an_unrounded_average_is_not_uniformly_sensitive(kind: Any, k: int, n: i
     assert query.chain(0, Fraction(1, 2)) is None
     nearest = min(
         query.domain.metric(x, y)
-        for x, y in combinations(listed(query.domain) or (), 2)
+        for x, y in combinations(list_points(query.domain) or (), 2)
         if {query(x), query(y)} == {Fraction(0), Fraction(1, 2)}
     )
     assert nearest == (Fraction(1, k) if kind == "normalised l1" else 1)

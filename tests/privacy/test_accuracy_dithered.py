@@ -31,7 +31,7 @@ FRACTIONS = [*np.linspace(0, 1, 41), 0.5 - 1e-9, 0.5 + 1e-9]
 @cache
 def slot(n: int, a: float) -> Floats:
     """P(z = k) of a slot for k = -400 .. 400."""
-    return np.diff(WindowLaw(n, a).below(np.arange(-401, 401)))
+    return np.diff(WindowLaw(n, a).probability_below(np.arange(-401, 401)))
 
 
 def covered(p: Floats, h: float, f: float) -> float:

@@ -17,9 +17,9 @@ from meteragent.privacy.audit import audit, ratio_excess
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from meteragent.privacy.statistics import (
-    chi_square,
+    chi_square_p,
     clopper_pearson,
-    lower_bound,
+    log_ratio_floor,
     midrange_power,
     prove_loss,
 )
@@ -55,11 +55,11 @@ def test_a_bound_of_a_ratio_is_seldom_above_it() -> None:
     """ln(low(P1)/high(P0)) exceeds ln P1/P0 with 5% at most, over all outcomes; of nothing it is nothing."""
     trials, p1, p0 = 60, 0.5, 0.2
     k = np.arange(trials + 1)
-    bounds = lower_bound(k[:, np.newaxis], k, trials, 0.05)
+    bounds = log_ratio_floor(k[:, np.newaxis], k, trials, 0.05)
     mass = np.outer(stats.binom.pmf(k, trials, p1), stats.binom.pmf(k, trials, p0))
     assert 0.0005 < mass[bounds > math.log(p1 / p0)].sum() <= 0.05
-    assert lower_bound(0, 0, trials, 0.05) == -math.inf
-    assert lower_bound(trials, 0, trials, 0.05) == pytest.approx(
+    assert log_ratio_floor(0, 0, trials, 0.05) == -math.inf
+    assert log_ratio_floor(trials, 0, trials, 0.05) == pytest.approx(
         math.log(0.025 ** (1 / 60) / (1 - 0.025 ** (1 / 60)))
     )
 
@@ -72,7 +72,7 @@ def test_the_midrange_s_power_is_that_of_the_theory() -> None:
     # Once more, by enumeration.
     trials, k = 40, np.arange(41)
     mass = np.outer(stats.binom.pmf(k, trials, 0.5), stats.binom.pmf(k, trials, math.exp(-3) / 2))
-    shown = lower_bound(k[:, np.newaxis], k, trials, 0.05) > 1
+    shown = log_ratio_floor(k[:, np.newaxis], k, trials, 0.05) > 1
     assert midrange_power(trials, 1, 3) == pytest.approx(mass[shown].sum(), rel=1e-9)
 
 
@@ -88,11 +88,11 @@ def test_what_chooses_an_event_does_not_test_it() -> None:
 
 def test_chi_square_joins_cells_that_expect_little() -> None:
     """Cells are joined until each expects 20; then it is Pearson's test, also of what was not expected."""
-    assert chi_square([30, 70], [0.5, 0.5]) == pytest.approx(stats.chisquare([30, 70]).pvalue)
-    joined = chi_square([40, 5, 2, 53], [0.4, 0.05, 0.05, 0.5])
+    assert chi_square_p([30, 70], [0.5, 0.5]) == pytest.approx(stats.chisquare([30, 70]).pvalue)
+    joined = chi_square_p([40, 5, 2, 53], [0.4, 0.05, 0.05, 0.5])
     assert joined == pytest.approx(stats.chisquare([40, 60], [40, 60]).pvalue)
-    assert chi_square([100, 0, 0], [0.0, 0.5, 0.5]) < 1e-20
-    assert chi_square([100, 0], [0.999, 0.001]) == 1
+    assert chi_square_p([100, 0, 0], [0.0, 0.5, 0.5]) < 1e-20
+    assert chi_square_p([100, 0], [0.999, 0.001]) == 1
 
 
 # Ratios -------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_ratio_is_counted_in_parts_of_the_loss() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_law_of_a_window_is_summed_right(n: int) -> None:
-    """Masses sum to 1 over Z^n; what `at_most` says of k slots is their sum over a box."""
+    """Masses sum to 1 over Z^n; what `probability_at_most` says of k slots is their sum over a box."""
     law, reach = WindowLaw(n, 2.0), {1: 30, 2: 20, 3: 14}[n]
     box = np.array(list(product(range(-reach, reach + 1), repeat=n)))
     mass = np.exp(law.log_mass(np.abs(box).max(axis=1)))
@@ -122,9 +122,9 @@ def test_the_law_of_a_window_is_summed_right(n: int) -> None:
     for k in range(1, n + 1):
         for m in (0, 1, 3):
             inside = (np.abs(box[:, :k]) <= m).all(axis=1)
-            assert law.at_most(m, k)[0] == pytest.approx(mass[inside].sum(), abs=1e-9)
+            assert law.probability_at_most(m, k)[0] == pytest.approx(mass[inside].sum(), abs=1e-9)
     residues = np.bincount(box[:, 0] % 3, mass, 3)
-    assert law.residues(3) == pytest.approx(residues, abs=1e-9)
+    assert law.residue_probabilities(3) == pytest.approx(residues, abs=1e-9)
 
 
 def test_the_law_of_one_slot_is_discrete_laplace() -> None:
@@ -133,7 +133,7 @@ def test_the_law_of_one_slot_is_discrete_laplace() -> None:
         law, m = WindowLaw(1, a), int(1 / a)
         assert float(law.log_mass(m)) == pytest.approx(math.log(math.tanh(a / 2)) - a * m, rel=1e-5)
         beyond = 2 * math.exp(-a * (m + 1)) / (1 + math.exp(-a))
-        assert law.at_most(m, 1)[0] == pytest.approx(1 - beyond, rel=1e-5)
+        assert law.probability_at_most(m, 1)[0] == pytest.approx(1 - beyond, rel=1e-5)
 
 
 @pytest.mark.parametrize(("n", "a"), [(6, 1e-5), (30, 1e-3), (30, 1e-6), (1440, 1 / 220)])
@@ -142,16 +142,16 @@ def test_the_largest_of_a_window_is_gamma(n: int, a: float) -> None:
     law = WindowLaw(n, a)
     for x in (0.8 * n, n, 1.2 * n):
         m = round(x / a)
-        assert law.at_most(m, n)[0] == pytest.approx(stats.gamma.cdf(a * (m + 0.5), n), abs=3e-5)
+        assert law.probability_at_most(m, n)[0] == pytest.approx(stats.gamma.cdf(a * (m + 0.5), n), abs=3e-5)
         erlang = stats.gamma.cdf(a * (m + 0.5), np.arange(1, n + 1)).mean()
-        assert law.at_most(m, 1)[0] == pytest.approx(erlang, abs=3e-5)
+        assert law.probability_at_most(m, 1)[0] == pytest.approx(erlang, abs=3e-5)
 
 
 def test_quantiles_are_about_where_they_should_be() -> None:
     """The law has about the shares asked for below its quantiles, each of which is named once."""
     law = WindowLaw(6, 0.01)
     ends = law.quantiles([0.25, 0.5, 0.75], 6)
-    assert law.at_most(ends, 6) == pytest.approx([0.25, 0.5, 0.75], abs=0.02)
+    assert law.probability_at_most(ends, 6) == pytest.approx([0.25, 0.5, 0.75], abs=0.02)
     assert WindowLaw(1, 50.0).quantiles([0.1, 0.5], 1).tolist() == [0]
 
 
@@ -166,7 +166,7 @@ def test_the_divergence_of_a_scale_is_that_of_gamma() -> None:
 def test_the_divergence_bounds_the_tail() -> None:
     """P(mean of N largest >= m) <= e^(-N D(m)), summed exactly for the geometric tails of one slot."""
     law, a, windows = WindowLaw(1, 1.0), 1.0, 40
-    mass = np.diff(law.at_most(np.arange(200), 1), prepend=0)
+    mass = np.diff(law.probability_at_most(np.arange(200), 1), prepend=0)
     total = np.array([1.0])
     for _ in range(windows):
         total = np.convolve(total, mass)[:2000]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from meteragent.privacy.bits import Bits, SeededBits
-from meteragent.privacy.conformance import UnsupportedMechanism, calibration, conform
+from meteragent.privacy.conformance import UnsupportedMechanism, calibration_p_values, conform
 from meteragent.privacy.conformance.__main__ import CONFORMS, UNSUPPORTED, VIOLATED, main
 from meteragent.privacy.conformance.promise import check_loss, check_parameters
 from meteragent.privacy.conformance.trial import PointPair, Trial
@@ -51,25 +51,25 @@ def coin_and_ratios(count: int, scale: float) -> tuple[NDArray[np.float64], NDAr
 def test_calibration_is_about_the_scale_of_ratios() -> None:
     """Right ratios pass; ratios 20% too large or too small do not; nor does a side that is too frequent."""
     for scale, is_right in ((1.0, True), (0.8, False), (1.2, False)):
-        side, slope, variance = calibration(*coin_and_ratios(60_000, scale))
+        side, slope, variance = calibration_p_values(*coin_and_ratios(60_000, scale))
         assert side > 1e-6
         assert (slope > 1e-6) is is_right
         # V = E[T^2 h (1-h)] = 0.17 a draw.
         assert variance / 60_000 == pytest.approx(0.17, abs=0.03)
     t, second = coin_and_ratios(60_000, 1.0)
-    assert calibration(t + 0.1, second)[0] < 1e-6
+    assert calibration_p_values(t + 0.1, second)[0] < 1e-6
 
 
 def test_calibration_holds_its_error_rate() -> None:
     """Over 2000 small samples of right ratios p falls below 5% in no more of them."""
     t, second = coin_and_ratios(2000 * 30, 1.0)
-    found = [calibration(t[i : i + 30], second[i : i + 30])[:2] for i in range(0, t.size, 30)]
+    found = [calibration_p_values(t[i : i + 30], second[i : i + 30])[:2] for i in range(0, t.size, 30)]
     assert (np.array(found) < 0.05).mean(axis=0).max() <= 0.05
 
 
 def test_calibration_is_bernstein_s_bound() -> None:
     """60 heads of 100 for points as likely: t = 10, V = 25, B = 1, and p = 2 e^(-t^2/(2(V + Bt/3)))."""
-    side = calibration(np.zeros(100), np.arange(100) < 60)[0]
+    side = calibration_p_values(np.zeros(100), np.arange(100) < 60)[0]
     assert side == pytest.approx(2 * math.exp(-100 / (2 * (25 + 10 / 3))))
     assert side > stats.binomtest(60, 100).pvalue
 
@@ -77,8 +77,8 @@ def test_calibration_is_bernstein_s_bound() -> None:
 def test_what_cannot_happen_has_p_0() -> None:
     """An output that its point cannot release refutes the mass at once; one that only it can does not."""
     certain = np.array([math.inf, -math.inf])
-    assert calibration(certain, np.array([True, False]))[:2] == (1.0, 1.0)
-    assert calibration(certain, np.array([False, False]))[:2] == (0.0, 0.0)
+    assert calibration_p_values(certain, np.array([True, False]))[:2] == (1.0, 1.0)
+    assert calibration_p_values(certain, np.array([False, False]))[:2] == (0.0, 0.0)
 
 
 # The promise --------------------------------------------------------------------------------------
@@ -386,5 +386,5 @@ def test_the_most_telling_pairs_are_nearest_to_a_loss_of_two() -> None:
     pairs = [PointPair(x, x_prime, loss) for (x, x_prime), loss in losses.items()]
     mechanism = Categorical(Categories("abc"), 1, "1/10")
     trial = Trial(mechanism, pairs, 1, SeededBits(1))
-    chosen = [(pair.x, pair.x_prime) for pair in trial.most_telling(2)]
+    chosen = [(pair.x, pair.x_prime) for pair in trial.most_telling_pairs(2)]
     assert chosen == [("a", "b"), ("b", "a")]

@@ -20,7 +20,7 @@ from meteragent.archive.key import EpochKey
 from meteragent.archive.prf_input import Shape, keyed_rows
 from meteragent.privacy.bits import PAGE_BYTES, Bits, SeededBits, SystemBits, Width
 from meteragent.privacy.conformance import conform
-from meteragent.privacy.keyed import KeyedRows, _cipher, pmac, tags
+from meteragent.privacy.keyed import KeyedRows, _cipher, compute_tags, pmac
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.support.mechanism_contract import Conformance
 from tests.support.row_bits import keyed, tag
@@ -110,15 +110,15 @@ def test_a_tag_is_the_pmac_of_its_row(key: bytes, first: int, second: int, data:
     rows = data.draw(st.lists(st.lists(WORDS, min_size=width, max_size=width), max_size=3))
     words = np.array(rows, np.uint64).reshape(-1, width)
     expected = b"".join(plain_pmac(key, row.astype("<u8").tobytes())[:12] for row in words)
-    assert tags(key, words[:, :first], words[:, first:]) == expected
+    assert compute_tags(key, words[:, :first], words[:, first:]) == expected
 
 
 def test_a_tag_stays_what_it_is() -> None:
     """A tag is the same in every version, also of rows that are longer than what is done at once."""
     key, words = bytes(range(32)), np.arange(3 * 50_001, dtype=np.uint64).reshape(3, -1)
-    assert tags(key, words[:, :5]).hex() == PINNED
-    assert tags(key, words) == b"".join(tags(key, row[np.newaxis]) for row in words)
-    assert tags(key, words[:1]) == plain_pmac(key, words[0].astype("<u8").tobytes())[:12]
+    assert compute_tags(key, words[:, :5]).hex() == PINNED
+    assert compute_tags(key, words) == b"".join(compute_tags(key, row[np.newaxis]) for row in words)
+    assert compute_tags(key, words[:1]) == plain_pmac(key, words[0].astype("<u8").tobytes())[:12]
 
 
 @given(st.lists(WORDS, min_size=1, max_size=9), st.data())
@@ -127,14 +127,14 @@ def test_rows_that_differ_have_other_tags(row: list[int], data: st.DataObject) -
     at = data.draw(st.integers(0, len(row) - 1))
     other = [*row[:at], row[at] ^ data.draw(st.integers(1, 2**64 - 1)), *row[at + 1 :]]
     rows = {tuple(one) for one in (row, other, row[::-1], [*row, 0x80], [*row, 0, 0], [0, 0, *row])}
-    assert len({tags(bytes(32), np.array([one], np.uint64)) for one in rows}) == len(rows)
+    assert len({compute_tags(bytes(32), np.array([one], np.uint64)) for one in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("size", [16, 31, 33])
 def test_tag_keys_have_their_size(size: int) -> None:
     """A key has 32 bytes, never fewer."""
     with pytest.raises(ValueError, match="a tag key has 32 bytes"):
-        tags(bytes(size), np.zeros((1, 2), np.uint64))
+        compute_tags(bytes(size), np.zeros((1, 2), np.uint64))
 
 
 @pytest.mark.parametrize(("width", "mark"), [(np.uint8, "u1"), (np.uint32, "<u4"), (np.uint64, "<u8")])

@@ -126,13 +126,13 @@ def test_noise_beyond_int64_is_refused_when_the_mechanism_is_made() -> None:
 
 
 def test_the_window_in_parts_is_the_window_at_once() -> None:
-    """One R by `noise_bound`, then one `draw` per slot, is what the samplers of THEORY 2.1 give."""
+    """One R by `draw_noise_bound`, then one `draw_slot` per slot, is what the samplers of THEORY 2.1 give."""
     mechanism = LInfLaplace(Fraction(1, 10), Fraction(1), 6)
     bits, same = SeededBits(5), SeededBits(5)
     for _ in range(50):
-        cube = mechanism.noise_bound(bits)
+        cube = mechanism.draw_noise_bound(bits)
         assert cube == noise_bound(6, Fraction(1, 10), same)
-        drawn = [mechanism.draw(cube, bits) for _ in range(6)]
+        drawn = [mechanism.draw_slot(cube, bits) for _ in range(6)]
         assert drawn == [uniform(cube, same) for _ in range(6)]
         assert max(abs(z) for z in drawn) <= cube
 

@@ -29,7 +29,7 @@ from meteragent.privacy.metric import (
     is_metric,
     manhattan,
     normalised_manhattan,
-    root,
+    square_root,
     symmetric_difference,
     violations,
 )
@@ -72,9 +72,9 @@ def test_a_float_distance_is_an_irrational_one() -> None:
     """Only the Euclidean distance may be a float, and only where no rational number has the square."""
     assert euclidean((0, 0), (1, 1)) == math.sqrt(2)
     assert isinstance(euclidean((0, 0), (10**40, 0)), Fraction)
-    assert root(Fraction(4, 9)) == Fraction(2, 3)
-    assert isinstance(root(Fraction(4, 8)), float)
-    assert isinstance(root(Fraction(8, 4)), float)
+    assert square_root(Fraction(4, 9)) == Fraction(2, 3)
+    assert isinstance(square_root(Fraction(4, 8)), float)
+    assert isinstance(square_root(Fraction(8, 4)), float)
 
 
 def test_a_point_s_float_is_the_number_that_it_holds() -> None:

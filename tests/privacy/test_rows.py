@@ -99,7 +99,7 @@ def test_an_open_comparison_is_decided_by_its_own_attempt_s_stream() -> None:
     cell = int(np.argmax(table.gap[:-2]))
     place = 1 << table.shift - 1
     point = table.envelope.mode - table.depth + (cell << table.shift) + place
-    lo, hi = table.bounds(point, 32)
+    lo, hi = table.weight_bounds(point, 32)
     height, fraction = lo >> 32, lo & (1 << 32) - 1
     assert hi >> 32 == height
     open_word = int(table.areas[cell]) + (height << table.shift) + place

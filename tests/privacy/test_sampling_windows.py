@@ -68,7 +68,7 @@ def test_lines_and_steps_enclose_the_weights(n: int, a: Fraction) -> None:
         cell, place = place_of(table, point)
         line, gap = line_at(table, cell, place), int(table.gap[cell])
         height = int(table.areas[cell + 1] - table.areas[cell]) >> table.shift
-        lo, hi = table.bounds(point, 64) if point >= 0 else (0, 0)
+        lo, hi = table.weight_bounds(point, 64) if point >= 0 else (0, 0)
         assert line << 64 <= lo
         assert hi <= line + gap << 64
         assert hi <= height << 64
@@ -110,12 +110,12 @@ def test_a_tail_is_a_side_a_block_and_a_place() -> None:
     """The side, ones that count blocks beyond the first, and the place; a rejected proposal is dropped."""
     table = table_of(6, Fraction(1, 10))
     mode, reach, certain, never = table.envelope.mode, table.reach, 0, (1 << 32) - 1
-    assert table.tail(Tape(1, 0, 5, certain)) == mode + reach + 5
-    assert table.tail(Tape(1, 1, 0, 5, certain)) == mode + 2 * reach + 5
-    assert table.tail(Tape(1, 0, 5, never)) is None
-    assert table.tail(Tape(0, 0, 5)) is None  # below zero
+    assert table.draw_tail(Tape(1, 0, 5, certain)) == mode + reach + 5
+    assert table.draw_tail(Tape(1, 1, 0, 5, certain)) == mode + 2 * reach + 5
+    assert table.draw_tail(Tape(1, 0, 5, never)) is None
+    assert table.draw_tail(Tape(0, 0, 5)) is None  # below zero
     low = table_of(1440, Fraction(1, 220))
-    assert low.tail(Tape(0, 0, 5, certain)) == low.envelope.mode - 1 - low.reach - 5
+    assert low.draw_tail(Tape(0, 0, 5, certain)) == low.envelope.mode - 1 - low.reach - 5
 
 
 @pytest.mark.parametrize(("n", "a"), PARAMETERS)
@@ -123,7 +123,7 @@ def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction)
     """H + U < S w/w(M): certain below and above the integer part of the right side, by U's bits upon it."""
     table, certain = table_of(n, a), (0, (1 << 32) - 1)
     for point in {table.envelope.mode + table.reach // 3, max(0, table.envelope.mode - table.depth // 2)}:
-        lo, hi = table.bounds(point, 96)
+        lo, hi = table.weight_bounds(point, 96)
         whole, fraction = lo >> 96, lo >> 64 & (1 << 32) - 1
         if hi >> 96 == whole and 4 <= fraction < (1 << 32) - 4:  # bounds of 32 bits are a few units apart
             assert table.accepts(point, whole, Tape(fraction - 4))
@@ -140,7 +140,7 @@ def test_the_guide_names_the_cell_of_a_word() -> None:
         edges = [int(area) for area in table.areas]
         words = np.array(sorted({*edges, *(edge - 1 for edge in edges[1:]), TOP - 1}), np.uint64)
         expected = [max(i for i, edge in enumerate(edges) if edge <= word) for word in words.tolist()]
-        assert table.cell(words).tolist() == expected
+        assert table.cell_of(words).tolist() == expected
 
 
 # Draw for draw ------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def reference_radii(n: int, a: Fraction, count: int, bits: Bits) -> list[int]:
 def settled(table: Table, point: int | None, height: int, bits: Bits) -> int | None:
     """An open comparison: the fractional part of U against that of S w/w(M)."""
     if point is None:
-        return table.tail(bits)
+        return table.draw_tail(bits)
     if point < 0:
         return None
 

@@ -32,7 +32,9 @@ def test_a_slot_s_law_adds_up(a: str, n: int) -> None:
     within = 2 * np.cumsum(mass) - mass[0]
     assert within[-1] == pytest.approx(1, abs=1e-12)
     some = np.array([0, k.size // 30, k.size // 7])
-    assert within[some] == pytest.approx(WindowLaw(n, float(mechanism.a)).at_most(some, 1), rel=2e-5)
+    assert within[some] == pytest.approx(
+        WindowLaw(n, float(mechanism.a)).probability_at_most(some, 1), rel=2e-5
+    )
 
 
 def test_far_away_and_for_any_parameter_it_is_a_number() -> None:

@@ -18,7 +18,7 @@ from meteragent.privacy.space import (
     Space,
     Subsets,
     Windows,
-    listed,
+    list_points,
 )
 
 
@@ -79,7 +79,7 @@ def test_pairs_are_different_points_of_the_space_in_both_orders(space: Space) ->
 @pytest.mark.parametrize("space", LISTED, ids=name)
 def test_points_are_listed_once_and_reach_the_diameter(space: Space) -> None:
     """A list of points has each once, all are in the space, and two are as far apart as the diameter."""
-    points = listed(space)
+    points = list_points(space)
     assert points is not None
     assert len(set(points)) == len(points)
     assert all(x in space for x in points)
@@ -91,7 +91,7 @@ def test_points_are_listed_once_and_reach_the_diameter(space: Space) -> None:
 @pytest.mark.parametrize("space", LISTED, ids=name)
 def test_a_small_space_gives_all_pairs_and_any_its_diameter(space: Space) -> None:
     """Up to 64 points every pair is tried, soon each point; a larger space tries one as far as can be."""
-    points, pairs = listed(space), set(space.pairs())
+    points, pairs = list_points(space), set(space.pairs())
     assert points is not None
     if len(points) <= 64:
         assert pairs == set(permutations(points, 2))
@@ -103,7 +103,7 @@ def test_a_small_space_gives_all_pairs_and_any_its_diameter(space: Space) -> Non
 @pytest.mark.parametrize("space", UNLISTED, ids=name)
 def test_a_space_that_cannot_be_listed_has_no_points(space: Space) -> None:
     """Where points are infinitely or too many, there is no such attribute; the tried pairs are still some."""
-    assert listed(space) is None
+    assert list_points(space) is None
     assert not hasattr(space, "points")
     assert len(list(islice(space.pairs(), 10))) >= 8
 
@@ -111,7 +111,7 @@ def test_a_space_that_cannot_be_listed_has_no_points(space: Space) -> None:
 @pytest.mark.parametrize("space", LISTED, ids=name)
 def test_the_metric_of_a_space_is_a_metric(space: Space) -> None:
     """On a dozen of its points, the axioms hold."""
-    points = listed(space) or ()
+    points = list_points(space) or ()
     assert is_metric(points[:: max(1, len(points) // 12)], space.metric)
 
 

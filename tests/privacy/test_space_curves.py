@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy.metric import is_metric, root
+from meteragent.privacy.metric import is_metric, square_root
 from meteragent.privacy.space import Curve, Curves, polyline, steps
 
 EXACT = st.integers(-3, 3).map(lambda thirds: Fraction(thirds, 3))
@@ -78,7 +78,7 @@ def test_the_norms_are_those_of_the_values(x: Curve, y: Curve) -> None:
         sup = max(sup, abs(first), abs(last))
         square += quarter / 6 * (first**2 + 4 * middle**2 + last**2)
     assert Curves(6).metric(x, y) == sup
-    assert Curves(6, "L2").metric(x, y) == root(square)
+    assert Curves(6, "L2").metric(x, y) == square_root(square)
 
 
 @given(points=st.lists(curves(), min_size=3, max_size=3, unique=True))

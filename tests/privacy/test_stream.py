@@ -89,7 +89,7 @@ def test_a_surplus_slot_costs_many_times_epsilon(n: int, a: float, extra: int, t
 def test_the_best_plans(span: int, block: int, touched: int, error: str) -> None:
     """THEORY's table of sliding guarantees, whose error is about half of independent noise's `span`."""
     plan = SlidingPlan.best(span, 1)
-    assert (plan.block, plan.touched(span), plan.mean_error) == (block, touched, Fraction(error))
+    assert (plan.block, plan.blocks_touched(span), plan.mean_error) == (block, touched, Fraction(error))
     assert plan.mean_error >= (math.sqrt(span) + 1) ** 2 / 2 - 1
     assert SlidingPlan.best(span, "0.1").mean_error == 10 * plan.mean_error
 
@@ -104,11 +104,11 @@ def test_blocks_of_about_the_root_are_as_good(span: int, block: int) -> None:
 def test_a_span_costs_what_the_blocks_it_touches_cost(
     span: int, block: int, epsilon: Fraction, length: int
 ) -> None:
-    """Wherever an event lies it touches `touched` blocks at most, and somewhere that many; a span epsilon."""
+    """Wherever an event lies it touches `blocks_touched` blocks at most, and somewhere that many."""
     plan = SlidingPlan(span, epsilon, block)
     counts = {len({slot // block for slot in range(at, at + length)}) for at in range(block)}
-    assert max(counts) == plan.touched(length)
-    assert plan.block_epsilon * plan.touched(span) == epsilon
+    assert max(counts) == plan.blocks_touched(length)
+    assert plan.block_epsilon * plan.blocks_touched(span) == epsilon
 
 
 @given(span=st.integers(1, 40), block=st.integers(1, 60), epsilon=EPSILONS)
@@ -127,7 +127,7 @@ def test_a_plan_has_slots() -> None:
     with pytest.raises(ValueError, match="at least one slot"):
         SlidingPlan.best(0, 1)
     with pytest.raises(ValueError, match="at least one slot"):
-        SlidingPlan(3, 1, 1).touched(0)
+        SlidingPlan(3, 1, 1).blocks_touched(0)
     with pytest.raises(TypeError, match="epsilon must be exact"):
         SlidingPlan(3, 0.1, 1)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.accuracy import half_width
-from meteragent.privacy.tail import Term, quantile, tail
+from meteragent.privacy.tail import Term, quantile, tail_probability
 
 Floats = NDArray[np.float64]
 FRACTIONS = (0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 0.999)
@@ -48,7 +48,7 @@ def chances(laws: list[list[tuple[float, float]]], weights: tuple[float, ...], x
 def test_one_slot_is_exact(a: str, weight: float) -> None:
     """The bound is the largest enumerated chance: it is reached at the load that is worst for x."""
     for x in np.linspace(-4, 9, 27):
-        bound = tail([Term(mechanism(a), weight)], abs(weight) * float(x))
+        bound = tail_probability([Term(mechanism(a), weight)], abs(weight) * float(x))
         worst = float(math.ceil(x) - x) if math.ceil(x) - x < 1 else 0.0
         found = [
             float(chances([slot_law(float(Fraction(a)), f)], (1.0,), np.array([x]))[0])
@@ -64,7 +64,8 @@ def test_a_sum_is_bounded_at_every_load(a: str, weights: tuple[float, ...]) -> N
     x = np.linspace(-2, 12, 141)
     terms = [Term(mechanism(a), weight) for weight in weights]
     bound, further = (
-        np.array([tail(terms, value) for value in (x + shift).tolist()]) for shift in (0, sizes / 2)
+        np.array([tail_probability(terms, value) for value in (x + shift).tolist()])
+        for shift in (0, sizes / 2)
     )
     fractions = FRACTIONS if len(weights) == 2 else (0.0, 0.5, 0.875)
     largest = np.zeros(x.size)
@@ -79,7 +80,7 @@ def test_a_scale_ten_per_cent_off_is_not_bounded() -> None:
     """Noise that is 10% larger exceeds the bound; noise that is 10% smaller stays under it, further off."""
     x = np.linspace(100, 600, 11)
     terms = [Term(mechanism("1/20"), 1.0), Term(mechanism("1/20"), 3.0)]
-    bound = np.array([tail(terms, value) for value in x.tolist()])
+    bound = np.array([tail_probability(terms, value) for value in x.tolist()])
     for scale, exceeds in ((1.1, True), (1.0, False), (0.9, False)):
         laws = [slot_law(0.05 / scale, 0.5)] * 2
         assert bool(np.all(chances(laws, (1.0, 3.0), x) > bound)) is exceeds
@@ -93,7 +94,9 @@ def test_the_law_off_the_lattice_is_that_of_laplace_numbers(count: int) -> None:
     t = np.linspace(1e-6, 400, 400_000)
     wave = np.sin(t * x) / t * (1 + t**2) ** -float(count)
     expected = 0.5 - float(np.sum((wave[1:] + wave[:-1]) / 2) * (t[1] - t[0])) / math.pi
-    assert tail([Term(mechanism("1/10000"), a, count)], x) == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert tail_probability([Term(mechanism("1/10000"), a, count)], x) == pytest.approx(
+        expected, rel=1e-3, abs=1e-5
+    )
 
 
 @given(
@@ -105,8 +108,8 @@ def test_a_quantile_is_where_the_chance_is_reached(a: str, weights: list[float],
     """The chance falls with x, and it is that of the quantile there."""
     terms = [Term(mechanism(a), weight) for weight in weights]
     x = quantile(terms, chance)
-    assert tail(terms, x) <= chance <= tail(terms, x * (1 - 1e-9)) * (1 + 1e-6)
-    assert tail(terms, x + 1) <= tail(terms, x)
+    assert tail_probability(terms, x) <= chance <= tail_probability(terms, x * (1 - 1e-9)) * (1 + 1e-6)
+    assert tail_probability(terms, x + 1) <= tail_probability(terms, x)
 
 
 def test_the_chance_fits_the_two_sided_interval() -> None:
@@ -118,7 +121,8 @@ def test_the_chance_fits_the_two_sided_interval() -> None:
 def test_half_up_is_bounded_too() -> None:
     """An error that is rounded half up is at most z + 1/2."""
     up, dithered = (
-        tail([Term(mechanism("1"), 1.0, 1, rounding)], 3.2) for rounding in ("half-up", "dithered")
+        tail_probability([Term(mechanism("1"), 1.0, 1, rounding)], 3.2)
+        for rounding in ("half-up", "dithered")
     )
     r = math.exp(-1)
     assert up >= r**3 / (1 + r)
@@ -137,12 +141,12 @@ def test_half_up_is_bounded_too() -> None:
 def test_terms_that_make_no_sum_are_refused(term: Term) -> None:
     """Slots that share a noise bound, weights without a size, and no values at all."""
     with pytest.raises(ValueError, match="not a term"):
-        tail([term], 1.0)
+        tail_probability([term], 1.0)
 
 
 def test_a_sum_has_terms_and_a_quantile_a_chance() -> None:
     """An empty sum has no law, and no noise exceeds a chance of 0."""
     with pytest.raises(ValueError, match="at least one term"):
-        tail([], 1.0)
+        tail_probability([], 1.0)
     with pytest.raises(ValueError, match="between 1e-9 and 1"):
         quantile([Term(mechanism("1"), 1.0)], 0)

@@ -49,7 +49,7 @@ def found(**sections: str) -> dict[str, Any]:
 def told(events: tuple[event.Event, ...], sections: dict[str, str]) -> str:
     """Return a configuration in words."""
     text = written(**sections)
-    return terminal.text([computed(text, events, ())], config.parse(text))
+    return terminal.guarantees_text([computed(text, events, ())], config.parse(text))
 
 
 def joined(text: str) -> str:
@@ -115,7 +115,7 @@ def test_the_events_in_words() -> None:
 
 def test_an_event_of_one_s_own_is_in_the_table() -> None:
     """`--event` adds a line, with its power and duration."""
-    text = told((*event.EVENTS, event.parse("60W 30min"), event.parse("2W 2d")), {})
+    text = told((*event.EVENTS, event.parse_event("60W 30min"), event.parse_event("2W 2d")), {})
     *moved, once, fortnight, month = line(text, "60 W for 30 min").split()
     assert (moved, int(once)) == (["30", "Wh"], math.ceil(100 - 50 * math.exp(-60 / 440)))
     assert int(once) < int(fortnight) < int(month) < 100
@@ -199,7 +199,7 @@ def test_each_stream_has_its_own_text() -> None:
 def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
     """The facts have all fields of the descriptor under the same names, with exact numbers as text."""
     terms = settled(**SECTIONS[what])
-    described = json.loads(describe(terms).message("m1", 0))
+    described = json.loads(describe(terms).encode_message("m1", 0))
     known = found(**SECTIONS[what])
     kept = {key: described[key] for key in described if key not in ("meter", "valid_from")}
     assert known | kept == known
@@ -295,7 +295,7 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
         known = facts.facts_of(promised)
         assert known["meter_epsilon_per_day"] == str(Fraction(48, 220) + Fraction(48, 600))
         assert known["meter_epsilon_unit"] == "1/W"
-    text = terminal.text(both, settings)
+    text = terminal.guarantees_text(both, settings)
     assert "a meter that all streams here read is charged epsilon 0.298 per W a day" in joined(text)
     assert describe(config.terms(one, others[0])).id == both[0].descriptor.id
     assert "meter_epsilon_per_day" not in facts_of(one, ())

@@ -43,13 +43,13 @@ def released() -> tuple[Series, ...]:
         schedule, noise = config.schedule(stream), Noise(SeededBits(place))
         messages, at_ms = list[bytes](), MONDAY_MS
         while at_ms < MONDAY_MS + 7 * WEEKS * DAY_MS:
-            terms = schedule.terms(at_ms)
+            terms = schedule.terms_at(at_ms)
             window = window_of(terms)(at_ms, terms, terms.id, (), "m1")
-            window.begin(noise, at_ms)
+            window.open_first_slot(noise, at_ms)
             described = describe(terms)
             if not messages:
-                messages.append(described.message("m1", at_ms))
-            messages.append(RecordFormat.of(described).record("m1", at_ms, 0, window.close(0)))
+                messages.append(described.encode_message("m1", at_ms))
+            messages.append(RecordFormat.of(described).encode("m1", at_ms, 0, window.close_slot(0)))
             at_ms = window.end_ms
         series.append(collect(messages)["m1"])
     return tuple(series)

@@ -11,7 +11,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.inference import success_bound
-from meteragent.report.event import EVENTS, Event, distances, parse
+from meteragent.report.event import EVENTS, Event, parse_event, window_distances
 from tests.support.configurations import energy, settled
 from tests.support.terms import terms_with
 
@@ -54,7 +54,7 @@ def squares(way: tuple[Fraction, ...]) -> Fraction:
 @given(event=small_events, terms=small_grids)
 def test_the_ways_are_real_and_the_worst_is_among_them(event: Event, terms: Terms) -> None:
     """Each way has some start, and no start changes a window, all, or their squares by more."""
-    ways, every = distances(event, terms), every_way(event, terms)
+    ways, every = window_distances(event, terms), every_way(event, terms)
     assert ways <= every
     assert max(map(max, ways)) == max(map(max, every))
     assert max(map(sum, ways)) == max(map(sum, every))
@@ -66,7 +66,7 @@ def test_no_start_can_be_told_better_than_the_ways(event: Event, terms: Terms) -
     """The best chance to guess right, over all starts, is that of one of the ways (in whole quanta)."""
     mechanism = LInfLaplace(epsilon=Fraction(1, 400), quantum=Fraction(1), n=terms.n)
     every = max(success_bound(mechanism, way) for way in every_way(event, terms))
-    assert max(success_bound(mechanism, way) for way in distances(event, terms)) >= every - 1e-9
+    assert max(success_bound(mechanism, way) for way in window_distances(event, terms)) >= every - 1e-9
 
 
 @given(
@@ -83,13 +83,13 @@ def test_energy_is_conserved(power_w: int, duration: int, step: int, unit: str) 
     per_unit_wh = Fraction(1000 if unit in ("kW", "kWh") else 1)
     if kind is Kind.POWER:
         per_unit_wh = per_unit_wh * step / 60
-    assert {sum(way) * per_unit_wh for way in distances(event, terms)} == {event.energy_wh}
+    assert {sum(way) * per_unit_wh for way in window_distances(event, terms)} == {event.energy_wh}
 
 
 @given(event=small_events, terms=small_grids)
 def test_no_slot_moves_by_more_than_the_power(event: Event, terms: Terms) -> None:
     """A slot's mean changes by at most the event's power, and exactly by it once a slot is filled."""
-    ways = distances(event, terms)
+    ways = window_distances(event, terms)
     assert all(0 < distance <= event.power_w for way in ways for distance in way)
     assert all(way == tuple(sorted(way, reverse=True)) for way in ways)
     if event.duration_ms >= 2 * terms.step_ms:
@@ -98,18 +98,18 @@ def test_no_slot_moves_by_more_than_the_power(event: Event, terms: Terms) -> Non
 
 def test_a_kettle_in_half_an_hour() -> None:
     """A kettle changes the mean of its half hour by 220 W, the radius of the default."""
-    assert distances(KETTLE, APPLIANCE) == {(Fraction(220),)}
+    assert window_distances(KETTLE, APPLIANCE) == {(Fraction(220),)}
     assert KETTLE.energy_wh == APPLIANCE.hides_wh == 110
-    assert distances(KETTLE, settled(source="unit = 'kW'")) == {(Fraction(22, 100),)}
-    assert distances(KETTLE, settled(source=energy("Wh"))) == {(Fraction(110),)}
+    assert window_distances(KETTLE, settled(source="unit = 'kW'")) == {(Fraction(22, 100),)}
+    assert window_distances(KETTLE, settled(source=energy("Wh"))) == {(Fraction(110),)}
 
 
 def test_a_long_event_lies_across_windows() -> None:
     """Three hours from any boundary fill six half hours; hours of six slots are changed once each."""
     evening = Event("evening", 100, 3 * HOUR_MS, "made up")
-    assert distances(evening, APPLIANCE) == {(Fraction(100),) * 6}
+    assert window_distances(evening, APPLIANCE) == {(Fraction(100),) * 6}
     hours = settled(window="length = '1h'\nstep = '10min'")
-    assert distances(evening, hours) == {(Fraction(100),) * 3, (Fraction(100),) * 4}
+    assert window_distances(evening, hours) == {(Fraction(100),) * 3, (Fraction(100),) * 4}
 
 
 # What it is ---------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_a_long_event_lies_across_windows() -> None:
 def test_an_event_changes_a_peak_by_what_it_adds_to_a_part() -> None:
     """A peak is the mean of a quarter hour, so an event that fills one changes it by its power."""
     peak = settled(privacy="preset = 'peak'", window="length = '30d'")
-    way = max(distances(Event("evening", 100, 3 * HOUR_MS, "made up"), peak))
+    way = max(window_distances(Event("evening", 100, 3 * HOUR_MS, "made up"), peak))
     assert way == (Fraction(100),)
 
 
@@ -149,7 +149,7 @@ def test_the_public_examples() -> None:
 )
 def test_an_event_of_one_s_own(text: str, name: str, duration_ms: int, daily: bool) -> None:
     """A power and a duration are an event; it can happen daily if it is shorter than a day."""
-    event = parse(text)
+    event = parse_event(text)
     assert (event.name, event.duration_ms, event.is_daily) == (name, duration_ms, daily)
     assert event.energy_wh == Fraction(event.power_w * duration_ms, HOUR_MS)
 
@@ -173,4 +173,4 @@ def test_an_event_of_one_s_own(text: str, name: str, duration_ms: int, daily: bo
 def test_what_is_no_event_is_refused(text: str) -> None:
     """Anything but a power above 0 and a duration above 0 is refused, with what is expected."""
     with pytest.raises(ValueError, match=r"^a power and a duration, such as '2000W 30min'$"):
-        parse(text)
+        parse_event(text)

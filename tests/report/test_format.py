@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.domain.figures import exact, figures
+from meteragent.domain.figures import exact_text, three_figures
 from meteragent.report import format as written
 from meteragent.report.plan.render import share_of_home
 from meteragent.tools.lines import format_column
@@ -18,7 +18,7 @@ LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
 @given(st.fractions())
 def test_an_exact_number_is_read_back(number: Fraction) -> None:
     """An exact number is written exactly, and as a fraction only if it has no finite decimal form."""
-    text = exact(number)
+    text = exact_text(number)
     assert Fraction(text) == number
     assert "e" not in text.lower()
 
@@ -35,7 +35,7 @@ def test_an_exact_number_is_read_back(number: Fraction) -> None:
 )
 def test_exact_numbers(number: Fraction, text: str) -> None:
     """A decimal as short as it can be; a third stays a third."""
-    assert exact(number) == text
+    assert exact_text(number) == text
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_exact_numbers(number: Fraction, text: str) -> None:
 )
 def test_three_figures(number: float | Fraction, text: str) -> None:
     """Three figures below a thousand, whole numbers with separators from there on."""
-    assert figures(number) == text
+    assert three_figures(number) == text
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,16 @@ def test_three_figures(number: float | Fraction, text: str) -> None:
 )
 def test_a_tie_goes_to_the_whole_quanta_inside(number: float, unit: str, text: str) -> None:
     """An amount has three figures and its unit, and a half is rounded down."""
-    assert written.amount(number, unit) == text
+    assert written.amount_text(number, unit) == text
 
 
 def test_energies_are_in_one_unit() -> None:
     """Small and large, in Wh, so that an event and the hidden energy can be compared at a glance."""
-    assert [written.energy(wh) for wh in (38, Fraction(220, 2), 42_000)] == ["38 Wh", "110 Wh", "42,000 Wh"]
+    assert [written.energy_text(wh) for wh in (38, Fraction(220, 2), 42_000)] == [
+        "38 Wh",
+        "110 Wh",
+        "42,000 Wh",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,14 +95,14 @@ def test_energies_are_in_one_unit() -> None:
 )
 def test_levels_and_odds(level: Fraction, rate: str, odds: str) -> None:
     """A level is exact if it is short, and the odds are e to its power; no level is too large to write."""
-    assert (written.rate(level), written.odds(level)) == (rate, odds)
+    assert (written.level_text(level), written.odds_text(level)) == (rate, odds)
 
 
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=600))
 def test_odds_are_a_right_equation_that_understates_nothing(level: Fraction) -> None:
     """The factor is that of the exponent beside it; neither is smaller than those of the level."""
     exponent, factor = (
-        float(part.replace(",", "")) for part in written.odds(level).removeprefix("e^").split(" = ")
+        float(part.replace(",", "")) for part in written.odds_text(level).removeprefix("e^").split(" = ")
     )
     assert factor == pytest.approx(math.exp(exponent), rel=0.006)
     if (level * 1000).denominator > 1:
@@ -109,13 +113,13 @@ def test_odds_are_a_right_equation_that_understates_nothing(level: Fraction) -> 
 @given(LEVELS)
 def test_a_level_is_right_to_three_figures(level: Fraction) -> None:
     """Whatever the level, what is written is off by less than half of its third figure."""
-    number = float(written.rate(level).replace(",", ""))
+    number = float(written.level_text(level).replace(",", ""))
     assert math.isclose(number, float(level), rel_tol=5.0001e-3)
 
 
 def test_homes_and_their_share() -> None:
     """One home or many, and a power beside a home's 330 W: a percentage, or how many times."""
-    assert [written.mean_of(count) for count in (1, 1000)] == ["one home", "the mean of 1,000 homes"]
+    assert [written.mean_label(count) for count in (1, 1000)] == ["one home", "the mean of 1,000 homes"]
     assert [share_of_home(watts) for watts in (33, 1.1, 3299, 3300)] == [
         "10%",
         "0.333%",

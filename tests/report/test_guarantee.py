@@ -11,7 +11,7 @@ from meteragent.domain import loads
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import guarantee, wording
-from meteragent.report.event import EVENTS, parse
+from meteragent.report.event import EVENTS, parse_event
 from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
 
@@ -48,14 +48,14 @@ def test_an_event_off_the_grid_is_covered() -> None:
     """
     terms = config.terms(config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0])
     splits = [(Fraction(100),), (Fraction(60), Fraction(40)), (Fraction(90), Fraction(10))]
-    percent = success_percent(parse("100W 30min"), terms, 1)
+    percent = success_percent(parse_event("100W 30min"), terms, 1)
     on_grid, *off_grid = (math.ceil(100 * success_bound(terms.mechanism, split)) for split in splits)
     assert on_grid < min(off_grid) <= max(off_grid)
     assert percent == math.ceil(100 * success_in_all(terms.mechanism, 100))
     assert percent < math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
     rounded = replace(terms, rounding="half-up")
-    assert max(off_grid) <= success_percent(parse("100W 30min"), rounded, 1)
-    assert success_percent(parse("100W 30min"), rounded, 1) == math.ceil(
+    assert max(off_grid) <= success_percent(parse_event("100W 30min"), rounded, 1)
+    assert success_percent(parse_event("100W 30min"), rounded, 1) == math.ceil(
         100 * success_bound(terms.mechanism, (Fraction(150),))
     )
 
@@ -79,7 +79,7 @@ def test_an_event_off_the_grid_is_covered() -> None:
 def test_levels_add_by_the_day_or_by_the_window(sections: dict[str, str], text: str) -> None:
     """Windows of at most a day are stated per day, longer ones each; the sum of a day is exact."""
     known = promised(**sections)
-    assert text in wording.windows_add(known)
+    assert text in wording.windows_sentence(known)
     assert known.level_in(30) == 30 * known.level_in(1) == Fraction(30 * 86_400_000, known.terms.length_ms)
 
 
@@ -116,7 +116,7 @@ def test_a_step_that_stays_moved_costs_its_own_level() -> None:
     """A register in steps of 11 Wh: each later slot may cost a tenth of the level of 110 Wh."""
     known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
     assert known.level_of_step == Fraction(1, 10)
-    assert wording.of_loads(known).endswith("each later slot may add 0.1 to the level.")
+    assert wording.loads_sentence(known).endswith("each later slot may add 0.1 to the level.")
 
 
 def test_a_slot_of_two_intervals_may_keep_two_steps() -> None:
@@ -125,4 +125,4 @@ def test_a_slot_of_two_intervals_may_keep_two_steps() -> None:
     known = promised(source=source, window="lateness = '1min'")
     assert known.level_of_step == Fraction(2 * 10, 110)
     registers = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
-    assert ",;" not in wording.summary(registers)
+    assert ",;" not in wording.summary_line(registers)

@@ -48,7 +48,7 @@ def stated(known: Guarantee) -> dict[str, Any]:
 def test_it_is_in_all_where_readings_follow(source: str, start: str) -> None:
     """If readings lose nothing, or nothing is known of them: one sentence, with kappa rounded up."""
     known = promised(source=source)
-    text = wording.in_all(known)
+    text = wording.in_all_sentences(known)
     assert known.is_in_all
     assert text.startswith(start)
     assert text.endswith("changes the odds by a factor of at most e^1.003 = 2.73.")
@@ -74,7 +74,7 @@ def test_it_is_in_all_where_readings_follow(source: str, start: str) -> None:
 def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chances: str) -> None:
     """In steps of 1 and 10 Wh: the bound of a day and of a month, why, and an attacker's limits."""
     known = promised(source=REGISTER.format(step))
-    text = wording.in_all(known)
+    text = wording.in_all_sentences(known)
     assert not known.is_in_all
     assert text.startswith("In total: anything that adds or removes 110 Wh, over however many slots, changes")
     assert f"at most {day} over 1 day and {month} over 30 days." in text
@@ -99,12 +99,12 @@ def test_the_limit_is_a_share_of_what_is_hidden() -> None:
 
 def test_power_says_its_dead_band_and_its_period() -> None:
     """Reports on change may differ for ever; sampled power counts more each time a load is switched on."""
-    text = wording.in_all(promised(source="every = '10s'\ndead_band = 10"))
+    text = wording.in_all_sentences(promised(source="every = '10s'\ndead_band = 10"))
     assert "each later slot may differ by 20 W. Power is read every 10 s," in text
     assert "up to 55.6 Wh more." in text
     sampled = promised(source="every = '10s'\ndead_band = 0")
-    assert "at most e^1.509 = 4.52. Power is read" in wording.in_all(sampled)
-    assert "single events" not in wording.in_all(sampled)
+    assert "at most e^1.509 = 4.52. Power is read" in wording.in_all_sentences(sampled)
+    assert "single events" not in wording.in_all_sentences(sampled)
     assert len({period.level for period in sampled.in_all}) == 1
 
 
@@ -113,7 +113,7 @@ def test_an_archive_rounds_each_number() -> None:
     known = guarantee.compute_guarantee(config.parse(written()).stream[0], (), is_archived=True)
     assert not known.is_in_all
     assert known.in_all[0].level == Fraction(110 + 24, 110)
-    text = wording.in_all(known)
+    text = wording.in_all_sentences(known)
     assert text.startswith("In total, as measured by the readings: anything")
     assert "rounded to a multiple of 1 W before noise is added" in text
     assert "lies within one slot: 70% over 30 days." in text
@@ -125,7 +125,7 @@ def test_a_limit_that_grows_states_its_days() -> None:
     privacy = "space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
     known = promised(source=REGISTER.format(100), window=bands, privacy=privacy)
     assert len(known.in_all) == 1
-    assert " over 30 days. Such a change can shift the count" in wording.in_all(known)
+    assert " over 30 days. Such a change can shift the count" in wording.in_all_sentences(known)
 
 
 @pytest.mark.parametrize(

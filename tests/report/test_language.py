@@ -9,17 +9,17 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
-from meteragent.domain.problem import PROBLEMS, problem
+from meteragent.domain.problem import PROBLEMS, make_problem
 from meteragent.report import format as written
 from meteragent.report import guarantee, terminal, wording
-from meteragent.report.catalogue import language_of_environment, of_reader, say, use_language
+from meteragent.report.catalogue import language_of_environment, language_of_reader, say, use_language
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
-from meteragent.texts import texts
+from meteragent.texts import read_texts
 from tests.support.configurations import written as toml
 
-ENGLISH = texts("en")
+ENGLISH = read_texts("en")
 CONFIGURATIONS = {
     "the default": toml(),
     "all warnings of a register": toml(
@@ -50,7 +50,7 @@ def english_in(text: str) -> list[str]:
         piece
         for english in ENGLISH.values()
         for piece in re.split(r"\{\w+\}|`[^`]*`", english)
-        if len(piece) >= 10 and " " in piece.strip() and piece not in "".join(texts("de").values())
+        if len(piece) >= 10 and " " in piece.strip() and piece not in "".join(read_texts("de").values())
     }
     joined = " ".join(text.split())
     return [piece for piece in pieces if piece in joined]
@@ -90,12 +90,14 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
         **{code: {"side": "source"} for code in PROBLEMS if "{side}" in PROBLEMS[code].cause},
     }
     for code in PROBLEMS:
-        item = problem(code, "main", **fields.get(code, {}))  # type: ignore[arg-type]
-        assert wording.problem(item) == item.text
+        item = make_problem(code, "main", **fields.get(code, {}))  # type: ignore[arg-type]
+        assert wording.problem_sentence(item) == item.text
         with use_language("de"):
-            assert english_in(wording.problem(item)) == []
+            assert english_in(wording.problem_sentence(item)) == []
     with use_language("de"):
-        assert "um 1 Tag 1 h vorgesprungen" in wording.problem(problem("clock_jumped", step_ms=90_000_000))
+        assert "um 1 Tag 1 h vorgesprungen" in wording.problem_sentence(
+            make_problem("clock_jumped", step_ms=90_000_000)
+        )
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -103,7 +105,9 @@ def test_a_german_check_has_no_english(name: str) -> None:
     """Whatever is configured, no sentence that `check` prints is left in English."""
     settings = config.parse(CONFIGURATIONS[name])
     with use_language("de"):
-        text = terminal.text([guarantee.compute_guarantee(stream) for stream in settings.stream], settings)
+        text = terminal.guarantees_text(
+            [guarantee.compute_guarantee(stream) for stream in settings.stream], settings
+        )
     assert english_in(text) == []
     assert re.search(r"\d\.\d\d?\b(?!\d)", text) is None  # a decimal point
     assert [line for line in text.splitlines() if len(line) > written.WIDTH] == []
@@ -200,18 +204,18 @@ def test_the_environment_sets_the_language(environment: dict[str, str], language
 )
 def test_the_reader_s_browser_sets_the_page_s_language(accept: str, language: str) -> None:
     """The language with texts and the highest quality wins, the first of equals; without any, English."""
-    assert of_reader(accept) == language
+    assert language_of_reader(accept) == language
 
 
 def test_german_numbers_have_a_comma() -> None:
     """The decimal sign, the grouping and the days are German; units and powers of ten stay."""
     with use_language("de"):
-        assert written.amount(1.084, "kWh") == "1,08 kWh"
-        assert written.amount(12345.6, "W") == "12.346 W"
-        assert written.odds(1) == "e^1 = 2,72"  # type: ignore[arg-type]
+        assert written.amount_text(1.084, "kWh") == "1,08 kWh"
+        assert written.amount_text(12345.6, "W") == "12.346 W"
+        assert written.odds_text(1) == "e^1 = 2,72"  # type: ignore[arg-type]
         assert written.duration(86_400_000) == "1 Tag"
         assert written.duration(187_200_000) == "2 Tage 4 h"
-        assert written.mean_of(1000) == "Mittel über 1.000 Haushalte"
+        assert written.mean_label(1000) == "Mittel über 1.000 Haushalte"
     assert written.duration(187_200_000) == "2 days 4 h"
 
 

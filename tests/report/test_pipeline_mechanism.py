@@ -110,7 +110,9 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, half_quantum: 
         with pytest.MonkeyPatch.context() as patch:
             if half_quantum:
                 patch.setattr(
-                    Noise, "draw_dither", lambda _, terms, slot_index: terms.lattice(slot_index) // 2
+                    Noise,
+                    "draw_dither",
+                    lambda _, terms, slot_index: terms.steps_per_quantum(slot_index) // 2,
                 )
             released = tried.release(given_windows, bits=SeededBits(1))
         if half_quantum:
@@ -155,7 +157,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
     """A pipeline that keeps back records is detected."""
 
     def keep(_: Releases, window: Window, slot_index: int, *_more: object) -> None:
-        window.close(slot_index)
+        window.close_slot(slot_index)
 
     monkeypatch.setattr(Releases, "_release", keep)
     with pytest.raises(ValueError, match="has no record"):
@@ -164,7 +166,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a quantum in a record is read back as half a quantum."""
-    honest: Callable[..., bytes] = RecordFormat.record
+    honest: Callable[..., bytes] = RecordFormat.encode
     said = {b'"value":0': b'"value":0.5'}
 
     def record(*arguments: Any) -> bytes:
@@ -173,7 +175,7 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
             text = text.replace(right, wrong)
         return text
 
-    monkeypatch.setattr(RecordFormat, "record", record)
+    monkeypatch.setattr(RecordFormat, "encode", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
     terms = config.terms(stream)
     assert PipelineMechanism(terms).release([[0], [4]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

@@ -14,11 +14,11 @@ from meteragent import config
 from meteragent.domain.shapes import SHAPES
 from meteragent.domain.units import MINUTE_MS
 from meteragent.report import plan
-from meteragent.report.event import EVENTS, Event, parse
+from meteragent.report.event import EVENTS, Event, parse_event
 from meteragent.report.format import MEAN_W
 from meteragent.report.plan import ask, setting
 from meteragent.report.plan.setting import Setting
-from meteragent.report.plan.solve import sliding
+from meteragent.report.plan.solve import find_sliding
 from tests.support.guarantees import facts_of
 
 ONE = Fraction(1)
@@ -95,7 +95,7 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
         assert ask.parse_hide(text).event is None
     own = ask.parse_hide("2000W 30min")
     assert own.energy_wh == 1000
-    assert own.event == parse("2000W 30min")
+    assert own.event == parse_event("2000W 30min")
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_what_to_share_has_several_names(text: str, name: str) -> None:
 
 def test_a_goal_is_a_power_over_a_numbers_time() -> None:
     """Percentages are of an average home's use, energies are spread over the number's time."""
-    assert ask.parse_goal("5%").watts(ask.DAY) == 0.05 * MEAN_W
-    assert ask.parse_goal("0.02kW").watts(ask.DAY) == 20
-    assert ask.parse_goal("0.48kWh").watts(ask.DAY) == 20
-    assert ask.parse_goal("10Wh").watts(ask.HALF_HOUR) == 20
+    assert ask.parse_goal("5%").power_w(ask.DAY) == 0.05 * MEAN_W
+    assert ask.parse_goal("0.02kW").power_w(ask.DAY) == 20
+    assert ask.parse_goal("0.48kWh").power_w(ask.DAY) == 20
+    assert ask.parse_goal("10Wh").power_w(ask.HALF_HOUR) == 20
     for share in (ask.TYPICAL_DAY, ask.CURVE):
         with pytest.raises(ValueError, match="a percentage such as 5%, or watts such as 20W"):
-            ask.parse_goal("1kWh").watts(share)
+            ask.parse_goal("1kWh").power_w(share)
 
 
 @pytest.mark.parametrize("given", [{}, {"hide": "kettle"}, {"share": "day"}, {"goal": "5%"}, {"homes": "9"}])
@@ -221,7 +221,7 @@ def test_a_level_is_kept() -> None:
 
 def test_the_number_of_slots_is_the_best_there_is() -> None:
     """Of all windows of up to a day that hide an event of several slots, the least error is chosen."""
-    tried = setting.candidates(hide(AWAY_8H), ask.HALF_HOUR, ONE, "UTC")
+    tried = setting.candidate_settings(hide(AWAY_8H), ask.HALF_HOUR, ONE, "UTC")
     assert [one.slots for one in tried] == [1, 2, 3, 4, 6]
     assert all(setting.hides(one, AWAY_8H) for one in tried)
     best = found(hide="8 h away", share="half-hour")
@@ -234,9 +234,9 @@ def test_the_number_of_slots_is_the_best_there_is() -> None:
 def test_one_slot_is_best_for_what_fits_into_it() -> None:
     """Energy of any shape, and an event that fits into a slot, have windows of one slot."""
     for text in ("kettle", "5kWh"):
-        assert [one.slots for one in setting.candidates(ask.parse_hide(text), ask.HALF_HOUR, ONE, "UTC")] == [
-            1
-        ]
+        assert [
+            one.slots for one in setting.candidate_settings(ask.parse_hide(text), ask.HALF_HOUR, ONE, "UTC")
+        ] == [1]
 
 
 def test_the_odds_of_a_whole_event_add() -> None:
@@ -289,7 +289,7 @@ def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: 
     assert answer.setting is not None
     assert answer.setting.share.name == share
     for one in answer.considered:
-        good = one.error_w(int(homes)) <= ask.parse_goal(goal).watts(one.share)
+        good = one.error_w(int(homes)) <= ask.parse_goal(goal).power_w(one.share)
         assert good or one.share != answer.setting.share
         if one.share == answer.setting.share:
             break
@@ -330,7 +330,7 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
     assert not answer.is_possible
     assert len(answer.nearest) >= 2
     for near in answer.nearest:
-        goal_w = ask.parse_goal(given["goal"]).watts(near.setting.share)
+        goal_w = ask.parse_goal(given["goal"]).power_w(near.setting.share)
         assert near.setting.error_w(near.homes) <= goal_w * (1 + 1e-9)
         terms = config.terms(near.setting.stream)
         assert terms == replace(near.setting.terms, preset=near.setting.preset)
@@ -340,7 +340,7 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
             )
     more = [near for near in answer.nearest if near.kind in {"homes", "event"}]
     for near in more:
-        goal_w = ask.parse_goal(given["goal"]).watts(near.setting.share)
+        goal_w = ask.parse_goal(given["goal"]).power_w(near.setting.share)
         assert near.setting.error_w(near.homes - 1) > goal_w
 
 
@@ -350,9 +350,9 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
 @pytest.mark.parametrize(("power_w", "slots"), [(100, 6), (250, 16), (250, 48), (37, 11)])
 def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: int) -> None:
     """However an event lies, the levels of the windows that it touches add to the level at most."""
-    event = parse(f"{power_w}W {slots * 30}min")
+    event = parse_event(f"{power_w}W {slots * 30}min")
     question = plan.Question(hide(event), ask.HALF_HOUR)
-    offered = sliding(question, question.least_error_setting(hide(event), ask.HALF_HOUR))
+    offered = find_sliding(question, question.least_error_setting(hide(event), ask.HALF_HOUR))
     assert offered is not None
     terms = config.terms(offered.setting.stream)
     assert terms == offered.setting.terms
@@ -373,14 +373,14 @@ def test_windows_in_a_row_are_offered_where_they_help() -> None:
         (AWAY_8H, ask.DAY, "UTC", False),
         (AWAY_8H, ask.MONTH, "UTC", False),
         (EVENTS[7], ask.DAY, "UTC", False),
-        (parse("250W 21d"), ask.DAY, "UTC", True),
-        (parse("250W 21d"), ask.DAY, "Europe/Amsterdam", False),
+        (parse_event("250W 21d"), ask.DAY, "UTC", True),
+        (parse_event("250W 21d"), ask.DAY, "Europe/Amsterdam", False),
     ):
         question = plan.Question(hide(event), share, timezone=zone)
-        offered = sliding(question, Setting(share, 1, event.energy_wh, ONE, zone))
+        offered = find_sliding(question, Setting(share, 1, event.energy_wh, ONE, zone))
         assert (offered is not None) is helps
     asked = plan.Question(None, ask.HALF_HOUR)
-    assert sliding(asked, Setting(ask.HALF_HOUR, 1, Fraction(110), ONE)) is None
+    assert find_sliding(asked, Setting(ask.HALF_HOUR, 1, Fraction(110), ONE)) is None
 
 
 # The number of blocks -------------------------------------------------------------------------------

@@ -12,11 +12,14 @@ SETTINGS = config.load(ROOT / "deploy" / "two-receivers.toml")
 
 def test_every_receiver_has_a_line() -> None:
     """The line names preset, broker, topic and times; a paused receiver is said to get nothing."""
-    text = " ".join(terminal.text([], SETTINGS).split())
+    text = " ".join(terminal.guarantees_text([], SETTINGS).split())
     gets = "gets numbers under the preset appliance"
     assert f"utility {gets}, at mqtt://127.0.0.1:1883, topic utility/{{meter}}/power" in text
     assert f"tariff-app {gets}, at mqtts://app.example, topic homes/{{meter}}/power, until 2027" in text
-    assert all(row.text in markdown.page(SETTINGS).replace("\n  ", " ") for row in sharing.rows(SETTINGS)[:1])
+    assert all(
+        row.text in markdown.statement_text(SETTINGS).replace("\n  ", " ")
+        for row in sharing.rows(SETTINGS)[:1]
+    )
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
     assert sharing.rows(paused)[2].text.endswith("paused, so it gets nothing now")
     assert sharing.level_together(paused) < sharing.level_together(SETTINGS)
@@ -24,11 +27,11 @@ def test_every_receiver_has_a_line() -> None:
 
 def test_the_statement_says_what_leaves_to_whom() -> None:
     """To each receiver under its name, to none that is paused, and nothing of a stream without any."""
-    statement = " ".join(markdown.page(SETTINGS).split())
+    statement = " ".join(markdown.statement_text(SETTINGS).split())
     for name in ("utility", "tariff-app", "research"):
         assert f"To {name}, at the broker " in statement
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
-    statement = " ".join(markdown.page(paused).split())
+    statement = " ".join(markdown.statement_text(paused).split())
     assert "To utility, at the broker " in statement
     assert "To research, at the broker " not in statement
     assert "Nothing: all receivers of this stream are paused." in statement
@@ -39,7 +42,7 @@ def test_levels_of_presets_add_and_of_receivers_do_not() -> None:
     terms = [config.terms(stream) for stream in SETTINGS.stream]
     assert len(terms) == 2
     assert sharing.level_together(SETTINGS) == sum(loads.level(item, sharing.MOVED_WH) for item in terms)
-    assert sharing.epsilon_per_day(SETTINGS) == sum(item.per_day for item in terms)
+    assert sharing.epsilon_per_day(SETTINGS) == sum(item.epsilon_per_w_day for item in terms)
 
 
 def test_json_says_the_same() -> None:

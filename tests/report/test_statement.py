@@ -14,7 +14,7 @@ from meteragent import __version__, config
 from meteragent.cli import main
 from meteragent.domain.commit import Commit
 from meteragent.report import markdown
-from meteragent.report.event import parse
+from meteragent.report.event import parse_event
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import energy, streams, written
@@ -25,7 +25,7 @@ BUDGET = "budget = { level = 96, per = '1d' }"
 
 def page(**sections: str) -> str:
     """Return the page of a flat configuration."""
-    return markdown.page(config.parse(written(**sections)))
+    return markdown.statement_text(config.parse(written(**sections)))
 
 
 def section(text: str, title: str) -> str:
@@ -82,7 +82,7 @@ def test_the_page_names_the_fields_that_leave() -> None:
     """The table has the fields of the record as it is encoded, and one of them is private."""
     for sections in ({}, {"window": "timezone = 'UTC'", "privacy": "preset = 'typical-day'"}):
         (stream,) = config.parse(written(**sections)).stream
-        record = RecordFormat.of(describe(config.terms(stream))).record("m1", 0, 0, 5)
+        record = RecordFormat.of(describe(config.terms(stream))).encode("m1", 0, 0, 5)
         table = section(page(**sections), "What leaves")
         assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(json.loads(record))
         assert re.findall(r"^\| `(\w+)` \| \*\*Private\.\*\*", table, re.MULTILINE) == ["value"]
@@ -154,7 +154,7 @@ def test_an_id_is_the_hash_of_its_line() -> None:
     (stream,) = config.parse(
         written(window="timezone = 'Europe/Amsterdam'", privacy="preset = 'typical-day'")
     ).stream
-    assert set(ids) == {describe(terms).id for terms in config.shapes(stream)}
+    assert set(ids) == {describe(terms).id for terms in config.distinct_terms(stream)}
     usual = json.loads(text.split("```json\n")[1].split("```")[0])
     assert usual.pop("id") == ids[0]
     assert usual == describe(config.terms(stream)).facts
@@ -164,7 +164,7 @@ def test_streams_add_and_budgets_are_told() -> None:
     """Two streams on one meter: what both charge together, in each part; a budget in its own part."""
     kinds = ("main", "meters/{meter}/power", "'a/{meter}'"), ("fine", "meters/{meter}/power", "'b/{meter}'")
     settings = config.parse(streams(*kinds))
-    text = markdown.page(settings)
+    text = markdown.statement_text(settings)
     assert " ".join(text.split()).count("is charged epsilon 0.436 per W a day") == 2
     assert text.count("## Stream ") == 2
     shared = [describe(config.terms(one, config.others_per_day(settings, one))).id for one in settings.stream]
@@ -190,7 +190,7 @@ def test_a_page_repeats_and_changes_with_what_is_promised() -> None:
 def test_exact_numbers_are_decimals_where_they_have_one() -> None:
     """A half is 0.5, a third stays a third; a store that knows no terms names none."""
     settings = config.parse(written(privacy="level = '1/3'\nradius = 12.5\nquantum = 0.5"))
-    text = " ".join(markdown.page(settings, stored_terms={}).split())
+    text = " ".join(markdown.statement_text(settings, stored_terms={}).split())
     assert "level 1/3 in each window; on average 16 per day" in text
     assert "by at most 12.5 W, what leaves in one window" in text
     assert "multiples of 0.5 W" in text
@@ -221,7 +221,7 @@ def test_own_events_are_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "meteragent.toml"
     path.write_text(written())
     assert main(["check", str(path), "--statement", "--event", "2000W 30min"]) == 0
-    assert f"| {parse('2000W 30min').name} | 1,000 Wh |" in capsys.readouterr().out
+    assert f"| {parse_event('2000W 30min').name} | 1,000 Wh |" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
         main(["check", str(path), "--statement", "--json"])
     assert left.value.code == 2

@@ -63,7 +63,7 @@ def configured(place: Place, window: str = QUARTERS, **sections: str) -> Path:
 
 def page(path: Path) -> str:
     """Return the page of a configuration, its lines joined."""
-    return " ".join(markdown.page(config.load(path)).split())
+    return " ".join(markdown.statement_text(config.load(path)).split())
 
 
 @pytest.mark.parametrize("window", [QUARTERS, MEAN_DAY])
@@ -88,7 +88,7 @@ def test_the_page_of_an_archive_is_about_an_archive(place: Place, window: str) -
 
 def test_the_page_of_an_agent_says_nothing_of_keys() -> None:
     """Without [archive] all that is said of the agent stays."""
-    told = " ".join(markdown.page(config.parse(written())).split())
+    told = " ".join(markdown.statement_text(config.parse(written())).split())
     assert not [part for part in AGENTS if part not in told]
     assert "AES" not in told
 
@@ -103,7 +103,7 @@ def test_pseudonyms_are_named(place: Place) -> None:
 def test_columns_are_those_that_leave(place: Place, window: str) -> None:
     """The table has the columns of both forms of output, and one of them is private."""
     path, columns = configured(place, window=window), set[str]()
-    table = section(markdown.page(config.load(path)), "What leaves")
+    table = section(markdown.statement_text(config.load(path)), "What leaves")
     rows = long_rows(1, 40)
     place.sanitise(save(place.folder / "long.parquet", rows, LONG), "long", **keys(window))
     columns |= set(pq.read_table(place.folder / "long").column_names)

@@ -72,9 +72,9 @@ def test_energy_of_an_unknown_band_counts_at_the_highest_price() -> None:
     errors = promised(text).tariffs
     assert errors is not None
     assert errors.costs[0].sd == pytest.approx(math.hypot(0.34, 0.34, 0.22, 0.34) * SD_KWH, rel=1e-3)
-    assert UNKNOWN in terminal.text([promised(text)], config.parse(text))
+    assert UNKNOWN in terminal.guarantees_text([promised(text)], config.parse(text))
     priced = text.replace("night = 0.22", "night = 0.22, unknown = 0.1")
-    assert UNKNOWN not in terminal.text([promised(priced)], config.parse(priced))
+    assert UNKNOWN not in terminal.guarantees_text([promised(priced)], config.parse(priced))
     errors = promised(priced).tariffs
     assert errors is not None
     assert errors.costs[0].sd == pytest.approx(math.hypot(0.34, 0.34, 0.22, 0.1) * SD_KWH, rel=1e-3)
@@ -98,7 +98,7 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["check", str(file)]) == 0
     assert f"{long_name} or night  distinguishable" in capsys.readouterr().out
     file.write_text(file.read_text().replace(f"'{long_name}'", "'flat'"))
-    page = markdown.page(config.load(file))
+    page = markdown.statement_text(config.load(file))
     assert "- tariff flat: 0.735 EUR (95% within ± 1." in page
     assert "- flat or night: distinguishable if they differ by at least " in page
 
@@ -116,4 +116,6 @@ def test_the_facts_have_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureF
         {"tariffs": ["flat", "night"], "recognised": known.pairs[0].recognised}
     ]
     assert "tariffs" not in facts.facts_of(promised(text_of_bands()))
-    assert "tariff" not in terminal.text([promised(text_of_bands())], config.parse(text_of_bands()))
+    assert "tariff" not in terminal.guarantees_text(
+        [promised(text_of_bands())], config.parse(text_of_bands())
+    )

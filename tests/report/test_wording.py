@@ -9,7 +9,7 @@ from meteragent.agent.page import serialise
 from meteragent.cli import main
 from meteragent.report import catalogue, guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
-from meteragent.report.plan.render import guess_limit
+from meteragent.report.plan.render import guess_limit_text
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
@@ -39,17 +39,17 @@ def joined(text: str) -> str:
 def all_of(promised: Guarantee) -> list[str]:
     """Every sentence that is said of a stream in more than one place."""
     tables = [cell for row in wording.guess_rows(promised) for cell in row]
-    costs = [text for _, size, useful in wording.costs(promised) for text in (size, useful)]
+    costs = [text for _, size, useful in wording.cost_rows(promised) for text in (size, useful)]
     return [
         wording.odds_sentence(promised),
         wording.hidden_sentence(promised),
-        wording.in_all(promised),
-        wording.windows_add(promised),
-        wording.streams_add(promised),
-        wording.of_curves(promised),
-        wording.of_loads(promised),
+        wording.in_all_sentences(promised),
+        wording.windows_sentence(promised),
+        wording.streams_sentence(promised),
+        wording.curves_sentence(promised),
+        wording.loads_sentence(promised),
         catalogue.say("guess.title"),
-        *wording.not_hidden(promised),
+        *wording.exposed_sentences(promised),
         *promised.warnings,
         *costs,
         *tables,
@@ -61,7 +61,10 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     """Terminal, statement and page describe a stream in the same sentences."""
     settings = config.parse(written(**SECTIONS[what]))
     promised = guarantee.compute_guarantee(settings.stream[0])
-    printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
+    printed, stated = (
+        joined(terminal.guarantees_text([promised], settings)),
+        joined(markdown.statement_text(settings)),
+    )
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
     shown = json.loads(serialise.encode_facts(views, [view.promises() for view in views]))["streams"][0][
@@ -72,7 +75,7 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     assert [text for text in all_of(promised) if text not in stated] == []
     assert [text for text in all_of(promised)[:8] if text and text not in page] == []
     assert shown["said"]["table"][1:] == [list(row) for row in wording.guess_rows(promised)]
-    assert set(wording.not_hidden(promised)) <= set(page)
+    assert set(wording.exposed_sentences(promised)) <= set(page)
 
 
 def test_streams_that_add_say_so_everywhere() -> None:
@@ -82,19 +85,19 @@ def test_streams_that_add_say_so_everywhere() -> None:
         guarantee.compute_guarantee(stream, other_charges=config.others_per_day(settings, stream))
         for stream in settings.stream
     ]
-    line = wording.streams_add(promised[0])
+    line = wording.streams_sentence(promised[0])
     assert line.startswith(
         "Streams add up too: a meter that all streams here read is charged epsilon 0.436 per"
     )
-    assert joined(terminal.text(promised, settings)).count(line) == 2
-    assert joined(markdown.page(settings)).count(line) == 2
+    assert joined(terminal.guarantees_text(promised, settings)).count(line) == 2
+    assert joined(markdown.statement_text(settings)).count(line) == 2
 
 
 def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The success limit in a plan has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
-    assert guess_limit(70, "which programme was on, 1 h; a kettle; a TV evening") in told
+    assert guess_limit_text(70, "which programme was on, 1 h; a kettle; a TV evening") in told
 
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:
@@ -103,20 +106,20 @@ def test_the_page_s_headings_are_those_of_the_statement() -> None:
     page = (ROOT / "meteragent" / "agent" / "page" / "static" / "index.html").read_text()
     for name in ("title", "not", "warnings"):
         assert f"{{{{hidden.{name}}}}}" in page
-        assert catalogue.say(f"hidden.{name}") in markdown.page(settings)
+        assert catalogue.say(f"hidden.{name}") in markdown.statement_text(settings)
 
 
 def test_a_summary_is_about_one_home() -> None:
     """The hidden energy, and the errors of a number, a day and a month; some streams have no day."""
     promised = guarantee.compute_guarantee(config.parse(written()).stream[0], ())
-    assert wording.summary(promised) == (
+    assert wording.summary_line(promised) == (
         "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"
         " (95% within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
     )
     months = guarantee.compute_guarantee(
         config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ()
     )
-    assert "one day " not in wording.summary(months)
+    assert "one day " not in wording.summary_line(months)
 
 
 ONCE = ("For any two", "Levels add up over", "success limit, in %", "For the load itself", "useful: an error")

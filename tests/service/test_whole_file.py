@@ -36,7 +36,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], bytes | None]] = {
     "another content": (fill, OLD),
     "a part of an archive": (lambda path: files.write(path, lambda file: file.write(NEW)), OLD),
     "a file of records": (
-        lambda path: record_file.replace(path, path.parent, lambda file: file.write(NEW)),
+        lambda path: record_file.replace_file(path, path.parent, lambda file: file.write(NEW)),
         None,
     ),
     "a key": (lambda path: key.create(path, "tenant"), None),

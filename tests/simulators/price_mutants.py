@@ -12,13 +12,15 @@ from meteragent.store import Store
 
 def takes_a_price_whose_time_has_begun(patch: pytest.MonkeyPatch) -> None:
     """A price may follow from what this home has used since."""
-    add = Prices.add
-    patch.setattr(Prices, "add", lambda self, row, bound_u, _now_ms: add(self, row, bound_u, row[0] - 1))
+    add = Prices.add_price
+    patch.setattr(
+        Prices, "add_price", lambda self, row, bound_u, _now_ms: add(self, row, bound_u, row[0] - 1)
+    )
 
 
 def replaces_a_price(patch: pytest.MonkeyPatch) -> None:
     """The last price of a time counts."""
-    add = Prices.add
+    add = Prices.add_price
 
     def newest(self: Prices, row: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
         names = add(self, row, bound_u, now_ms)
@@ -27,7 +29,7 @@ def replaces_a_price(patch: pytest.MonkeyPatch) -> None:
             return add(self, row, bound_u, now_ms)
         return names
 
-    patch.setattr(Prices, "add", newest)
+    patch.setattr(Prices, "add_price", newest)
 
 
 def keeps_prices_in_memory(patch: pytest.MonkeyPatch) -> None:
@@ -43,19 +45,19 @@ def drops_prices_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def counts_at_the_price_as_sent(patch: pytest.MonkeyPatch) -> None:
     """A price beyond the bound moves the amount by more than the noise hides."""
-    add = Prices.add
-    patch.setattr(Prices, "add", lambda self, row, _, now_ms: add(self, row, 2**62, now_ms))
+    add = Prices.add_price
+    patch.setattr(Prices, "add_price", lambda self, row, _, now_ms: add(self, row, 2**62, now_ms))
 
 
 def prices_are_those_of_the_end(patch: pytest.MonkeyPatch) -> None:
     """A stretch of time counts at the price of its end."""
-    all_pieces = Prices.pieces
+    all_pieces = Prices.priced_pieces
 
     def last(self: Prices, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> list[Price]:
         *_, (_, _, price_u) = all_pieces(self, terms, start_ms, from_ms, to_ms)
         return [(from_ms, to_ms, price_u)]
 
-    patch.setattr(Prices, "pieces", last)
+    patch.setattr(Prices, "priced_pieces", last)
 
 
 PRICE_MUTANTS = (

@@ -16,7 +16,7 @@ from meteragent.core.timeline import Timeline
 from meteragent.domain.commit import Destination, Outgoing, Receiver, TimelineState
 from meteragent.domain.reading import Message
 from meteragent.store import grants, outbox
-from meteragent.store.grants import Grant, Wanted
+from meteragent.store.grants import Grant, WantedGrant
 from meteragent.store.outbox import WaitingRow
 
 
@@ -40,7 +40,7 @@ def forgets_what_a_former_grant_left(patch: pytest.MonkeyPatch) -> None:
     """Descriptors that wait for their withdrawal when a receiver comes back are never withdrawn."""
     admit = grants._admit
 
-    def careless(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
+    def careless(tx: sqlite3.Connection, item: WantedGrant, now_ms: int) -> None:
         admit(tx, item, now_ms)
         tx.execute("DELETE FROM announced WHERE queue GLOB '*.' || (SELECT max(id) FROM receiver)")
 

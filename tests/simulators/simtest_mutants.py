@@ -62,20 +62,22 @@ def never_acknowledges(patch: pytest.MonkeyPatch) -> None:
 
 def redraws_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Two noises for one slot: their difference tells the energy."""
-    restore = Factory.restored_timeline
+    restore = Factory.restore_timeline
 
     def redrawn(*arguments: Any) -> Timeline:
         timeline = restore(*arguments)
         for window in timeline.windows:
-            window.slots = {place: a + 3 * window.terms.lattice(place) for place, a in window.slots.items()}
+            window.slots = {
+                place: a + 3 * window.terms.steps_per_quantum(place) for place, a in window.slots.items()
+            }
         return timeline
 
-    patch.setattr(Factory, "restored_timeline", redrawn)
+    patch.setattr(Factory, "restore_timeline", redrawn)
 
 
 def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
     """Time that was covered before a crash is covered once more."""
-    restore = Factory.restored_timeline
+    restore = Factory.restore_timeline
 
     def forgetful(*arguments: Any) -> Timeline:
         timeline = restore(*arguments)
@@ -83,7 +85,7 @@ def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
         timeline.standing_ms = None
         return timeline
 
-    patch.setattr(Factory, "restored_timeline", forgetful)
+    patch.setattr(Factory, "restore_timeline", forgetful)
 
 
 def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
@@ -259,7 +261,7 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
 
 def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
     """Of readings without times that waited in the broker, the one from before the outage counts."""
-    take = Intake.take
+    take = Intake.take_messages
 
     def first_of_all(self: Intake, messages: Iterable[Message], free: list[Token]) -> list[MeterReading]:
         found, seen = list[MeterReading](), set[tuple[str, str | None, int]]()
@@ -277,7 +279,7 @@ def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
                 seen.add(key)
         return found
 
-    patch.setattr(Intake, "take", first_of_all)
+    patch.setattr(Intake, "take_messages", first_of_all)
 
 
 def keeps_what_it_has(patch: pytest.MonkeyPatch) -> None:

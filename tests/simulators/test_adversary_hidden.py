@@ -8,7 +8,7 @@ import pytest
 from meteragent import config
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report import guarantee
-from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.event import EVENTS, Event, window_distances
 from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable
@@ -36,7 +36,7 @@ def test_what_is_played_is_what_check_speaks_of(event: Event, preset: str) -> No
     assert scene.is_paired
     found = sorted(np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2)), reverse=True)
     played = [Fraction(int(k)) * terms.quantum for k in found]
-    ways = [way for way in distances(event, terms) if len(way) == len(played)]
+    ways = [way for way in window_distances(event, terms) if len(way) == len(played)]
     assert any(all(abs(one - d) <= terms.quantum for one, d in zip(played, way, strict=True)) for way in ways)
 
 

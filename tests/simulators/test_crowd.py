@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from simulators.__main__ import main
 from simulators.commands import crowd
 
@@ -38,7 +38,9 @@ def test_the_table_has_both_parts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_missing_draw_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the noise of the helper the deviation is smaller than promised, and the exit code is 1."""
     calls = iter(range(10**6))
-    monkeypatch.setattr(crowd, "draw", lambda *arguments: draw(*arguments) if next(calls) % 2 else 0)
+    monkeypatch.setattr(
+        crowd, "draw_noise", lambda *arguments: draw_noise(*arguments) if next(calls) % 2 else 0
+    )
     monkeypatch.setattr(crowd, "costs", lambda _seed: [])
     assert main([*SMALL, "--slots", "1000"]) == 1
     assert capsys.readouterr().out

@@ -51,23 +51,23 @@ def received(street: Street, files: Path) -> Received:
     descriptor = describe(config.terms(alone))
     means_w, numbers = np.floor(street.means_w(SLOT_MS) + 0.5).astype(int) + 100, []
     for meter, row in zip(street.meters, means_w.tolist(), strict=True):
-        numbers.append(descriptor.message(meter, START_MS))
+        numbers.append(descriptor.encode_message(meter, START_MS))
         numbers += [
-            RecordFormat.of(descriptor).record(meter, START_MS + slot * SLOT_MS, 0, value)
+            RecordFormat.of(descriptor).encode(meter, START_MS + slot * SLOT_MS, 0, value)
             for slot, value in enumerate(row)
         ]
     format_ = TotalFormat(group(files))
     quanta = np.floor((street.means_w(SLOT_MS).sum(axis=0) / 2 - 300) * 2).astype(int)
     totals = [
-        format_.record((START_MS + slot * SLOT_MS) // 1000, value, HOMES)
+        format_.encode_record((START_MS + slot * SLOT_MS) // 1000, value, HOMES)
         for slot, value in enumerate(quanta.tolist())
     ]
-    return Received(numbers, [format_.descriptor(), *totals])
+    return Received(numbers, [format_.encode_descriptor(), *totals])
 
 
 def group(files: Path) -> Group:
     """The demo's group."""
-    return groups.parse((files / "group.toml").read_text())
+    return groups.parse_group((files / "group.toml").read_text())
 
 
 @pytest.fixture

@@ -45,9 +45,9 @@ def messages(street: Street, folder: Path, noise_w: np.ndarray) -> list[bytes]:
     values = np.floor(street.means_w(HALF_HOUR_MS) + 0.5) + noise_w
     found = []
     for meter, row in zip(street.meters, values.tolist(), strict=True):
-        found.append(descriptor.message(meter, START_MS))
+        found.append(descriptor.encode_message(meter, START_MS))
         found += [
-            RecordFormat.of(descriptor).record(meter, START_MS + at * HALF_HOUR_MS, 0, int(value))
+            RecordFormat.of(descriptor).encode(meter, START_MS + at * HALF_HOUR_MS, 0, int(value))
             for at, value in enumerate(row)
         ]
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent.store_thread import StoreThread
-from meteragent.config.refuse import refuse
+from meteragent.config.refuse import raise_refusals
 from meteragent.domain.shapes import Space
 from simulators.__main__ import main
 from simulators.simtest import runs
@@ -211,7 +211,7 @@ def test_the_agent_takes_these_configurations(tmp_path: Path) -> None:
         for settings in plan.configurations:
             known = parse(settings, PACES[plan.pace], tmp_path, tmp_path / "db")
             assert len(known.stream) == len(settings)
-            refuse(known, is_flat=False)
+            raise_refusals(known, is_flat=False)
 
 
 def test_a_schedule_is_its_text() -> None:

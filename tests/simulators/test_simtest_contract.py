@@ -9,7 +9,7 @@ from meteragent.wire import contract
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
 
-VALID = {name: Draft202012Validator(schema) for name, schema in contract.schemas().items()}
+VALID = {name: Draft202012Validator(schema) for name, schema in contract.all_schemas().items()}
 SEEDS = range(40, 52)
 
 

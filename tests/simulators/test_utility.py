@@ -118,10 +118,10 @@ def test_a_receiver_s_series_is_that_of_the_agent_s_messages(street: Street) -> 
     """The records that the peak is told from are those that the agent would have sent, and at their time."""
     shared = street.described
     sent = [
-        RecordFormat.of(shared).record("home-3", 2 * DAY_MS + at * shared.terms.length_ms, 0, value)
+        RecordFormat.of(shared).encode("home-3", 2 * DAY_MS + at * shared.terms.length_ms, 0, value)
         for at, value in enumerate(street.released[3, 2].tolist())
     ]
-    assert collect([shared.message("home-3", 0), *sent])["home-3"] == street.series(3, 2)
+    assert collect([shared.encode_message("home-3", 0), *sent])["home-3"] == street.series(3, 2)
 
 
 def test_the_peak_is_less_biased_than_the_largest_mean(rows: dict[tuple[str, int], Row]) -> None:

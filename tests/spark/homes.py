@@ -79,7 +79,7 @@ def wide(policy: Policy) -> pa.Table:
     meters, times, values = [], [], []
     for meter in range(METERS):
         for start in starts(policy):
-            n = policy.schedule.terms(start).n
+            n = policy.schedule.terms_at(start).n
             watts = [None if random.random() < 0.05 else int(w) for w in random.integers(50, 3000, n)]
             meters.append(f"m{meter}")
             times.append(start)

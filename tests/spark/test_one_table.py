@@ -26,11 +26,11 @@ def test_an_output_is_one_table(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_dataset_is_one_table(spark: SparkSession, tmp_path: Path) -> None:
     """Spark reads the records of `collect` with stream and day from the paths, and sums them exactly."""
     staging = Staging(tmp_path, "test", "day")
-    staging.create()
-    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
+    staging.create_tables()
+    core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin_service(is_first=True))
     quanta = list(range(-50, 50))
     messages = [terms_message(TERMS), *record_messages(TERMS, quanta, first=-60)]
-    staging.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
+    staging.write_batch(core.take_messages(messages, NOW_MS), len(messages), NOW_MS)
     staging.flush()
     staging.close()
     rows = spark.read.parquet(str(tmp_path / "record"))

@@ -68,7 +68,7 @@ def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Poli
     assert table(other.out).equals(table(item.out))
     assert table(other.run_ledger).equals(table(item.run_ledger))
     assert other.admission.released_windows == homes.METERS * homes.DAYS
-    assert "90 windows of 48 numbers released" in command.summary(other)
+    assert "90 windows of 48 numbers released" in command.result_summary(other)
 
 
 @pytest.mark.parametrize("rows", [homes.wide, homes.long])
@@ -92,7 +92,9 @@ def test_engines_ask_to_check_the_same(
         for _ in range(2):  # resumed without its output, too
             result = engine(other.policy, path, other.folder / "out.parquet", homes.quiet)
             assert result.counts == expected.counts
-            assert [line for line in command.summary(result).splitlines() if "Check:" in line] == checks
+            assert [
+                line for line in command.result_summary(result).splitlines() if "Check:" in line
+            ] == checks
             shutil.rmtree(result.out)
 
 

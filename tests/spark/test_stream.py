@@ -64,13 +64,13 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(readings, tmp_path / "archive.parquet")
     result = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
     assert (result.admission.released_windows, result.admission.refused_windows) == (0, released.num_rows)
-    assert set(archive.read(tmp_path / "out")) == set(released.column("meter").to_pylist())
+    assert set(archive.read_archive(tmp_path / "out")) == set(released.column("meter").to_pylist())
     batches = sorted((tmp_path / "out").glob("query=*/batch=*"))
     assert len({batch.parent for batch in batches}) == 2
     for batch in batches:
         batch.rename(tmp_path / "aside")
         with pytest.raises(RecordError, match=r"micro-batch .* is missing"):
-            archive.read(tmp_path / "out")
+            archive.read_archive(tmp_path / "out")
         (tmp_path / "aside").rename(batch)
 
 

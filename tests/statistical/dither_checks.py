@@ -17,7 +17,7 @@ from tests.statistical import dither_world
 from tests.statistical.dither_world import COARSE, POWER, Stored
 
 ALARM = 1e-8
-LATTICE = POWER.lattice(0)
+LATTICE = POWER.steps_per_quantum(0)
 LOADS_W = (0.0, 2150.0)
 Floats = NDArray[np.float64]
 Found = dict[str, float]
@@ -113,7 +113,7 @@ def of_the_structure(meters: int = 1) -> Found:
     dither_world.feed(running, dither_world.said([5], -1000), -1000)
     before = dither_world.feed(running, [], 0)
     after = dither_world.again(before, COARSE, 1, SeededBits(9))
-    state = after._timelines["m0"].state()
+    state = after._timelines["m0"].stored_state()
     found["a restart changes nothing"] = float(state == before.states["m0"])
     return found
 

@@ -16,8 +16,8 @@ from meteragent.privacy.sampling import below
 from meteragent.store import schema
 
 Patch = Callable[[pytest.MonkeyPatch], None]
-DRAW, CLOSE, STATE = Window.open_slot, Window.close, Window.state
-RESTORE = Factory.restored_timeline
+DRAW, CLOSE, STATE = Window.open_slot, Window.close_slot, Window.stored_state
+RESTORE = Factory.restore_timeline
 
 
 class Mutant(NamedTuple):
@@ -33,7 +33,7 @@ def dithers(draw: Callable[[int, Any], int]) -> Patch:
     """Another law of u: a function of L and the bits."""
 
     def dither(self: Noise, terms: Terms, place: int) -> int:
-        return draw(terms.lattice(place), self.bits)
+        return draw(terms.steps_per_quantum(place), self.bits)
 
     return lambda patch: patch.setattr(Noise, "draw_dither", dither)
 
@@ -51,14 +51,14 @@ def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
         return CLOSE(self, index)
 
     patch.setattr(Window, "open_slot", draw)
-    patch.setattr(Window, "close", close)
+    patch.setattr(Window, "close_slot", close)
 
 
 def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Uniform by itself, but its quarter of the cell is that of the noise."""
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
-        quarter = self.terms.lattice(self.draws) // 4
+        quarter = self.terms.steps_per_quantum(self.draws) // 4
         DRAW(self, noise, covered_ms, noise % 4 * quarter + dither // 4)
 
     patch.setattr(Window, "open_slot", draw)
@@ -68,10 +68,10 @@ def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
     """What is dithered is also rounded half up."""
 
     def close(self: Window, index: int) -> int:
-        lattice = self.terms.lattice(index)
+        lattice = self.terms.steps_per_quantum(index)
         return (2 * self.slots.pop(index) + lattice) // (2 * lattice)
 
-    patch.setattr(Window, "close", close)
+    patch.setattr(Window, "close_slot", close)
 
 
 def again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -81,10 +81,10 @@ def again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
         timeline = RESTORE(*arguments)
         for window in timeline.windows:
             for place in window.slots:
-                window.slots[place] += window.terms.lattice(place) // 2
+                window.slots[place] += window.terms.steps_per_quantum(place) // 2
         return timeline
 
-    patch.setattr(Factory, "restored_timeline", restore)
+    patch.setattr(Factory, "restore_timeline", restore)
 
 
 def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
         return kept._replace(slots=tuple(bare))
 
     patch.setattr(Window, "open_slot", draw)
-    patch.setattr(Window, "state", state)
+    patch.setattr(Window, "stored_state", state)
 
 
 def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -49,7 +49,7 @@ class Stored:
 
 def known(terms: Terms, meters: int, **changes: Any) -> Stream:
     """A stream of plain numbers from a number of meters."""
-    return stream(terms, decode=single_reading(bare_numbers.decode), max_meters=meters, **changes)
+    return stream(terms, decode=wrap_single(bare_numbers.decode), max_meters=meters, **changes)
 
 
 def core(terms: Terms, meters: int, bits: SecretBits, snapshot: Snapshot | None = None) -> Pipeline:

@@ -116,7 +116,9 @@ def test_a_scale_10_percent_off_is_hardly_missed(n: int, missed: float, scale: f
     """By the cells of a window's largest or by its mean, windows of one slot with 2e-3, of six with MISS."""
     law, wrong = WindowLaw(n, 0.1), WindowLaw(n, 0.1 / scale)
     ends = law.quantiles(np.arange(1, 20) / 20, n)
-    by_cells = cells_miss(in_cells(wrong.at_most(ends, n)), in_cells(law.at_most(ends, n)), SAMPLES)
+    by_cells = cells_miss(
+        in_cells(wrong.probability_at_most(ends, n)), in_cells(law.probability_at_most(ends, n)), SAMPLES
+    )
     assert min(by_cells, mean_miss(law, scale, SAMPLES)) < missed
 
 
@@ -128,12 +130,12 @@ def test_gamma_n_is_hardly_missed(n: int) -> None:
     weight = np.exp(log_weight - log_weight.max())
     ends = law.quantiles(np.arange(1, 20) / 20, n)
     wrong = [float((weight * np.minimum(1, (m + 0.5) / r) ** n).sum() / weight.sum()) for m in ends.tolist()]
-    assert cells_miss(in_cells(np.array(wrong)), in_cells(law.at_most(ends, n)), SAMPLES) < MISS
+    assert cells_miss(in_cells(np.array(wrong)), in_cells(law.probability_at_most(ends, n)), SAMPLES) < MISS
 
 
 def test_clamped_noise_is_hardly_missed() -> None:
     """The largest of all stays within the limit with F^N: missed only if so few windows are beyond it."""
-    within = float(WindowLaw(6, 0.1).at_most(3 * 7 * 5, 6)[0])
+    within = float(WindowLaw(6, 0.1).probability_at_most(3 * 7 * 5, 6)[0])
     assert 2 * within**SAMPLES < LAW_ALARM
 
 
@@ -141,8 +143,8 @@ def test_noise_per_reading_is_hardly_missed() -> None:
     """By the cells of a window's largest, that of 30 independent ones."""
     law = WindowLaw(30, 0.1)
     ends = law.quantiles(np.arange(1, 20) / 20, 30)
-    wrong = WindowLaw(1, 0.1).at_most(ends, 1) ** 30
-    assert cells_miss(in_cells(wrong), in_cells(law.at_most(ends, 30)), SAMPLES) < MISS
+    wrong = WindowLaw(1, 0.1).probability_at_most(ends, 1) ** 30
+    assert cells_miss(in_cells(wrong), in_cells(law.probability_at_most(ends, 30)), SAMPLES) < MISS
 
 
 def test_a_shared_radius_is_hardly_missed() -> None:

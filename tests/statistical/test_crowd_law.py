@@ -20,7 +20,7 @@ from scipy import stats
 
 from meteragent.crowd import helper, leader, message, seal
 from meteragent.crowd import share as shares
-from meteragent.crowd.draw import draw
+from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.machine import Key
 from meteragent.crowd.message import Answer
@@ -71,7 +71,7 @@ def helper_noise(world: Street, asked: list[bytes], answer: bytes) -> int:
     assert keys is not None
     assert other is not None
     sealed = Answer.decode(group_id, answer).message.total
-    total = keys.open(sealed, seal.info(seal.TOTAL, group_id, slot_s, keys.id, digest))
+    total = keys.unseal_number(sealed, seal.info(seal.TOTAL, group_id, slot_s, keys.id, digest))
     assert total is not None
     pads = [world.helper._pad(other, slot_s, entry) or 0 for entry in chunk.entries]
     return shares.to_signed_64((total - sum(pads)) % shares.MODULUS)
@@ -99,7 +99,9 @@ def noises(slots: int) -> dict[str, list[int]]:
         other = world.helper.keys_of_slot(slot_s)
         assert other is not None
         digest = message.Chunk.decode(group.id, asked[0]).message.batch.digest
-        remaining["helper"].append(noise - draw(other.noise, group.id, slot_s, digest, group.loss))
+        remaining["helper"].append(
+            noise - draw_noise(other.noise, group.id, slot_s, digest, group.loss_per_quantum)
+        )
     return remaining
 
 
@@ -141,7 +143,7 @@ def test_draws_of_neighbouring_slots_are_independent() -> None:
 
 def omit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Omit the leader's draw."""
-    monkeypatch.setattr(leader, "draw", lambda *_: 0)
+    monkeypatch.setattr(leader, "draw_noise", lambda *_: 0)
 
 
 def reuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,22 +151,26 @@ def reuse(monkeypatch: pytest.MonkeyPatch) -> None:
     last: list[int] = []
 
     def keep(*arguments: object) -> int:
-        last[:] = [draw(*arguments)]  # type: ignore[arg-type]
+        last[:] = [draw_noise(*arguments)]  # type: ignore[arg-type]
         return last[0]
 
-    monkeypatch.setattr(helper, "draw", keep)
-    monkeypatch.setattr(leader, "draw", lambda *_: last[0])
+    monkeypatch.setattr(helper, "draw_noise", keep)
+    monkeypatch.setattr(leader, "draw_noise", lambda *_: last[0])
 
 
 def once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw without the slot and the batch."""
     for module in (helper, leader):
-        monkeypatch.setattr(module, "draw", lambda key, group, _s, _d, loss: draw(key, group, 0, b"", loss))
+        monkeypatch.setattr(
+            module, "draw_noise", lambda key, group, _s, _d, loss: draw_noise(key, group, 0, b"", loss)
+        )
 
 
 def wider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw with half the loss."""
-    monkeypatch.setattr(helper, "draw", lambda key, group, s, d, loss: draw(key, group, s, d, loss / 2))
+    monkeypatch.setattr(
+        helper, "draw_noise", lambda key, group, s, d, loss: draw_noise(key, group, s, d, loss / 2)
+    )
 
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,10 +178,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     number = count()
 
     def draw_anew(key: bytes, group: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
-        return draw(key, group, slot_s, digest + next(number).to_bytes(4, "big"), loss)
+        return draw_noise(key, group, slot_s, digest + next(number).to_bytes(4, "big"), loss)
 
     for module in (helper, leader):
-        monkeypatch.setattr(module, "draw", draw_anew)
+        monkeypatch.setattr(module, "draw_noise", draw_anew)
 
 
 @pytest.mark.parametrize("mistake", [omit, reuse, once_for_all, wider])
@@ -204,7 +210,7 @@ def test_the_view_of_each_operator_is_uniform(energy: int) -> None:
     bits, lattice = SeededBits(7), LATTICE
     pads = [bits.integer(64) for _ in range(20_000)]
     accumulators = [shares.open_accumulator(pad, below(lattice, bits), lattice) for pad in pads]
-    views = [shares.close_accumulator(shares.add(a, energy, lattice), lattice) for a in accumulators]
+    views = [shares.close_accumulator(shares.add_energy(a, energy, lattice), lattice) for a in accumulators]
     for numbers in (pads, views):
         for shift in (0, 28, 56):
             counts = np.bincount([number >> shift & 255 for number in numbers], minlength=256)

@@ -152,11 +152,11 @@ def group(run: Run, meters: int, windows: int) -> Integers:
     starts_ms = [parse_time(run.start)]
     for _ in range(windows):
         starts_ms.append(schedule.grid.end_ms(starts_ms[-1]))
-    assert schedule.first_ms(starts_ms[0]) == starts_ms[0]
+    assert schedule.first_start_ms(starts_ms[0]) == starts_ms[0]
     count = -(-(starts_ms[-1] - starts_ms[0] + OFF_MS) // (every_min * MINUTE_MS)) + 1
     times_ms = starts_ms[0] - OFF_MS + np.arange(count) * every_min * MINUTE_MS
     sent = sent_mw(meters, count, every_min)
-    slots = [slot for start_ms in starts_ms[:-1] for slot in stretches(schedule.terms(start_ms), start_ms)]
+    slots = [slot for start_ms in starts_ms[:-1] for slot in stretches(schedule.terms_at(start_ms), start_ms)]
     truth = rounded(sent, times_ms, slots, schedule.usual.quantum_u)
     core = Pipeline(
         stream(schedule, max_meters=10**6),

@@ -21,7 +21,7 @@ from meteragent.consume import Estimate, collect, mean_value
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace
 from meteragent.privacy.inference import success_bound
-from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -100,9 +100,9 @@ def messages(truths_w: Floats, seed: int) -> list[bytes]:
     noisy = WORDING.terms.mechanism.release(quanta(truths_w)[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     sent = []
     for home, row in enumerate(noisy.tolist()):
-        sent.append(WORDING.message(f"m{home}", START_MS))
+        sent.append(WORDING.encode_message(f"m{home}", START_MS))
         sent += [
-            RecordFormat.of(WORDING).record(f"m{home}", START_MS + i * SLOT_MS, 0, z)
+            RecordFormat.of(WORDING).encode(f"m{home}", START_MS + i * SLOT_MS, 0, z)
             for i, z in enumerate(row)
         ]
     return sent
@@ -290,7 +290,7 @@ def test_nobody_is_right_more_often(event: Event, times: int, minutes: Floats) -
 @pytest.mark.parametrize("event", [KETTLE, TV], ids=["kettle", "TV"])
 def test_events_move_what_is_said(event: Event, minutes: Floats) -> None:
     """Wherever an event begins, it moves half hours of real days as `check` assumes, rounding added."""
-    (way,) = distances(event, WORDING.terms)
+    (way,) = window_distances(event, WORDING.terms)
     for start in range(SLOT_MS // MINUTE_MS):
         moved = shifts(minutes, event, at_once(minutes) + start)
         assert moved.max() <= max(way)
@@ -301,7 +301,7 @@ def test_too_little_noise_is_beaten(minutes: Floats) -> None:
     """With noise 10% too small the optimal test beats what is said of a kettle; missed with MISS at most."""
     right = WORDING.terms.mechanism
     small = LInfLaplace(right.epsilon * Fraction(10, 9), right.quantum, right.n)
-    (way,) = distances(KETTLE, WORDING.terms)
+    (way,) = window_distances(KETTLE, WORDING.terms)
     said = success_bound(right, way)
     assert margin(1) == pytest.approx(math.sqrt(-math.log(MISS) / (2 * WINDOWS)))
     assert success_bound(small, way) > said + 2 * margin(1)

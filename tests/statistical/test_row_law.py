@@ -34,7 +34,7 @@ def rows(source: str, count: int = DRAWS) -> RowBits:
 
 def between(law: WindowLaw, ends: NDArray[np.int64], k: int) -> Floats:
     """What cells between these ends hold of the largest of k slots."""
-    return np.diff(law.at_most(ends, k), prepend=0, append=1)
+    return np.diff(law.probability_at_most(ends, k), prepend=0, append=1)
 
 
 def frequencies(values: Integers, ends: NDArray[np.int64]) -> Floats:

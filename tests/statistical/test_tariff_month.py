@@ -72,19 +72,19 @@ def energies_mwh() -> NDArray[np.int64]:
 def errors_eur(privacy: str) -> Floats:
     """The errors of the costs of all tariffs, of what leaves of many months: (months, tariffs)."""
     known = settings(privacy)
-    terms = config.schedule(known.stream[0]).terms(JUNE_MS)
+    terms = config.schedule(known.stream[0]).terms_at(JUNE_MS)
     noise, places = Noise(SeededBits(17)), [example_tariffs.BANDS.index(band.name) for band in terms.places]
     rows = []
     for home in energies_mwh().tolist():
         for _ in range(WINDOWS):
             window = Window(JUNE_MS, terms, terms.id, (), "m1")
-            window.begin(noise, JUNE_MS)
+            window.open_first_slot(noise, JUNE_MS)
             row = [0.0] * len(places)
             for slot_index, place in enumerate(places):
                 # An accumulator of power counts in uW ms: 1 mWh is 1000 uW over an hour.
                 window.slots[slot_index] += home[place] * MICRO // 1000 * 3_600_000
                 exact_wh = Fraction(home[place], 1000)
-                row[place] = float(window.close(slot_index) * terms.quantum - exact_wh)
+                row[place] = float(window.close_slot(slot_index) * terms.quantum - exact_wh)
             rows.append(row)
     return np.asarray(np.array(rows) @ example_tariffs.prices().T / 1000)
 

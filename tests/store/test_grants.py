@@ -11,7 +11,7 @@ import pytest
 from meteragent.domain.commit import Commit, Descriptor, Outgoing, ReleasedSlot
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, grants, outbox, transaction
-from meteragent.store.grants import Sent, Wanted
+from meteragent.store.grants import Sent, WantedGrant
 from tests.support.stores import LENGTH_MS, open_store
 
 EVER_MS = 2**62
@@ -25,13 +25,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def wanted(name: str, *, url: str = "mqtt://a", from_ms: int = 0, until_ms: int | None = None) -> Wanted:
+def wanted(name: str, *, url: str = "mqtt://a", from_ms: int = 0, until_ms: int | None = None) -> WantedGrant:
     """Return a receiver of the stream."""
     link = json.dumps({"url": url})
-    return Wanted("main-day", name, f"{name}/{{meter}}/power", link, from_ms, until_ms)
+    return WantedGrant("main-day", name, f"{name}/{{meter}}/power", link, from_ms, until_ms)
 
 
-def settle(store: Store, *receivers: Wanted, now_ms: int = 0) -> dict[str, grants.Grant]:
+def settle(store: Store, *receivers: WantedGrant, now_ms: int = 0) -> dict[str, grants.Grant]:
     """Admit exactly these receivers; return all grants by the receiver's name."""
     grants.apply_admissions(store, receivers, {}, now_ms)
     return {grant.name: grant for grant in grants.active_grants(store.connection)}
@@ -73,7 +73,7 @@ def test_a_row_belongs_to_its_receiver(store: Store) -> None:
     for name, grant in held.items():
         topics = f"{name}/m1/power/privacy", f"{name}/m1/power/privacy/d1", f"{name}/m1/power"
         assert waiting(store, grant) == list(zip(topics, (b"terms", b"terms", b"record"), strict=True))
-        latest = outbox.descriptors(store.connection, grant.queue)
+        latest = outbox.latest_descriptors(store.connection, grant.queue)
         assert latest == [Descriptor(grant.queue, f"{name}/m1/power", "d1", b"terms")]
     announced = {(grant.queue, f"{name}/m1/power"): "d1" for name, grant in held.items()}
     assert store.snapshot("main-day").announced == announced
@@ -113,7 +113,7 @@ def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store
     empty = [("a/m1/power/privacy", b""), ("a/m1/power/privacy/d1", b"")]
     assert waiting(store, held["a"]) == empty
     assert outbox.queue_depth(store.connection, held["a"].queue) == 2
-    assert outbox.descriptors(store.connection, held["a"].queue) == []
+    assert outbox.latest_descriptors(store.connection, held["a"].queue) == []
     assert grants.grants_to_withdraw(store.connection) == [held["a"]]
     persist(store, released(2, held["b"]))
     assert waiting(store, held["a"]) == empty

@@ -76,8 +76,8 @@ def test_channels_do_not_mix(store: Store) -> None:
     assert ids(store, stream="other") == [3]
     assert outbox.queue_depth(store.connection, "main") == 2
     assert outbox.queue_depth(store.connection, "none") == 0
-    assert outbox.descriptors(store.connection, "main") == []
-    assert outbox.descriptors(store.connection, "other") == [descriptor]
+    assert outbox.latest_descriptors(store.connection, "main") == []
+    assert outbox.latest_descriptors(store.connection, "other") == [descriptor]
     assert store.snapshot("other").announced == {("other", "private/m"): "9f2c01ab"}
 
 
@@ -87,7 +87,7 @@ def test_latest_descriptor_of_a_topic(store: Store) -> None:
     other = Descriptor("main", "a", "1", b"one")
     persist(store, Commit("main", 0, descriptors=[first, other]))
     persist(store, Commit("main", 0, descriptors=[second]))
-    assert outbox.descriptors(store.connection, "main") == [other, second]
+    assert outbox.latest_descriptors(store.connection, "main") == [other, second]
 
 
 def test_ids_are_never_given_twice(store: Store) -> None:
@@ -117,7 +117,7 @@ def test_prune_is_bounded_and_oldest_first(store: Store) -> None:
 
 def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has left is exported once each, in the order of its commits, while more leaves."""
-    monkeypatch.setattr(commands, "PAGE", 3)
+    monkeypatch.setattr(commands, "PAGE_ROWS", 3)
     persist(store, sending(*range(10)))
     persist(store, Commit("main", 0), delivered=[10, 1, 2, 4, 5, 7], now_ms=9)
     with read_only(store.path) as reader:
@@ -138,7 +138,7 @@ BOTH = {"main", "other"}
 
 def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivered rows make room, the oldest first and a page at a time; undelivered ones never do."""
-    monkeypatch.setattr(outbox, "PAGE", 2)
+    monkeypatch.setattr(outbox, "PAGE_ROWS", 2)
     payload = b"x" * 1000
     persist(store, sending(*range(10), payload=payload))
     assert outbox.make_room(store, 10_000, BOTH) == (False, 0)
@@ -156,7 +156,7 @@ def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Undelivered rows of retired streams are kept as long as there is room, then dropped and counted."""
-    monkeypatch.setattr(outbox, "PAGE", 2)
+    monkeypatch.setattr(outbox, "PAGE_ROWS", 2)
     payload = b"x" * 1000
     persist(store, sending(*range(3), payload=payload, stream="retired"))
     persist(store, sending(*range(5), payload=payload))

@@ -32,14 +32,17 @@ def names(path: Path) -> set[str]:
 
 def test_a_read_that_fails_is_not_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks damaged is looked at again, on a new connection, and used if it is sound then."""
-    examine, failures = meaning.examine, iter([sqlite3.DatabaseError("database disk image is malformed")])
+    examine, failures = (
+        meaning.examine_content,
+        iter([sqlite3.DatabaseError("database disk image is malformed")]),
+    )
 
     def once(connection: sqlite3.Connection) -> None:
         for failure in failures:
             raise failure
         examine(connection)
 
-    monkeypatch.setattr(meaning, "examine", once)
+    monkeypatch.setattr(meaning, "examine_content", once)
     with open_store(path) as store:
         assert not store.was_set_aside
         assert len(store.snapshot("main").marks) == 40
@@ -147,7 +150,7 @@ def test_a_full_disk_has_one_name(
     monkeypatch.setattr(file, "has_room", lambda _: has_room)
     with pytest.raises(StoreError) as refusal, file.raise_device_errors(path):
         raise error
-    assert str(refusal.value) == f"{path}: {file.FULL if is_full else error}"
+    assert str(refusal.value) == f"{path}: {file.DISK_FULL if is_full else error}"
 
 
 def test_what_follows_a_full_disk_has_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,5 +159,5 @@ def test_what_follows_a_full_disk_has_its_name(path: Path, monkeypatch: pytest.M
         with pytest.raises(StoreError), store.transaction():
             raise OSError(errno.ENOSPC, "No space left on device")
         monkeypatch.setattr(file, "has_room", lambda _: False)
-        with pytest.raises(StoreError, match=file.FULL), store.transaction():
+        with pytest.raises(StoreError, match=file.DISK_FULL), store.transaction():
             pass

@@ -55,7 +55,7 @@ DAMAGES_OF_RECEIVERS = {
 def stored_with_receiver(path: Path) -> Path:
     """Write a store with a receiver that has confirmed one record while another waits; return its path."""
     link = json.dumps({"url": "mqtt://a"})
-    receiver = grants.Wanted("main-day", "app", "app/{meter}", link, 0, None)
+    receiver = grants.WantedGrant("main-day", "app", "app/{meter}", link, 0, None)
     with open_store(path) as store:
         grants.apply_admissions(store, [receiver], {}, 0)
         for k, delivered in ((1, ()), (2, (1, 2, 3))):

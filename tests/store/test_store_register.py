@@ -77,9 +77,9 @@ class Shifted(LInfLaplace):
         object.__setattr__(self, "shift", shift)
         return self
 
-    def draw(self, radius: int, bits: Bits) -> int:
+    def draw_slot(self, radius: int, bits: Bits) -> int:
         """The noise and the shift."""
-        return super().draw(radius, bits) + self.shift
+        return super().draw_slot(radius, bits) + self.shift
 
 
 class ShiftedFormats(RecordFormats):
@@ -87,9 +87,9 @@ class ShiftedFormats(RecordFormats):
 
     shift = 0
 
-    def make(self, terms: Terms) -> RecordFormat:
+    def make_format(self, terms: Terms) -> RecordFormat:
         """The format of some terms."""
-        return with_mechanism(super().make(terms), Shifted.of(terms, self.shift))
+        return with_mechanism(super().make_format(terms), Shifted.of(terms, self.shift))
 
 
 @given(

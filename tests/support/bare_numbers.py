@@ -2,11 +2,11 @@
 
 from fractions import Fraction
 
-from meteragent.decode.number import bare
-from meteragent.decode.profile import decoder
+from meteragent.decode.number import read_bare
+from meteragent.decode.profile import make_decoder
 from meteragent.domain.reading import Reading
 
-_decoder = decoder(bare, Fraction(1), "W")
+_decoder = make_decoder(read_bare, Fraction(1), "W")
 
 
 def decode(payload: bytes) -> Reading:

@@ -31,7 +31,7 @@ class Played:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def batch(self, size: int) -> list[Message]:
+    async def take_batch(self, size: int) -> list[Message]:
         """Return the messages that were not delivered yet; wait if there are none."""
         batch = list(islice(self._messages, size))
         if not batch:

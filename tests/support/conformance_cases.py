@@ -50,7 +50,7 @@ _TEXTS = {
 @cache
 def terms_of(name: str, start: str = NOON) -> Terms:
     """Return the terms of the window that starts at a time, under one of the configurations."""
-    return config.schedule(config.parse(_TEXTS[name]).stream[0]).terms(parse_time(start))
+    return config.schedule(config.parse(_TEXTS[name]).stream[0]).terms_at(parse_time(start))
 
 
 def every_terms() -> dict[str, Terms]:
@@ -62,7 +62,7 @@ def every_terms() -> dict[str, Terms]:
 
 def descriptor(terms: Terms, start: str, meter: str = "m1") -> bytes:
     """Return a meter's descriptor, valid from a time."""
-    return describe(terms).message(meter, parse_time(start), "0000000000000000")
+    return describe(terms).encode_message(meter, parse_time(start), "0000000000000000")
 
 
 def record(terms: Terms, start: str, value: str, slot: int = 0, draws: int = 1, meter: str = "m1") -> bytes:
@@ -70,7 +70,7 @@ def record(terms: Terms, start: str, value: str, slot: int = 0, draws: int = 1, 
     quanta = Fraction(value) / terms.quantum
     assert quanta.denominator == 1
     records = RecordFormat.of(describe(terms))
-    return records.record(meter, parse_time(start), slot, quanta.numerator, draws)
+    return records.encode(meter, parse_time(start), slot, quanta.numerator, draws)
 
 
 def cases() -> list[dict[str, Any]]:
@@ -121,8 +121,8 @@ def _accepted() -> Iterator[dict[str, Any]]:
     old = replace(power, rounding="half-up")
     yield _case("rounded half up", descriptor(old, NOON), record(old, NOON, "512"), accepted=[meaning])
     archived = describe(config.terms(config.parse(_TEXTS["power"]).stream[0]), is_archive=True)
-    released = RecordFormat.of(archived).record("m1", parse_time(NOON), 0, 512)
-    about_archive = archived.message("m1", parse_time(NOON))
+    released = RecordFormat.of(archived).encode("m1", parse_time(NOON), 0, 512)
+    about_archive = archived.encode_message("m1", parse_time(NOON))
     yield _case("a record of an archive", about_archive, released, accepted=[meaning])
     named = {**meaning, "meter": "Zähler 1/ß"}
     yield _case("a name in UTF-8", about, record(power, NOON, "512", meter="Zähler 1/ß"), accepted=[named])

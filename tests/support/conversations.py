@@ -6,7 +6,7 @@ from typing import Any
 from meteragent import config
 from meteragent.cli.conversation import Listen, Options, Question, Step, converse
 from meteragent.cli.draft import Draft
-from meteragent.tools.discover import Findings, Listener, findings
+from meteragent.tools.discover import Findings, Listener, find_meters
 
 URL = "mqtt://broker"
 
@@ -20,7 +20,7 @@ def findings_of(*messages: tuple[str, object]) -> Findings:
             text = payload if isinstance(payload, str) else json.dumps(payload)
             listener.on_message(topic, text.encode(), retain=False)
         now_ms[0] += 10_000
-    return findings(listener)
+    return find_meters(listener)
 
 
 EM = ("shellypro3em-c0ffee4d1177/status/em:0", {"id": 0, "total_act_power": 514.517})

@@ -51,7 +51,7 @@ def group_text(**changes: str) -> str:
 
 def make_group(**changes: str) -> Group:
     """Return a group with changed values."""
-    return groups.parse(group_text(**changes))
+    return groups.parse_group(group_text(**changes))
 
 
 def fixed_entropy(seed: str) -> Callable[[int], bytes]:
@@ -85,9 +85,11 @@ class Street:
     def prepare(self, now_s: int) -> None:
         """Let both operators publish their keys."""
         for machine in (self.leader, self.helper):
-            effects = machine.prepare(now_s, fixed_entropy(self.seed + machine.role))
+            effects = machine.renew_keys(now_s, fixed_entropy(self.seed + machine.role))
             self.commit(machine, effects)
-            self.lists[machine.role] = home.keys_of(self.group, machine.role, effects.messages[0].payload, 0)
+            self.lists[machine.role] = home.decode_key_list(
+                self.group, machine.role, effects.messages[0].payload, 0
+            )
 
     def commit(self, machine: Leader | Helper, effects: Effects) -> list[Outgoing]:
         """Commit the rows of a step; return its messages."""
@@ -103,7 +105,7 @@ class Street:
     def report(self, label: str, quanta: int, slot_s: int = SLOT_S) -> bytes:
         """Return a report of a whole number of quanta."""
         slot = home.open_slot(self.group, label, slot_s, LATTICE, self.keys(slot_s), self.bits)
-        return home.close_slot(self.group.id, label, slot.add(quanta * LATTICE))
+        return home.close_slot(self.group.id, label, slot.with_energy(quanta * LATTICE))
 
     def deliver(self, reports: Mapping[str, bytes], slot_s: int = SLOT_S) -> None:
         """Deliver reports to the leader right after the slot's end."""
@@ -114,7 +116,7 @@ class Street:
 
     def deadline_s(self, slot_s: int = SLOT_S) -> int:
         """Return the first second after a slot's deadline."""
-        return self.group.closes_s(slot_s) + 1
+        return self.group.closing_s(slot_s) + 1
 
     def ask(self, slot_s: int = SLOT_S) -> list[bytes]:
         """Pass the deadline; return the leader's request."""

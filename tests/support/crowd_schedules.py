@@ -27,7 +27,7 @@ from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Key, Machine
 from meteragent.crowd.message import ANSWER, Answer, Batch, Chunk, KeyList, Report
-from meteragent.crowd.seal import TOTAL, Identity, info, key_id, seal
+from meteragent.crowd.seal import TOTAL, Identity, info, key_id, seal_number
 from meteragent.domain.grid import parse_time
 from meteragent.operators.departures import Departures
 from meteragent.operators.desk import Arrival, Desk, Step
@@ -97,7 +97,7 @@ class Operator:
     def start(self, now_s: int) -> None:
         """Start from the committed rows."""
         self.desk, self.departures = self._desk(), Departures()
-        self.finish(self.desk.begin(now_s), now_s)
+        self.finish(self.desk.first_step(now_s), now_s)
 
     def crash(self, now_s: int) -> None:
         """Lose everything but the committed rows."""
@@ -115,7 +115,7 @@ class Operator:
         """Commit a step, then let its messages leave; return False if the operator crashed before that."""
         fate = self.rng.random()
         if self.mistakes.sends_first:
-            self.departures.add(step.messages, now_s)
+            self.departures.add_messages(step.messages, now_s)
         if fate < 0.02 * self.mistakes.crashes * self.steps_factor:
             if not self.mistakes.sends_first:
                 self.crash(now_s)
@@ -125,7 +125,7 @@ class Operator:
         if fate < 0.04 * self.mistakes.crashes * self.steps_factor:
             self.crash(now_s)
         elif not self.mistakes.sends_first:
-            self.departures.add(step.messages, now_s)
+            self.departures.add_messages(step.messages, now_s)
         return True
 
     def _commit(self, step: Step) -> None:
@@ -183,7 +183,7 @@ class Street:
         for place in range(_SLOTS):
             self._plan_slot(SLOT_S + place * self.group.slot_s)
         self._plan_restores()
-        end_s = self.group.expires_s(SLOT_S + _SLOTS * self.group.slot_s) + 4200
+        end_s = self.group.expiry_s(SLOT_S + _SLOTS * self.group.slot_s) + 4200
         for second in range(SLOT_S, end_s, _STEP_S):
             self._at(second, self._pump)
         while self._events:
@@ -206,12 +206,12 @@ class Street:
                 if rng.random() < 0.1:  # a home whose store was restored reports once more
                     self._at(at_s + 30, partial(self._report, number, slot_s))
         for _ in range(2):
-            at_s = self.group.closes_s(slot_s) + rng.randrange(60, _ANSWER_S)
+            at_s = self.group.closing_s(slot_s) + rng.randrange(60, _ANSWER_S)
             self._at(at_s, partial(self._attack, slot_s))
 
     def _plan_restores(self) -> None:
         if self.rng.random() < 0.15:
-            at_s = self.group.closes_s(SLOT_S) + self.rng.randrange(_ANSWER_S)
+            at_s = self.group.closing_s(SLOT_S) + self.rng.randrange(_ANSWER_S)
             self._at(at_s, self._restore)
 
     def _restore(self) -> None:
@@ -232,7 +232,7 @@ class Street:
             return
         name = label(number)
         slot = home.open_slot(self.group, name, slot_s, LATTICE, keys, self.bits)
-        payload = home.close_slot(self.group.id, name, slot.add(energy(number, self.homes) * LATTICE))
+        payload = home.close_slot(self.group.id, name, slot.with_energy(energy(number, self.homes) * LATTICE))
         self._send(f"report/{name}", payload)
 
     def _send(self, topic: str, payload: bytes) -> None:
@@ -260,7 +260,7 @@ class Street:
             self._take(operator, arrival)
 
     def _take(self, operator: Operator, arrival: Arrival) -> None:
-        is_taken = operator.finish(operator.desk.take([arrival], self.now_s), self.now_s)
+        is_taken = operator.finish(operator.desk.take_messages([arrival], self.now_s), self.now_s)
         if not is_taken and arrival.kind == "report":
             operator.backlog.append(arrival)
         if is_taken and arrival.kind == "report":
@@ -274,7 +274,9 @@ class Street:
         for payload in self.received_lists.pop(role, []):
             before = self.lists.get(role)
             with suppress(Malformed):
-                self.lists[role] = home.keys_of(self.group, role, payload, before.serial if before else 0)
+                self.lists[role] = home.decode_key_list(
+                    self.group, role, payload, before.serial if before else 0
+                )
         return self.lists.get(role)
 
     def _pump(self) -> None:
@@ -290,7 +292,7 @@ class Street:
                     self._deliver(arrival.topic, arrival.payload)
             if self.now_s % _TICK_S == 0:
                 operator.finish(operator.desk.tick(self.now_s), self.now_s)
-            for outgoing in operator.departures.due(self.now_s):
+            for outgoing in operator.departures.due_messages(self.now_s):
                 operator.departures.on_sent(outgoing, 0)
                 operator.departures.on_delivered(0)
                 self.left.append((outgoing.topic, outgoing.payload))
@@ -315,7 +317,7 @@ class Street:
         signer = HELPER if self.lies == "helper" else _STRANGER
         digest = message.batch_digest(self.group.id, slot_s, entries)
         place = info(TOTAL, self.group.id, slot_s, key_id(keys.public), digest)
-        sealed = seal(QUANTA, keys.public, place)
+        sealed = seal_number(QUANTA, keys.public, place)
         answer = Answer(slot_s, digest, len(entries), (), key_id(keys.public), sealed)
         self._send("answer", answer.encode(self.group.id, signer.sign))
 

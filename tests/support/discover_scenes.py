@@ -8,7 +8,7 @@ from typing import Any
 from meteragent import config
 from meteragent.decode import Decoder
 from meteragent.domain.errors import PayloadError
-from meteragent.tools.discover import Access, findings
+from meteragent.tools.discover import Access, find_meters
 from meteragent.tools.discover.findings import Findings, Offer
 from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.words import Direction
@@ -90,13 +90,13 @@ def accepted(result: Findings, listener: Listener) -> None:
     """Check that the agent accepts the configuration of every offer as it is, and reads its messages."""
     for proposal in result.proposals:
         for offer in proposal.offers:
-            configuration = config.parse(offer.toml(ACCESS))
+            configuration = config.parse(offer.to_toml(ACCESS))
             assert not config.refusals(configuration)
             source = configuration.stream[0].source
-            place, decode = config.topic_of(source), config.decoder(source)
-            logs = [log for topic, log in listener.topics.items() if place.meter(topic) is not None]
+            place, decode = config.topic_of(source), config.build_decoder(source)
+            logs = [log for topic, log in listener.topics.items() if place.meter_of(topic) is not None]
             assert all(any(reads(decode, payload) for payload in log.payloads) for log in logs)
-            assert logs or not offer.candidate.count
+            assert logs or not offer.candidate.message_count
 
 
 def reads(decode: Decoder, payload: bytes) -> bool:
@@ -133,7 +133,7 @@ def sensor(place: str, name: str, unit: str, topic: str, template: str | None = 
 def check(scene: Scene) -> Findings:
     """Check a scene: the summary, that configurations are accepted, and that no topic is lost."""
     listener = heard(scene)
-    result = findings(listener)
+    result = find_meters(listener)
     assert summary(result) == scene.lines
     accepted(result, listener)
     return result

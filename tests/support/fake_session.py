@@ -113,7 +113,7 @@ class FakeSession(Session):
         return [payload for _, payload in self._payloads.values()]
 
     @property
-    def unacknowledged(self) -> int:
+    def unacknowledged_count(self) -> int:
         """How many messages the broker has sent without an acknowledgement."""
         return len(self._payloads)
 

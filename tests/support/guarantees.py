@@ -25,6 +25,6 @@ def facts_of(
 
 def told_of(settings: config.Config, events: Sequence[Event] = EVENTS) -> str:
     """Return the text that `check` prints for a configuration, each stream by itself."""
-    return terminal.text(
+    return terminal.guarantees_text(
         [guarantee.compute_guarantee(stream, events) for stream in settings.stream], settings
     )

@@ -102,13 +102,13 @@ def consistent(rng: random.Random) -> dict[str, Any] | None:
 def with_consequences(facts: dict[str, Any], unit: str) -> dict[str, Any]:
     """Return facts with what follows from them. Raises an error if they make no terms."""
     kind = Kind(facts["kind"])
-    shape = shapes.read(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
+    shape = shapes.read_shape(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
     if shape.n > 50_000:
         raise ValueError("computing its errors would take minutes")
     level, radius, quantum = (Fraction(facts[name]) for name in ("level", "radius", "quantum"))
     noise = LInfLaplace(level / radius, quantum, 1 if facts["metric"] == Metric.L1 else shape.n)
     value_unit = facts["unit"] if facts["space"] == "weighted" else shape.value_unit(unit, kind)
-    hides_wh = radius * shape.wh_per_value(value_unit, kind) * shape.hours(kind)
+    hides_wh = radius * shape.wh_per_value(value_unit, kind) * shape.hours_per_value(kind)
     return facts | {
         "n": shape.n,
         "unit": value_unit,

@@ -77,7 +77,7 @@ def parsed(messages: list[Message]) -> None:
     for payloads in of_meter.values():
         try:
             for series in collect(payloads).values():
-                shape = series.terms(series.records[0]).shape
+                shape = series.descriptor_of(series.records[0]).shape
                 if shape.is_additive or shape.is_priced:
                     series.value(int(series.time_ms[0]), band=series.records[0].band)
         except RecordError:

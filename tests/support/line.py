@@ -18,7 +18,7 @@ from meteragent.config import Config, model
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.decode import single_reading
+from meteragent.decode import wrap_single
 from meteragent.domain.commit import Budget, Commit, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, parse_time
@@ -41,7 +41,7 @@ STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
     receivers=(Receiver("main", "private/{meter}"),),
-    decode=single_reading(bare_numbers.decode),
+    decode=wrap_single(bare_numbers.decode),
     schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,

@@ -30,13 +30,13 @@ ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, HALF_UP]
 
 def described(terms: Terms, meter: str = "m1") -> bytes:
     """Return the descriptor of a meter."""
-    return describe(terms).message(meter, NOON_MS)
+    return describe(terms).encode_message(meter, NOON_MS)
 
 
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
     """Return records of consecutive slots from noon on, or from `first` slots later."""
     shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
-    return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
+    return [RecordFormat.of(shared).encode(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
 def changed(message: bytes, *, is_sealed: bool = False, **fields: Any) -> bytes:

@@ -358,7 +358,7 @@ class Meter:
     def advance(self, open_ms: int, close_ms: int) -> Iterable[Any]:
         """Open windows up to `open_ms` and close slots up to `close_ms`; return the freed tokens."""
         while self.next_ms <= open_ms:
-            terms = self.schedule.terms(self.next_ms)
+            terms = self.schedule.terms_at(self.next_ms)
             self.windows.append((self.next_ms, terms))
             self.next_ms += terms.length_ms
         free: list[Any] = []
@@ -439,7 +439,7 @@ class Model:
         usual = self.schedule.usual
         event = usual.clock is Clock.EVENT
         if arrival.meter not in self.meters:
-            first_ms = self.schedule.first_ms(arrival.time_ms if event else arrival.received_ms)
+            first_ms = self.schedule.first_start_ms(arrival.time_ms if event else arrival.received_ms)
             self.meters[arrival.meter] = Meter(usual, self.schedule, first_ms, first_ms, first_ms)
         meter = self.meters[arrival.meter]
         counts, free = meter.arrive(arrival)
@@ -466,5 +466,5 @@ class Model:
         self.schedule = schedule
         self.meters = {name: meter.copy() for name, meter in saved.items()}
         for meter in self.meters.values():
-            meter.next_ms = schedule.first_ms(meter.resume_ms)
+            meter.next_ms = schedule.first_start_ms(meter.resume_ms)
             meter.terms, meter.schedule = schedule.usual, schedule

@@ -148,25 +148,25 @@ class PageWorld:
 
     def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
         """Show an accepted reading and its span to the page's viewers, as the core does."""
-        observer, value_u = self.viewers.observer("main"), round(watts * MICRO)
+        observer, value_u = self.viewers.observer_of("main"), round(watts * MICRO)
         if observer is None:
             return
         observer.note_reading(meter, time_ms, value_u)
         terms = config.terms(self.stream)
         timeline = self.timelines.setdefault(meter, Timeline(terms, time_ms - time_ms % terms.length_ms))
         timeline.observe = partial(observer.note_span, meter)
-        timeline.accept(Pending(time_ms, value_u, None))
+        timeline.accept_reading(Pending(time_ms, value_u, None))
         timeline.integrate_to_watermark(time_ms)
 
     def record(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """Return a record as it leaves."""
-        return RecordFormat.of(self.descriptor).record(meter, start_ms, 0, quanta)
+        return RecordFormat.of(self.descriptor).encode(meter, start_ms, 0, quanta)
 
     def window(self, start_ms: int, *quanta: int) -> list[bytes]:
         """Return the records of a window of the local calendar, and keep its descriptor."""
-        descriptor = describe(config.schedule(self.stream).terms(start_ms))
-        self.window_descriptors.append(descriptor.message("house", start_ms))
-        record = RecordFormat.of(descriptor).record
+        descriptor = describe(config.schedule(self.stream).terms_at(start_ms))
+        self.window_descriptors.append(descriptor.encode_message("house", start_ms))
+        record = RecordFormat.of(descriptor).encode
         return [record("house", start_ms, index, value) for index, value in enumerate(quanta)]
 
     def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:

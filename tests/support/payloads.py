@@ -64,7 +64,7 @@ class Payload(NamedTuple):
         """Return what a configured source reads, in W or Wh with its time, or why it is refused."""
         try:
             source = config.parse(self._configuration(name, expected)).stream[0].source
-            readings = config.decoder(source)(self.bytes)
+            readings = config.build_decoder(source)(self.bytes)
         except PayloadError as error:
             return error.reason
         except ConfigError as error:
@@ -81,7 +81,7 @@ class Payload(NamedTuple):
         profile = PROFILES[self.profile]
         kind = _kind(profile, name, expected)
         base = "W" if kind is Kind.POWER else "Wh"
-        quantity = profile.quantity(kind, name)
+        quantity = profile.find_quantity(kind, name)
         unit = self.facts.get("unit", base) if quantity is not None and quantity.scale is None else base
         unit = unit if unit.endswith(base) else base
         keys = {"topic": "t", "meter": "home", "profile": self.profile, "kind": str(kind), "unit": unit}
@@ -92,7 +92,7 @@ class Payload(NamedTuple):
 
 def _kind(profile: Profile, name: str, expected: str) -> Kind:
     """Return the kind of a quantity; an energy if that is what it is stated to hold."""
-    kinds = [kind for kind in Kind if profile.quantity(kind, name) is not None]
+    kinds = [kind for kind in Kind if profile.find_quantity(kind, name) is not None]
     if expected.endswith(" Wh"):
         kinds = [kind for kind in kinds if kind in _ENERGIES]
     return Kind.REGISTER if Kind.REGISTER in kinds and Kind.POWER not in kinds else next(iter(kinds))

@@ -71,7 +71,7 @@ class Case:
     def quantity(self, name: str) -> Quantity:
         """Return the quantity of a name."""
         kinds = list(Kind) if self.kind is None else [self.kind]
-        quantities = [q for kind in kinds if (q := self.device.quantity(kind, name)) is not None]
+        quantities = [q for kind in kinds if (q := self.device.find_quantity(kind, name)) is not None]
         assert quantities, f"{self.profile} has no quantity {name}"
         return quantities[0]
 
@@ -84,7 +84,7 @@ class Case:
         """Return the decoder of a quantity, in W or Wh."""
         quantity = self.quantity(name)
         unit = "W" if quantity.kind is Kind.POWER else "Wh"
-        return profile.decoder(quantity.read, self.scale(name), unit, self.id)
+        return profile.make_decoder(quantity.read, self.scale(name), unit, self.id)
 
     def stated(self, name: str) -> Outcome:
         """Return the expected outcome for a quantity."""

@@ -129,7 +129,7 @@ def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
     if cell == len(edges) - 1:
         return None
     if cell == len(edges) - 2:
-        return table.tail(bits)
+        return table.draw_tail(bits)
     height, place = divmod(word - edges[cell], 1 << table.shift)
     point = table.envelope.mode - table.depth + (cell << table.shift) + place
     if point < 0:

@@ -46,13 +46,13 @@ def schedule_of_bands(privacy: str = "", length: str = "1mo", source: str = POWE
 
 def received(schedule: Schedule, windows: Sequence[Mapping[str, int]], start_ms: int = JUNE_MS) -> Series:
     """Return the series of a meter that sent these quanta, by band in a mapping for each window."""
-    assert schedule.first_ms(start_ms) == start_ms
+    assert schedule.first_start_ms(start_ms) == start_ms
     messages: list[bytes] = []
     for quanta in windows:
-        shared = describe(schedule.terms(start_ms))
-        messages.append(shared.message("m1", start_ms))
+        shared = describe(schedule.terms_at(start_ms))
+        messages.append(shared.encode_message("m1", start_ms))
         for index, band in enumerate(shared.terms.places):
             value = quanta.get(band.name, 0) if band.name == UNKNOWN_BAND else quanta[band.name]
-            messages.append(RecordFormat.of(shared).record("m1", start_ms, index, value))
+            messages.append(RecordFormat.of(shared).encode("m1", start_ms, index, value))
         start_ms = schedule.grid.end_ms(start_ms)
     return collect(messages)["m1"]

@@ -84,23 +84,23 @@ class Labelled(LInfLaplace):
         object.__setattr__(self, "terms", terms)
         object.__setattr__(self, "draws", draws)
 
-    def noise_bound(self, bits: Bits) -> int:
+    def draw_noise_bound(self, bits: Bits) -> int:
         """Return a new noise bound."""
         self.draws.radii.append(self.terms)
         return (len(self.draws.radii) - 1) * WIDE
 
-    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
+    def draw_noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """Return `count` new noise bounds."""
-        return [self.noise_bound(bits) for _ in range(count)]
+        return [self.draw_noise_bound(bits) for _ in range(count)]
 
-    def draw(self, radius: int, bits: Bits) -> int:
+    def draw_slot(self, radius: int, bits: Bits) -> int:
         """Return the next label, in quanta."""
         self.draws.lines.append(Drawn(radius, self.terms))
         return (len(self.draws.lines) - 1) * STRIDE
 
-    def slots(self, radii: Sequence[int], bits: Bits) -> list[int]:
+    def draw_slots(self, radii: Sequence[int], bits: Bits) -> list[int]:
         """Return the next label for each noise bound."""
-        return [self.draw(radius, bits) for radius in radii]
+        return [self.draw_slot(radius, bits) for radius in radii]
 
 
 class LabelledSlot(NamedTuple):
@@ -218,7 +218,7 @@ class Witness:
         else:
             self._drawn_again(label, slot, window_ms, place)
         if slot in self.repeated:
-            gap = Fraction(terms.readings.gap_u * terms.slot_ms(place), terms.lattice(place))
+            gap = Fraction(terms.readings.gap_u * terms.slot_ms(place), terms.steps_per_quantum(place))
             assert quanta in {gap // 1, -(-gap // 1)}, "a lost slot that is not gap"
         assert slot not in self.records, "an interval left twice"
         self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
@@ -264,7 +264,7 @@ class Witness:
         A masked accumulator is a register minus noise and energy.
         """
         terms, is_masked = self.terms[window.terms_id], slot.slot_index == window.masked_slot
-        quotient = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
+        quotient = Fraction(slot.accumulator, terms.steps_per_quantum(slot.slot_index) * STRIDE)
         label = round(quotient) * (-1 if is_masked else 1)
         assert label, "an accumulator without noise"
         assert self.draws.lines[label].terms == terms, "an accumulator with the noise of another slot"
@@ -273,8 +273,8 @@ class Witness:
     def begins(self, label: int, start: int, place: int, otherwise: str) -> None:
         """Check that an accumulator without its energy is noise and a dither that never changes."""
         terms = self.draws.lines[label].terms
-        dither = start - label * STRIDE * terms.lattice(place)
-        assert 0 <= dither < terms.lattice(place), otherwise
+        dither = start - label * STRIDE * terms.steps_per_quantum(place)
+        assert 0 <= dither < terms.steps_per_quantum(place), otherwise
         assert self.dithers.setdefault(label, dither) == dither, otherwise
 
     def _drawn_again(self, label: int, slot: LabelledSlot, window_ms: int, place: int) -> None:

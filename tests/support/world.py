@@ -34,7 +34,7 @@ BASE_MS = 23_148 * DAY_MS
 """A day of the year 2033, near which all times of the world are."""
 
 
-_decode = json_profile.decoder("power", "t")
+_decode = json_profile.make_decoder("power", "t")
 
 
 def decode(payload: bytes) -> list[Reading]:
@@ -120,9 +120,9 @@ class LabelledFormats(RecordFormats):
         self.draws = draws
         super().__init__(terms)
 
-    def make(self, terms: Terms) -> RecordFormat:
+    def make_format(self, terms: Terms) -> RecordFormat:
         """Return the format for records of these terms."""
-        return with_mechanism(super().make(terms), Labelled(terms, self.draws))
+        return with_mechanism(super().make_format(terms), Labelled(terms, self.draws))
 
 
 class World:
@@ -191,7 +191,7 @@ class World:
         """Run one turn of the agent; it `fails` before or after the transaction, or not at all."""
         batch, self.arrived = self.arrived, []
         closing_ms = self.now_ms if self.closing_ms is None else self.closing_ms
-        with patch.object(slot, "reach", lambda *_: WIDE):  # labels are wider than any noise
+        with patch.object(slot, "reach_quanta", lambda *_: WIDE):  # labels are wider than any noise
             effects = self.pipeline.feed(batch, self.now_ms, closing_ms)
         free: list[Any] = []
         if self.model is not None:

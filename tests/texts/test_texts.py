@@ -5,9 +5,9 @@ from string import Formatter
 
 import pytest
 
-from meteragent.texts import LANGUAGES, english, texts
+from meteragent.texts import LANGUAGES, english_texts, read_texts
 
-ENGLISH = texts("en")
+ENGLISH = read_texts("en")
 TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
 PRINTED = (
     *("and", "cost.", "duration.", "event.", "guess.", "hidden.", "in_all.", "near.", "next.", "number."),
@@ -24,7 +24,7 @@ def placeholders(text: str) -> set[str]:
 @pytest.mark.parametrize("language", TRANSLATIONS)
 def test_a_translation_is_complete(language: str) -> None:
     """It has the texts of English, each with the same placeholders, and nothing else; it names itself."""
-    translated = texts(language)
+    translated = read_texts(language)
     assert set(translated) == set(ENGLISH)
     assert [key for key in ENGLISH if placeholders(translated[key]) != placeholders(ENGLISH[key])] == []
     assert translated["lang"] == language
@@ -34,12 +34,12 @@ def test_a_translation_is_complete(language: str) -> None:
 @pytest.mark.parametrize("language", TRANSLATIONS)
 def test_a_terminal_without_utf_8_can_print_it(language: str) -> None:
     """What commands print has only characters of ISO 8859-15, as a terminal in de_DE@euro has."""
-    for key, text in texts(language).items():
+    for key, text in read_texts(language).items():
         if key.startswith(PRINTED):
             text.encode("iso8859-15")
 
 
 def test_texts_are_found_by_the_beginning_of_their_keys() -> None:
     """Only the texts below a prefix are returned, in their order, under the rest of their keys."""
-    assert list(english("number.")) == ["decimal", "group", "percent", "times"]
-    assert english("number.")["decimal"] == "."
+    assert list(english_texts("number.")) == ["decimal", "group", "percent", "times"]
+    assert english_texts("number.")["decimal"] == "."

@@ -12,10 +12,10 @@ from meteragent.decode import Decoder
 from meteragent.domain.errors import PayloadError
 from meteragent.tools.discover import listener as bounds
 from meteragent.tools.discover.candidate import Candidate
-from meteragent.tools.discover.configuration import Access, toml
+from meteragent.tools.discover.configuration import Access, configuration_toml
 from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.propose import report
-from meteragent.tools.discover.search import search
+from meteragent.tools.discover.propose import report_text
+from meteragent.tools.discover.search import search_log
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.decode.test_profiles import CASES
@@ -57,12 +57,12 @@ OPEN = frozenset(
 
 def candidates(listener: Listener) -> list[Candidate]:
     """Return the proposals of a listener."""
-    return search(listener).candidates
+    return search_log(listener).candidates
 
 
 def said(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool = False) -> str:
     """Return the report on it, in one line."""
-    text = report(listened(*sent, times=times, every_ms=every_ms, retain=retain), ACCESS, 60)
+    text = report_text(listened(*sent, times=times, every_ms=every_ms, retain=retain), ACCESS, 60)
     return re.sub(r"\s+", " ", text)
 
 
@@ -88,16 +88,16 @@ def test_a_family_is_recognised_and_proposed(name: str) -> None:
     assert mine
     assert mine[0].rank == 0
     for one in found:
-        proposed = config.parse(toml(one, ACCESS)).stream[0]
-        place, decode = config.topic_of(proposed.source), config.decoder(proposed.source)
-        payloads = [payload for topic, payload in sent if place.meter(topic) is not None]
+        proposed = config.parse(configuration_toml(one, ACCESS)).stream[0]
+        place, decode = config.topic_of(proposed.source), config.build_decoder(proposed.source)
+        payloads = [payload for topic, payload in sent if place.meter_of(topic) is not None]
         assert any(reads(decode, payload) for payload in payloads)
 
 
 @pytest.mark.parametrize("name", sorted(OPEN))
 def test_a_family_without_a_unit_is_named_and_not_proposed(name: str) -> None:
     """If a family's messages state no unit, nothing is proposed, and the missing keys are listed."""
-    outcome = search(listened(*[(case.topic, case.payload) for case in of_family(name)]))
+    outcome = search_log(listened(*[(case.topic, case.payload) for case in of_family(name)]))
     entries = [entry for entry in outcome.unplaced if entry.source.get("profile") == name]
     assert not outcome.candidates
     assert entries
@@ -116,7 +116,7 @@ def reads(decode: Decoder, payload: bytes) -> bool:
 def test_no_value_is_shown(name: str) -> None:
     """A report holds no number of a payload except an id or a part of a topic."""
     cases = of_family(name)
-    text = report(listened(*[(case.topic, case.payload) for case in cases]), ACCESS, 60)
+    text = report_text(listened(*[(case.topic, case.payload) for case in cases]), ACCESS, 60)
     for case in cases:
         named = " ".join([case.topic, *case.identifies, *(case.device.traps), case.device.title])
         numbers = set(re.findall(r"\d{3,}(?:\.\d+)?|\d+\.\d{2,}", case.payload.decode(errors="replace")))
@@ -150,7 +150,7 @@ def test_phases_are_summed() -> None:
         f"shellies/em3/emeter/{phase}/{what}" for phase in range(3) for what in ("power", "total", "pf")
     ]
     (one,) = candidates(listened(*[(topic, b"512.5") for topic in topics]))
-    source = config.parse(toml(one, ACCESS)).stream[0].source
+    source = config.parse(configuration_toml(one, ACCESS)).stream[0].source
     assert source.phases == ("0", "1", "2")
     assert (source.topic, source.meter) == ("shellies/em3/emeter/{phase}/power", "home")
 
@@ -165,7 +165,7 @@ def test_what_is_fed_in_is_not_added_to_what_is_drawn() -> None:
 
 def test_a_bare_number_without_a_unit_is_listed() -> None:
     """A topic whose unit is not stated is listed with what is known and what is missing."""
-    (entry,) = search(listened(("homeassistant/sensor/haus_energy/state", b"5.5"))).unplaced
+    (entry,) = search_log(listened(("homeassistant/sensor/haus_energy/state", b"5.5"))).unplaced
     assert entry.missing == ("unit",)
     assert entry.source["kind"] == "register"
     assert not candidates(listened(*[(f"homeassistant/sensor/s{i}/state", b"5.5") for i in range(6)]))
@@ -175,7 +175,7 @@ def test_several_devices_get_pseudonyms() -> None:
     """Topics of several devices stay one template and need a key; the proposal says how to make one."""
     sent = [(f"tele/plug{i}/SENSOR", document(ENERGY={"Power": 5})) for i in range(3)]
     (one,) = candidates(listened(*sent))
-    text = toml(one, ACCESS)
+    text = configuration_toml(one, ACCESS)
     stream = config.parse(text).stream[0]
     assert (stream.source.topic, stream.source.meter) == ("tele/{meter}/SENSOR", None)
     assert str(stream.sink.pseudonym_key_file) == "pseudonym.key"
@@ -212,9 +212,9 @@ def test_names_are_guessed(
 ) -> None:
     """A number whose name refers to power or energy is proposed, with its unit and time if they are named."""
     (one,) = candidates(listened((topic, payload)))
-    source = config.parse(toml(one, ACCESS)).stream[0].source
+    source = config.parse(configuration_toml(one, ACCESS)).stream[0].source
     assert (source.kind, source.unit, source.value, source.time) == (kind, unit, value, time)
-    assert len(config.decoder(source)(payload)) == 1
+    assert len(config.build_decoder(source)(payload)) == 1
     assert "guessed from the names" in said((topic, payload))
 
 
@@ -256,8 +256,8 @@ def test_private_streams_are_left_out() -> None:
     """Records and descriptors of meteragent, and topics below them, are not meters."""
     records = RecordFormat.of(describe(settled()))
     sent = [
-        ("private/m1/power", records.record("m1", 1_795_176_000_000, 0, 5)),
-        ("private/m1/power/privacy", records.descriptor.message("m1", 1_795_176_000_000)),
+        ("private/m1/power", records.encode("m1", 1_795_176_000_000, 0, 5)),
+        ("private/m1/power/privacy", records.descriptor.encode_message("m1", 1_795_176_000_000)),
         ("private/m1/power/total_kwh", b"5.25"),
     ]
     assert not candidates(listened(*sent))
@@ -319,34 +319,34 @@ def test_retained_messages_have_no_cadence() -> None:
 def test_a_radio_s_neighbours() -> None:
     """If messages name meters and count pulses, the operator must state id and unit."""
     sent = [(case.topic, case.payload) for case in of_family("rtlamr")]
-    (entry,) = {one.missing for one in search(listened(*sent)).unplaced}
+    (entry,) = {one.missing for one in search_log(listened(*sent)).unplaced}
     assert entry == ("unit", "scale", "id")
 
 
 def test_what_is_proposed_runs() -> None:
     """A plug that reports its power every five minutes hides no kettle, so a month is proposed."""
     (one,) = candidates(listened(PLUG))
-    proposed = config.parse(toml(one, ACCESS))
+    proposed = config.parse(configuration_toml(one, ACCESS))
     assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
 
 
 def test_slow_meters_get_longer_slots() -> None:
     """With fewer than two readings in half an hour, a day is proposed; an interval is as it arrived."""
     (one,) = candidates(listened(SURE, every_ms=3_600_000))
-    assert config.parse(toml(one, ACCESS)).stream[0].privacy.preset == "day"
+    assert config.parse(configuration_toml(one, ACCESS)).stream[0].privacy.preset == "day"
 
 
 def test_feed_in_reaches_below_zero() -> None:
     """If values below zero arrived, the proposed range contains them."""
     (one,) = candidates(listened(("x/power_w", b"-500")))
-    assert config.parse(toml(one, ACCESS)).stream[0].window.range[0] < 0
+    assert config.parse(configuration_toml(one, ACCESS)).stream[0].window.range[0] < 0
 
 
 def test_the_broker_is_proposed_as_it_was_reached() -> None:
     """Address, user and files are as given; the password is not shown."""
     (one,) = candidates(listened(PLUG))
     keys = (("username", "u"), ("password_file", 'p"w'), ("ca_file", "ca.pem"))
-    source = config.parse(toml(one, Access("mqtts://broker.example", keys))).stream[0].source
+    source = config.parse(configuration_toml(one, Access("mqtts://broker.example", keys))).stream[0].source
     assert (source.url, source.username, str(source.password_file)) == ("mqtts://broker.example", "u", 'p"w')
     assert str(source.ca_file) == "ca.pem"
 
@@ -358,9 +358,9 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers of topics and payloads, and their sizes, are bounded; the excess is counted."""
     monkeypatch.setattr(bounds, "TOPICS_MAX", 3)
     listener = listened(*[(f"t/{i}", b"1") for i in range(5)], times=100)
-    assert (len(listener.topics), listener.shed, listener.messages) == (3, 200, 500)
+    assert (len(listener.topics), listener.shed, listener.message_count) == (3, 200, 500)
     assert {len(heard.payloads) for heard in listener.topics.values()} == {bounds.PAYLOADS_KEPT}
-    assert "on further topics and were only counted" in report(listener, ACCESS, 1)
+    assert "on further topics and were only counted" in report_text(listener, ACCESS, 1)
     assert not listened(("t", bytes(bounds.PAYLOAD_MAX + 1))).topics["t"].payloads
     large = listened(*[(f"t/{i}", bytes(60_000)) for i in range(3)], times=300)
     kept = sum(len(payload) for heard in large.topics.values() for payload in heard.payloads)

@@ -3,9 +3,9 @@
 import pytest
 
 from meteragent import config
-from meteragent.tools.discover import findings
+from meteragent.tools.discover import find_meters
 from meteragent.tools.discover.candidate import NOT_HEARD
-from meteragent.tools.discover.search import search
+from meteragent.tools.discover.search import search_log
 from tests.support.discover_scenes import ACCESS, Message, Scene, check, discovery, heard, scene, sensor
 
 HA = "home-assistant.io: MQTT discovery"
@@ -252,7 +252,7 @@ DEVICE = [
 def test_what_only_describes_itself_is_doubted(retained: list[Message], live: Message) -> None:
     """Numbers and devices of which no message came are proposed with the same doubt, and others without."""
     for messages, count in (([], 1), ([live], 0)):
-        (candidate,) = search(heard(scene("", "", messages, "", retained))).candidates
+        (candidate,) = search_log(heard(scene("", "", messages, "", retained))).candidates
         assert candidate.doubts.count(NOT_HEARD) == count
         assert [log.topic for log in candidate.topics] == [live[0]]
 
@@ -266,11 +266,11 @@ def test_the_unit_of_a_discovery_message_is_followed(nodes: tuple[str, ...], fol
     """The configuration names its topic; of several meters, no one message states the unit."""
     live = [(f"home/{node}/power", "57.5") for node in nodes]
     retained = [sensor(f"{node}/power", "Power", "W", f"home/{node}/power") for node in nodes]
-    result = findings(heard(scene("followed", HA, live, "", retained)))
+    result = find_meters(heard(scene("followed", HA, live, "", retained)))
     offers = [offer for proposal in result.proposals for offer in proposal.offers]
     assert [offer.source["unit_topic"] for offer in offers if "unit_topic" in offer.source] == followed
     for offer, topic in zip(offers, followed, strict=False):
-        source = config.parse(offer.toml(ACCESS)).stream[0].source
+        source = config.parse(offer.to_toml(ACCESS)).stream[0].source
         unit = config.topic_of(source).unit
         assert unit is not None
         assert (unit.filter, config.topic_of(source).units[None]) == (topic, ("W",))

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent.decode.profiles import PROFILES
-from meteragent.tools.discover import findings
+from meteragent.tools.discover import find_meters
 from tests.support.discover_scenes import Message, heard, scene, summary
 from tests.support.payloads import Payload, payloads
 from tests.tools.test_discover_payloads import heard as heard_alone
@@ -141,7 +141,7 @@ def test_what_is_moved_is_read_as_what_it_is(name: str) -> None:
     """What is proposed, what is not, and why is exactly as stated."""
     messages, expected = SCENES[name]
     case = scene(name, "", messages, expected)
-    result = findings(heard(case))
+    result = find_meters(heard(case))
     assert summary(result) == case.lines
 
 
@@ -160,5 +160,5 @@ def test_a_profile_that_rests_on_documentation_alone_is_marked(
     messages: list[Message], is_captured: bool
 ) -> None:
     """The title says so, because a real device may differ."""
-    [proposal] = findings(heard(scene("", "", messages, ""))).proposals
+    [proposal] = find_meters(heard(scene("", "", messages, ""))).proposals
     assert ("documentation alone" in proposal.certainty) is not is_captured

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent.domain.counters import REFUSALS
-from meteragent.tools.discover import findings, report
+from meteragent.tools.discover import find_meters, report_text
 from tests.support.discover_scenes import ACCESS, Message, check, heard, scene, sensor, summary
 
 SPARKPLUG = bytes.fromhex("08b0e0d4f3a1321219080a10b0e0d4f3a1322009410900000000008040401801")
@@ -29,8 +29,8 @@ def test_a_foreign_form_is_named_with_what_to_send_instead(form: str) -> None:
     """The topic is listed with the text that the running agent has for such a payload."""
     topic, payload = FOREIGN[form]
     listener = heard(scene(form, "", [(topic, payload)], ""))
-    assert "Next: change what is sent, as stated above" in report(listener, ACCESS, 60)
-    result = findings(listener)
+    assert "Next: change what is sent, as stated above" in report_text(listener, ACCESS, 60)
+    result = find_meters(listener)
     assert [(entry.topic, entry.reason) for entry in result.unplaced] == [(topic, REFUSALS[form])]
     assert not result.proposals
     assert not result.quiet_topics
@@ -48,7 +48,7 @@ def test_a_foreign_form_is_named_with_what_to_send_instead(form: str) -> None:
 )
 def test_a_list_or_a_comma_counts_only_where_a_meter_is_named(message: Message) -> None:
     """Colours, temperatures, words and lists in JSON are no foreign meters."""
-    result = findings(heard(scene("", "", [message], "")))
+    result = find_meters(heard(scene("", "", [message], "")))
     assert not [entry for entry in result.unplaced if entry.reason in REFUSALS.values()]
 
 
@@ -70,7 +70,7 @@ def test_a_described_number_with_a_comma_is_named() -> None:
 def test_a_number_as_text_with_a_comma_is_named_by_its_field() -> None:
     """A field whose name states power or energy is not called quiet if its text has a comma or a unit."""
     fields = {"power_w": "345,6", "total_kwh": "12.5 kWh", "state": "1,5"}
-    result = findings(heard(scene("", "", [("home/meter", fields)], "")))
+    result = find_meters(heard(scene("", "", [("home/meter", fields)], "")))
     assert summary(result) == [
         "not home/meter: power_w: the number has a comma or separators: send it with a point only, such as",
         "not home/meter: total_kwh: the payload is a number with a unit: send only the number",

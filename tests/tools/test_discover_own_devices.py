@@ -11,9 +11,9 @@ from tests.support.configurations import settled
 def test_the_agent_s_own_devices_are_no_meters() -> None:
     """Neither private numbers nor diagnostic entities are described, whatever their names."""
     discovery = Discovery("homeassistant", "agent/status", total=True)
-    topic, payload = discovery.message("private/m/power", describe(settled()).message("m", 0))
+    topic, payload = discovery.message("private/m/power", describe(settled()).encode_message("m", 0))
     document = json.loads(payload)
     assert home_assistant.is_description(topic)
-    assert list(home_assistant.statements(topic, document)) == []
+    assert list(home_assistant.read_statements(topic, document)) == []
     other = document | {"origin": {"name": "another program"}}
-    assert len(list(home_assistant.statements(topic, other))) == 5
+    assert len(list(home_assistant.read_statements(topic, other))) == 5

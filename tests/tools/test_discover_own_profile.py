@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from meteragent import config
-from meteragent.tools.discover import Access, Listener, findings
+from meteragent.tools.discover import Access, Listener, find_meters
 
 PROFILE = """
 name = "cellar-meter"
@@ -43,13 +43,13 @@ def heard() -> Listener:
 def test_a_user_profile_is_recognised(tmp_path: Path) -> None:
     """A device that only a file in `profiles` describes is proposed with its kind, in W."""
     (tmp_path / "cellar-meter.toml").write_text(PROFILE)
-    (proposal,) = findings(heard(), config.all_profiles(tmp_path)).proposals
+    (proposal,) = find_meters(heard(), config.all_profiles(tmp_path)).proposals
     offer = proposal.offers[0]
     assert proposal.title == "the meter in the cellar"
     assert (offer.kind, offer.unit, offer.source["profile"]) == ("power", "W", "cellar-meter")
-    assert 'preset = "appliance"' in offer.toml(Access("mqtt://127.0.0.1:1883"))
+    assert 'preset = "appliance"' in offer.to_toml(Access("mqtt://127.0.0.1:1883"))
 
 
 def test_without_the_profile_nothing_is_proposed() -> None:
     """The same messages are not proposed if no profile describes them."""
-    assert not findings(heard()).proposals
+    assert not find_meters(heard()).proposals

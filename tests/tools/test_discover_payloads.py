@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from meteragent import config
-from meteragent.config.source import profile
+from meteragent.config.source import profile_of
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
-from meteragent.tools.discover import Access, Findings, Listener, Offer, findings
+from meteragent.tools.discover import Access, Findings, Listener, Offer, find_meters
 from tests.support.payloads import Payload, payloads
 
 ENTRIES = payloads()
@@ -30,20 +30,20 @@ def heard(*entries: tuple[str, bytes]) -> Findings:
         for topic, content in entries:
             listener.on_message(topic, content, False)
         clock_ms += 10_000
-    return findings(listener)
+    return find_meters(listener)
 
 
 def is_stated(offer: Offer, payload: Payload) -> bool:
     """Return whether the manifest states what an offer reads, or does not mention the quantity."""
-    source = config.parse(offer.toml(ACCESS)).stream[0].source
-    device = profile(source)
+    source = config.parse(offer.to_toml(ACCESS)).stream[0].source
+    device = profile_of(source)
     if device is not None and device.name == payload.profile:
         name = source.value or next(name for name, q in device.quantities.items() if q.kind is source.kind)
         return " " in payload.reads.get(name, " ")
     base = "W" if source.kind is Kind.POWER else "Wh"
     texts = [*payload.reads.values(), *payload.facts.get("offers", ())]
     stated = {Fraction(text.split()[0]) for text in texts if text.endswith(f" {base}")}
-    readings = config.decoder(source)(payload.bytes)
+    readings = config.build_decoder(source)(payload.bytes)
     return all(Fraction(one.value_u * UNIT_FACTOR[source.unit], MICRO) in stated for one in readings)
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.domain.units import UNITS
-from meteragent.tools.discover import findings
+from meteragent.tools.discover import find_meters
 from meteragent.tools.discover.findings import Findings
-from meteragent.tools.discover.words import split
+from meteragent.tools.discover.words import split_words
 from tests.support.discover_scenes import ACCESS, Message, Scene, heard, summary
 from tests.tools import (
     test_discover_described,
@@ -70,10 +70,10 @@ def offers(result: Findings) -> list[str]:
 @given(homes)
 def test_an_offer_has_a_unit_of_its_kind_and_is_accepted(scene: Scene) -> None:
     """Every configuration that is proposed has a unit that belongs to its kind, and loads unchanged."""
-    for proposal in findings(heard(scene)).proposals:
+    for proposal in find_meters(heard(scene)).proposals:
         for offer in proposal.offers:
             assert offer.unit in UNITS[offer.kind]
-            parsed = config.parse(offer.toml(ACCESS))
+            parsed = config.parse(offer.to_toml(ACCESS))
             assert not config.refusals(parsed)
 
 
@@ -81,11 +81,11 @@ def test_an_offer_has_a_unit_of_its_kind_and_is_accepted(scene: Scene) -> None:
 @given(homes)
 def test_an_offer_without_a_description_has_its_unit_in_a_name(scene: Scene) -> None:
     """Where no description states the unit, a name on the topic or in the message does."""
-    for proposal in findings(heard(home(scene.live, []))).proposals:
+    for proposal in find_meters(heard(home(scene.live, []))).proposals:
         for offer in proposal.offers:
             source = offer.source
             stated = f"{source['topic']} {source.get('value', '')} {source.get('phases', '')}"
-            assert source["profile"] not in {"number", "json"} or {*split(stated)} & UNIT_WORDS
+            assert source["profile"] not in {"number", "json"} or {*split_words(stated)} & UNIT_WORDS
 
 
 @pytest.mark.slow("searches a hundred homes")
@@ -93,7 +93,7 @@ def test_an_offer_without_a_description_has_its_unit_in_a_name(scene: Scene) -> 
 def test_no_topic_is_lost(scene: Scene) -> None:
     """Every topic is part of a proposal or a description, or is listed with a reason or as quiet."""
     listener = heard(scene)
-    result = findings(listener)
+    result = find_meters(listener)
     listed = {entry.topic for entry in result.unplaced} | {*result.quiet_topics}
     listed |= {
         log.topic
@@ -116,13 +116,13 @@ def test_an_unrelated_topic_removes_nothing(case: Scene) -> None:
         ("homeassistant/light/unrelated/config", {"name": "Lamp", "cmd_t": "unrelated/set"}),
         ("unrelated/broken", b"\xff{"),
     ]
-    assert offers(findings(heard(case, *others))) == offers(findings(heard(case)))
+    assert offers(find_meters(heard(case, *others))) == offers(find_meters(heard(case)))
 
 
 @pytest.mark.parametrize("case", SCENES, ids=str)
 def test_no_reading_is_stated(case: Scene) -> None:
     """No text of a proposal or of a reason holds a number of three digits or more from a payload."""
-    result = findings(heard(case))
+    result = find_meters(heard(case))
     texts = [reason for proposal in result.proposals for reason in proposal.assumptions]
     texts += [entry.reason for entry in result.unplaced]
     named = json.dumps([topic for topic, _ in (*case.live, *case.retained)])

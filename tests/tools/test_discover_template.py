@@ -2,7 +2,7 @@
 
 import pytest
 
-from meteragent.decode.dialects import translated
+from meteragent.decode.dialects import translate_path
 from meteragent.tools.discover.describe import home_assistant
 from tests.support.steps import ending
 
@@ -27,7 +27,7 @@ def test_a_template_of_any_form_is_judged_at_once(what: str) -> None:
     """A template as long as a payload is refused in time that grows as its length does."""
     with ending():
         path, problem = home_assistant._path_of(COSTLY[what])
-        translated(COSTLY[what])
+        translate_path(COSTLY[what])
     assert path is None
     assert problem is not None
 

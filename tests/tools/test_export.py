@@ -94,7 +94,7 @@ def test_no_name_is_a_formula(path: Path, exported: Exported) -> None:
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
     """Undelivered rows and descriptors are left out, whatever they look like."""
-    descriptor = describe(TERMS).message("m1", NOON_MS)
+    descriptor = describe(TERMS).encode_message("m1", NOON_MS)
     leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
     assert [row[4] for row in exported()] == ["value", "1"]
 
@@ -183,7 +183,7 @@ def test_the_view_knows_all_terms_of_the_store(path: Path, exported: Exported) -
     """Units, streams and shapes that change: each record's own terms, also without its descriptor."""
     known = schedule(PROFILE, BANDS)
     bands = [row for row in sent(known, JUNE, [[-1000, 20_000, 40_000, 30_000]]) if b'"band"' in row]
-    terms = known.terms(int(collect(sent(known, JUNE, [[0] * 4]))["m1"].time_ms[0]))
+    terms = known.terms_at(int(collect(sent(known, JUNE, [[0] * 4]))["m1"].time_ms[0]))
     leave(path, bands, terms)
     leave(path, recorded(KILO, [-1, 3], "m1"), KILO, "other")
     leave(path, recorded(HOURLY, [5, -1, 6], "m1"), HOURLY, "third")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.cli.redact import outcome_text
-from meteragent.decode.p1 import checksum
+from meteragent.decode.p1 import compute_crc
 from meteragent.domain.errors import FormatError
 from meteragent.tools.redact import Redactor
-from meteragent.tools.redact.replacement import names
+from meteragent.tools.redact.replacement import known_names
 from tests.decode.test_profiles import CASES
 from tests.support.profile_contract import Case
 
@@ -29,7 +29,7 @@ def seeded(seed: int) -> Callable[[int], bytes]:
 
 def redacted(text: str, seed: int = 1) -> str:
     """Return a payload after a separate redactor."""
-    return Redactor(seeded(seed)).payload(text.encode()).decode()
+    return Redactor(seeded(seed)).redact_payload(text.encode()).decode()
 
 
 def survivors(text: str, found: Callable[[str], set[str]]) -> set[str]:
@@ -41,7 +41,7 @@ def survivors(text: str, found: Callable[[str], set[str]]) -> set[str]:
 # What does not stay
 
 
-KEYS = st.one_of(st.sampled_from(sorted(names())), st.text(min_size=1))
+KEYS = st.one_of(st.sampled_from(sorted(known_names())), st.text(min_size=1))
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.sampled_from(["kWh"])
 )
@@ -60,7 +60,7 @@ def texts(document: object) -> set[str]:
             inside += [*one.keys(), *one.values()]
         elif isinstance(one, list):
             inside += one
-        elif isinstance(one, str) and sum(map(str.isalnum, one)) >= 4 and one not in names():
+        elif isinstance(one, str) and sum(map(str.isalnum, one)) >= 4 and one not in known_names():
             found.add(one)
     return found
 
@@ -92,7 +92,7 @@ def test_no_number_survives(numbers: list[float]) -> None:
         assert not survivors(text, lambda _: contents)  # noqa: B023
 
 
-WORDS = st.from_regex(r"[a-z]{5,9}", fullmatch=True).filter(lambda word: word not in names())
+WORDS = st.from_regex(r"[a-z]{5,9}", fullmatch=True).filter(lambda word: word not in known_names())
 PIECES = st.one_of(
     WORDS, st.sampled_from([*'/!()*,;"{}[]:|=<>\\ \n\r\t019.-', "/AAA5", "1-0:1.7.0(", ",1\n"])
 )
@@ -102,7 +102,7 @@ PIECES = st.one_of(
 def test_no_word_survives_whatever_surrounds_it(pieces: list[str]) -> None:
     """A payload of any form is refused, or none of its words is in the output."""
     text = "".join(pieces)
-    words = {word for word in re.findall(r"[a-z]{5,}", text) if word not in names()}
+    words = {word for word in re.findall(r"[a-z]{5,}", text) if word not in known_names()}
     for payload in (text, f"{text},1", f"/AAA5{text}"):
         with suppress(FormatError):
             assert not survivors(payload, lambda _: words)
@@ -141,9 +141,9 @@ def test_a_topic_is_replaced_level_by_level() -> None:
     """Levels of the built-in profiles' topics stay, and others do not."""
     redactor = Redactor(seeded(1), ["attic"])
     assert re.fullmatch(
-        r"tele/[a-z]{7}_\w{6}/attic/SENSOR", redactor.topic("tele/tasmota_4D7731/attic/SENSOR")
+        r"tele/[a-z]{7}_\w{6}/attic/SENSOR", redactor.redact_topic("tele/tasmota_4D7731/attic/SENSOR")
     )
-    assert "4D7731" not in redactor.topic("tele/tasmota_4D7731/attic/SENSOR")
+    assert "4D7731" not in redactor.redact_topic("tele/tasmota_4D7731/attic/SENSOR")
 
 
 # What is refused
@@ -181,7 +181,7 @@ def test_what_is_of_no_known_format_is_refused(text: str) -> None:
 def test_what_is_not_utf_8_is_refused() -> None:
     """Bytes that are not UTF-8 are of no known format."""
     with pytest.raises(FormatError, match="UTF-8"):
-        Redactor(seeded(1)).payload(b'{"name": "M\xfcller", "power": 5}')
+        Redactor(seeded(1)).redact_payload(b'{"name": "M\xfcller", "power": 5}')
 
 
 # What stays
@@ -286,31 +286,33 @@ def test_a_serial_number_is_no_time() -> None:
 def test_the_same_gets_the_same() -> None:
     """Repetitions stay visible: as key and value, over several messages; other text differs."""
     redactor = Redactor(seeded(1))
-    first = json.loads(redactor.payload(b'{"src": "haus-huber", "haus-huber": 431.5, "b": "haus-meier"}'))
+    first = json.loads(
+        redactor.redact_payload(b'{"src": "haus-huber", "haus-huber": 431.5, "b": "haus-meier"}')
+    )
     assert first["src"] in first
     assert first["b"] != first["src"]
-    assert json.loads(redactor.payload(b'{"v": 431.5}'))["v"] == first[first["src"]]
+    assert json.loads(redactor.redact_payload(b'{"v": 431.5}'))["v"] == first[first["src"]]
 
 
 def test_a_name_can_be_kept() -> None:
     """A key or value that is named stays."""
-    after = Redactor(seeded(1), ["activePower"]).payload(b'{"activePower": 0, "v": "activePower"}')
+    after = Redactor(seeded(1), ["activePower"]).redact_payload(b'{"activePower": 0, "v": "activePower"}')
     assert after == b'{"activePower": 0, "v": "activePower"}'
 
 
 def test_a_replacement_is_no_known_name() -> None:
     """A replacement that is a known name is drawn again, because it must mean nothing."""
     spelt = iter([ord(letter) - ord("a") for letter in "macxyz"])
-    assert Redactor(lambda size: next(spelt).to_bytes(size)).payload(b'"abc"') == b'"xyz"'
+    assert Redactor(lambda size: next(spelt).to_bytes(size)).redact_payload(b'"abc"') == b'"xyz"'
 
 
 def test_what_stays_is_not_counted() -> None:
     """Only replacements are counted, not zeros and known names."""
     redactor = Redactor(seeded(1))
-    redactor.payload(b'{"power": 0, "u": "W", "x": null}')
-    assert not redactor.replaced
-    redactor.payload(b'{"power": 12.5, "u": "Huber", "Huber": "2026-11-20"}')
-    assert redactor.replaced == {"number": 1, "text": 1, "key": 1, "time": 1}
+    redactor.redact_payload(b'{"power": 0, "u": "W", "x": null}')
+    assert not redactor.replaced_counts
+    redactor.redact_payload(b'{"power": 12.5, "u": "Huber", "Huber": "2026-11-20"}')
+    assert redactor.replaced_counts == {"number": 1, "text": 1, "key": 1, "time": 1}
 
 
 def test_replacements_do_not_follow_from_what_was_there() -> None:
@@ -337,9 +339,9 @@ def test_profiles_read_it_as_before(case: Case) -> None:
         redactor = Redactor(seeded(seed), kept(case.readings))
         if str(case) in UNKNOWN_FORMATS:
             with pytest.raises(FormatError):
-                redactor.payload(case.payload)
+                redactor.redact_payload(case.payload)
             continue
-        after = redactor.payload(case.payload)
+        after = redactor.redact_payload(case.payload)
         for name in case.readings:
             read = case.quantity(name).read
             assert outcome_text(read, after) == outcome_text(read, case.payload), (name, after)
@@ -348,7 +350,7 @@ def test_profiles_read_it_as_before(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if str(case) not in UNKNOWN_FORMATS], ids=str)
 def test_what_identifies_in_a_device_s_message_is_gone(case: Case) -> None:
     """No name, serial number or address of a fixture is left."""
-    outputs = [Redactor(seeded(seed)).payload(case.payload).decode() for seed in range(DRAWS)]
+    outputs = [Redactor(seeded(seed)).redact_payload(case.payload).decode() for seed in range(DRAWS)]
     assert not [one for one in case.identifies if all(one in output for output in outputs)]
 
 
@@ -364,7 +366,7 @@ TELEGRAM = (
 def test_a_check_sum_is_as_right_as_it_was(line_end: str) -> None:
     """A correct CRC of a telegram is correct after redaction; a wrong one stays wrong."""
     body = TELEGRAM.replace("\r\n", line_end)
-    right = f"{body}{checksum(TELEGRAM.encode()):04X}{line_end}"
+    right = f"{body}{compute_crc(TELEGRAM.encode()):04X}{line_end}"
     for telegram, is_right in (
         (right, True),
         (f"{body}0000{line_end}", False),
@@ -372,7 +374,7 @@ def test_a_check_sum_is_as_right_as_it_was(line_end: str) -> None:
     ):
         after, _, told = redacted(telegram).rpartition("!")
         sent = f"{after}!".replace(line_end, "\r\n").encode()
-        assert (int(told, 16) == checksum(sent)) is is_right
+        assert (int(told, 16) == compute_crc(sent)) is is_right
         assert re.match(r"/[A-Z]{3}5\\", after)
         assert "(200115123456W)" in after
         assert "4530303034303037" not in after
@@ -381,7 +383,7 @@ def test_a_check_sum_is_as_right_as_it_was(line_end: str) -> None:
 
 def test_several_telegrams_are_redacted() -> None:
     """Each telegram of a recording has its own checksum, and the last may be incomplete."""
-    telegram = f"{TELEGRAM}{checksum(TELEGRAM.encode()):04X}\r\n"
+    telegram = f"{TELEGRAM}{compute_crc(TELEGRAM.encode()):04X}\r\n"
     first, second, rest = redacted(telegram * 2 + TELEGRAM[:60]).split("!")
     assert second[:4] == first_sum(first)
     assert rest[:4] == first_sum(second[6:])
@@ -389,4 +391,4 @@ def test_several_telegrams_are_redacted() -> None:
 
 def first_sum(telegram: str) -> str:
     """Return the checksum of a telegram that is given without its end."""
-    return f"{checksum(f'{telegram}!'.encode()):04X}"
+    return f"{compute_crc(f'{telegram}!'.encode()):04X}"

@@ -46,8 +46,8 @@ def test_a_payload_is_read_as_before_and_has_no_serial(payload: Payload) -> None
     redactor = Redactor(random.Random(5).randbytes)
     if str(payload) in UNKNOWN_FORMATS:
         with pytest.raises(FormatError):
-            redactor.payload(payload.bytes)
+            redactor.redact_payload(payload.bytes)
         return
-    redacted = redactor.payload(payload.bytes)
+    redacted = redactor.redact_payload(payload.bytes)
     assert outcomes(payload, redacted) == outcomes(payload, payload.bytes)
     assert not [serial for serial in SERIALS if serial in redacted]

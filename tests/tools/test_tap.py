@@ -13,7 +13,7 @@ from meteragent import config
 from meteragent.cli import main, outlet
 from meteragent.cli.common import EXIT_CONFIG
 from meteragent.cli.tap import LogLines
-from meteragent.core.factory import timeline_of
+from meteragent.core.factory import make_timeline
 from meteragent.core.pending import Pending
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import Epoch
@@ -63,14 +63,14 @@ def trace_of(terms: Terms, *phases: str) -> Trace:
 
 def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
-    timeline = timeline_of(terms, START)
+    timeline = make_timeline(terms, START)
     window = window_of(terms)(START, terms, terms.id, (), "label", noise_bound=0)
     window.open_slot(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
-        timeline.accept(Pending(time_ms, value_u, None))
+        timeline.accept_reading(Pending(time_ms, value_u, None))
     timeline.integrate_until(START + SLOT)
-    return Fraction(window.close(0) * terms.quantum_u, MICRO)
+    return Fraction(window.close_slot(0) * terms.quantum_u, MICRO)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_raw_is_what_the_agent_has(terms: Terms, data: st.DataObject) -> None:
     trace = trace_of(terms)
     for time_ms, value_u in readings:
         assert trace.add(None, Pending(time_ms, value_u, None), time_ms)
-    trace.end(START + SLOT)
-    used = trace.used(START, START + SLOT, "", terms)
+    trace.end_at(START + SLOT)
+    used = trace.use_between(START, START + SLOT, "", terms)
     assert used is not None
     assert not used.is_partial
     assert used.value == pytest.approx(float(agent_s(terms, readings)), rel=1e-9, abs=2 / MICRO)
@@ -106,8 +106,8 @@ def test_phases_are_summed_once_all_stand() -> None:
         for minute, phase, value in ((0, "a", 100), (1, "b", 20), (2, "a", 50))
     ]
     assert added == [False, True, True]
-    trace.end(START + SLOT)
-    used = trace.used(START, START + SLOT, "", POWER)
+    trace.end_at(START + SLOT)
+    used = trace.use_between(START, START + SLOT, "", POWER)
     assert used is not None
     assert used.is_partial
     assert used.value == pytest.approx((120 + 70 + 27 * 40) / 29)
@@ -119,7 +119,7 @@ def test_registers_of_phases_are_summed_at_one_time() -> None:
     for second, phase, value in ((0, "a", 0), (5, "b", 100), (10, "a", 20), (15, "b", 140)):
         trace.add(phase, Pending(START + 1000 * second, value * MICRO // 100, None), START + 1000 * second)
     assert trace.since_ms == START + 5000
-    used = trace.used(START, START + SLOT, "", REGISTER)
+    used = trace.use_between(START, START + SLOT, "", REGISTER)
     assert used is not None
     assert used.value == pytest.approx(0.3)
 
@@ -129,8 +129,8 @@ def test_a_late_reading_does_not_count() -> None:
     trace = trace_of(POWER)
     for minute, value in ((0, 100), (2, 300), (1, 9000)):
         trace.add(None, Pending(START + minute * MINUTE, value * MICRO, None), START + minute * MINUTE)
-    trace.end(START + 4 * MINUTE)
-    used = trace.used(START, START + SLOT, "", POWER)
+    trace.end_at(START + 4 * MINUTE)
+    used = trace.use_between(START, START + SLOT, "", POWER)
     assert used is not None
     assert used.value == pytest.approx(200)
 
@@ -151,13 +151,13 @@ class Terminal:
     def raw(self, topic: str, payload: bytes, at_ms: int, *, retain: bool = False, stream: int = 0) -> None:
         """A reading arrives."""
         self.now_ms = at_ms
-        self.view.raw(self.streams[stream], topic, payload, retain)
+        self.view.show_source_message(self.streams[stream], topic, payload, retain)
 
     def record(self, topic: str, label: str, quanta: int, start_ms: int = START, stream: int = 0) -> None:
         """The record of a slot arrives."""
         descriptor = describe(config.terms(self.config.stream[stream]))
-        payload = RecordFormat.of(descriptor).record(label, start_ms, 0, quanta)
-        self.view.released(self.streams[stream], topic, payload, retain=False)
+        payload = RecordFormat.of(descriptor).encode(label, start_ms, 0, quanta)
+        self.view.show_sink_message(self.streams[stream], topic, payload, retain=False)
 
     @property
     def lines(self) -> list[str]:
@@ -233,8 +233,8 @@ def test_what_has_no_raw_side_is_shown_alone() -> None:
     shown.record("private/m9/power", "m9", 50)
     assert shown.lines[-1].split()[3:5] == ["-", "50.0"]
     other = describe(settled(privacy="radius = 5"))
-    shown.view.released(
-        shown.streams[0], "private/m9/power", RecordFormat.of(other).record("m9", START, 0, 5), retain=False
+    shown.view.show_sink_message(
+        shown.streams[0], "private/m9/power", RecordFormat.of(other).encode("m9", START, 0, 5), retain=False
     )
     assert shown.lines[-1].split()[-3:] == ["?", "?", "-"]
 
@@ -331,7 +331,7 @@ def test_what_is_no_reading_is_shown_with_its_reason(
     """Retained, refused, too large, on another topic: as for the agent, no reading; no value is shown."""
     shown = Terminal(written())
     shown.raw(topic, payload, START, retain=retain)
-    shown.view.released(shown.streams[0], "private/m1/power", payload, retain=False)
+    shown.view.show_sink_message(shown.streams[0], "private/m1/power", payload, retain=False)
     [line] = shown.lines
     assert line == f"not a reading: {topic}: {COUNTERS[reason]} ({reason})"
 

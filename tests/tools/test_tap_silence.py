@@ -56,9 +56,9 @@ def test_silence_is_named_once_after_20_seconds() -> None:
     """The line names the command that lists the messages; the time counts from the subscription."""
     shown = Terminal(written_here())
     assert shown.wait(60) == ""
-    shown.view.listening(shown.streams[0])
+    shown.view.note_listening(shown.streams[0])
     assert shown.wait(19) == ""
-    shown.view.listening(shown.streams[0])  # connected again
+    shown.view.note_listening(shown.streams[0])  # connected again
     assert shown.wait(3) == SILENT
     assert shown.wait(600) == ""
 
@@ -69,16 +69,16 @@ def test_silence_is_named_once_after_20_seconds() -> None:
 def test_a_message_is_no_silence(payload: bytes, advice: str) -> None:
     """Neither is one that is refused, but then none has counted."""
     shown = Terminal(written_here())
-    shown.view.listening(shown.streams[0])
-    shown.view.raw(shown.streams[0], "meters/m1/power", payload, retain=False)
+    shown.view.note_listening(shown.streams[0])
+    shown.view.show_source_message(shown.streams[0], "meters/m1/power", payload, retain=False)
     assert shown.wait(60).partition(": the value")[0] == advice
 
 
 def test_another_meter_s_messages_are_silence() -> None:
     """With --meter nothing is shown of other meters, so the line names the option."""
     shown = Terminal(written_here(), meter="m2")
-    shown.view.listening(shown.streams[0])
-    shown.view.raw(shown.streams[0], "meters/m1/power", b"312", retain=False)
+    shown.view.note_listening(shown.streams[0])
+    shown.view.show_source_message(shown.streams[0], "meters/m1/power", b"312", retain=False)
     assert shown.wait(22) == f"{SILENT} Only the meter m2 is shown (--meter)."
 
 
@@ -86,7 +86,7 @@ def test_a_shard_may_be_silent() -> None:
     """An agent of a small fleet may have no meters."""
     shown = Terminal(written_here(shard='shard = "0/2"'))
     shown.streams *= 2  # as with several streams, whose lines begin with a name
-    shown.view.listening(shown.streams[0])
+    shown.view.note_listening(shown.streams[0])
     assert shown.wait(60) == ""
 
 
@@ -94,8 +94,8 @@ def test_the_silent_stream_of_several_is_named() -> None:
     """The other stream has a message, and is not named."""
     shown = Terminal(TWO_STREAMS)
     for stream in shown.streams:
-        shown.view.listening(stream)
-    shown.view.raw(shown.streams[0], "meters/m1/first", b"312", retain=False)
+        shown.view.note_listening(stream)
+    shown.view.show_source_message(shown.streams[0], "meters/m1/first", b"312", retain=False)
     assert shown.wait(60).startswith("stream second: no message has arrived for 20 s.")
 
 

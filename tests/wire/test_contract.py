@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from meteragent.cli import main
 from meteragent.consume import collect
-from meteragent.decode.price import prices
+from meteragent.decode.price import decode_prices
 from meteragent.domain.commit import Total
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import parse_time
@@ -28,7 +28,7 @@ from tests.support.conformance_cases import NOON, descriptor, every_terms, recor
 from tests.support.messages import changed
 from tests.support.not_run import ROOT
 
-SCHEMAS = contract.schemas()
+SCHEMAS = contract.all_schemas()
 VALID = {name: Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
 TERMS = every_terms()
 LONG_KEYS = {"window": "length = '1h'\nstep = '30min'"}
@@ -45,7 +45,7 @@ def messages(terms: Terms) -> Iterator[tuple[str, bytes]]:
     yield "descriptor", descriptor(terms, NOON)
     archived = not terms.shape.is_priced  # archives release no amounts
     if archived:
-        yield "descriptor", describe(terms, is_archive=True).message("", parse_time(NOON))
+        yield "descriptor", describe(terms, is_archive=True).encode_message("", parse_time(NOON))
     for slot in range(terms.n):
         yield "record", record(terms, NOON, str(-3 * terms.quantum), slot, draws=2)
 
@@ -160,8 +160,8 @@ def test_every_field_of_a_descriptor_is_described() -> None:
 def test_totals_and_statuses_are_valid() -> None:
     """The running total and both statuses are as their schemas have them, and have no other field."""
     sums = Total(parse_time(NOON) - 3_600_000, parse_time(NOON), "kWh", -12345678, 0.25)
-    sent = [("total", total.message("9f5da9f2", "m1", sums, parse_time(NOON)))]
-    sent += [("status", status.OFFLINE), ("status", status.online(parse_time(NOON) + 1))]
+    sent = [("total", total.total_message("9f5da9f2", "m1", sums, parse_time(NOON)))]
+    sent += [("status", status.OFFLINE), ("status", status.online_message(parse_time(NOON) + 1))]
     for name, message in sent:
         assert errors(name, message) == []
         assert json.loads(message).keys() <= SCHEMAS[name]["properties"].keys()
@@ -198,14 +198,14 @@ def test_prices_are_valid_where_the_agent_reads_them(document: Any) -> None:
     """The agent reads exactly the price messages that are valid, within the range of a price."""
     is_read = False
     with suppress(PayloadError):
-        prices(json.dumps(document).encode())
+        decode_prices(json.dumps(document).encode())
         is_read = True
     assert is_read == VALID["prices"].is_valid(document)
 
 
 def test_the_topics_refer_to_the_schemas() -> None:
     """Each reference of the AsyncAPI description leads to a part of it or to a file; each schema is used."""
-    document = contract.asyncapi()
+    document = contract.asyncapi_document()
     references = set(_references(document))
     for reference in references:
         if reference.startswith("#/"):

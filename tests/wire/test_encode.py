@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire.descriptor import canonical, describe, topics
+from meteragent.wire.descriptor import canonical_json, describe, descriptor_topics
 from meteragent.wire.number import decimal_text
 from meteragent.wire.record import RecordFormat
 from tests.support.terms import terms_with
@@ -61,7 +61,7 @@ def exact(payload: bytes) -> dict[str, Any]:
 
 def described(terms: Terms, label: str = "m1") -> dict[str, Any]:
     """A descriptor's fields."""
-    found = json.loads(describe(terms).message(label, NOON_MS))
+    found = json.loads(describe(terms).encode_message(label, NOON_MS))
     assert isinstance(found, dict)
     return found
 
@@ -83,13 +83,13 @@ def test_a_record_is_as_the_contract_has_it() -> None:
         '{"v":1,"meter":"m1","t":"2026-11-20T12:00:00Z","for":"PT30M","value":512,"unit":"W","sd":311.1,'
         f'"d":"{shared.id}"}}'
     )
-    assert RecordFormat.of(shared).record("m1", NOON_MS, 0, 512) == expected.encode()
+    assert RecordFormat.of(shared).encode("m1", NOON_MS, 0, 512) == expected.encode()
 
 
 def test_a_record_of_energy() -> None:
     """A record of interval energy has the slot's energy in the source's unit, on the finer lattice."""
     shared = describe(ENERGY)
-    found = exact(RecordFormat.of(shared).record("m1", NOON_MS, 0, -1025))
+    found = exact(RecordFormat.of(shared).encode("m1", NOON_MS, 0, -1025))
     assert (found["value"], found["unit"], found["for"]) == (Decimal("-0.5125"), "kWh", "PT30M")
     assert found["sd"] == Decimal("0.1556")
 
@@ -97,7 +97,7 @@ def test_a_record_of_energy() -> None:
 def test_a_record_of_a_part_of_a_window() -> None:
     """A slot's record says how long the slot is, not the window."""
     shared = describe(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
-    assert exact(RecordFormat.of(shared).record("m1", NOON_MS, 1, 5)) == {
+    assert exact(RecordFormat.of(shared).encode("m1", NOON_MS, 1, 5)) == {
         "v": 1,
         "meter": "m1",
         "t": "2026-11-20T12:10:00Z",
@@ -114,7 +114,7 @@ def test_a_record_of_a_part_of_a_window() -> None:
 def test_a_value_is_an_exact_multiple_of_the_quantum(quantum: str, value: int) -> None:
     """Whatever the lattice, the value read back as a decimal is exactly the number of quanta."""
     terms = replace(APPLIANCE, quantum_u=int(Decimal(quantum) * MICRO))
-    found = exact(RecordFormat.of(describe(terms)).record("m1", NOON_MS, 0, value))["value"]
+    found = exact(RecordFormat.of(describe(terms)).encode("m1", NOON_MS, 0, value))["value"]
     assert Fraction(found) == value * Fraction(quantum)
 
 
@@ -134,8 +134,8 @@ def test_every_record_of_a_stream_has_the_same_fields(
 ) -> None:
     """Two records of a stream differ in meter, time and value, never in which fields there are."""
     shared = describe(APPLIANCE)
-    one = exact(RecordFormat.of(shared).record(label, start * 1_800_000, 0, value))
-    other = exact(RecordFormat.of(shared).record(more[0], NOON_MS, 0, more[1]))
+    one = exact(RecordFormat.of(shared).encode(label, start * 1_800_000, 0, value))
+    other = exact(RecordFormat.of(shared).encode(more[0], NOON_MS, 0, more[1]))
     assert list(one) == list(other) == FIELDS
     assert {key for key in FIELDS if one[key] != other[key]} <= {"meter", "t", "value"}
     assert (one["meter"], one["value"]) == (label, value)
@@ -147,7 +147,7 @@ def test_every_record_of_a_stream_has_the_same_fields(
 def test_a_name_cannot_break_a_message(label: str) -> None:
     """Quotes, backslashes, controls and other scripts in a name leave messages valid UTF-8 JSON."""
     shared = describe(APPLIANCE)
-    sent = RecordFormat.of(shared).record(label, NOON_MS, 0, 512), shared.message(label, NOON_MS)
+    sent = RecordFormat.of(shared).encode(label, NOON_MS, 0, 512), shared.encode_message(label, NOON_MS)
     assert [exact(payload)["meter"] for payload in sent] == [label, label]
     assert exact(sent[0])["value"] == 512
 
@@ -179,9 +179,9 @@ def test_a_descriptor_of_half_up_terms_says_so() -> None:
 
 def test_a_descriptor_has_no_spaces() -> None:
     """A descriptor is compact JSON, so that the same facts are the same bytes."""
-    sent = describe(APPLIANCE).message("m1", NOON_MS)
+    sent = describe(APPLIANCE).encode_message("m1", NOON_MS)
     assert sent == json.dumps(json.loads(sent), separators=(",", ":")).encode()
-    assert sent == describe(APPLIANCE).message("m1", NOON_MS)
+    assert sent == describe(APPLIANCE).encode_message("m1", NOON_MS)
 
 
 @pytest.mark.parametrize("terms", [APPLIANCE, ENERGY, settled("level = 0.1"), settled("hide = '20Wh'")])
@@ -189,13 +189,13 @@ def test_the_id_is_the_hash_of_the_facts(terms: Terms) -> None:
     """The id is 8 hex digits of SHA-256 of the canonical JSON without id, meter and valid_from."""
     found = described(terms)
     assert found["id"] == expected_id(found) == describe(terms).id
-    assert exact(RecordFormat.of(describe(terms)).record("m1", NOON_MS, 0, 1))["d"] == found["id"]
+    assert exact(RecordFormat.of(describe(terms)).encode("m1", NOON_MS, 0, 1))["d"] == found["id"]
 
 
 def test_the_id_is_that_of_the_terms_alone() -> None:
     """Meters and times share an id; any change of the promise changes it."""
     shared = describe(APPLIANCE)
-    other = json.loads(shared.message("m2", 0))
+    other = json.loads(shared.encode_message("m2", 0))
     assert (other["id"], other["meter"], other["valid_from"]) == (shared.id, "m2", "1970-01-01T00:00:00Z")
     changes: list[dict[str, Any]] = [
         *({"level": Fraction(2)}, {"radius": Fraction(221)}, {"quantum_u": MICRO // 2}, {"unit": "kW"}),
@@ -208,7 +208,7 @@ def test_the_id_is_that_of_the_terms_alone() -> None:
 
 def test_canonical_json() -> None:
     """Canonical JSON has sorted keys, no spaces, and other scripts as UTF-8."""
-    assert canonical({"b": [1, "ä"], "a": None}) == '{"a":null,"b":[1,"ä"]}'.encode()
+    assert canonical_json({"b": [1, "ä"], "a": None}) == '{"a":null,"b":[1,"ä"]}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -254,4 +254,4 @@ def test_energy_and_kilowatts_are_in_their_unit() -> None:
 def test_descriptors_are_retained_below_the_records() -> None:
     """The latest descriptor is on <sink topic>/privacy, each for ever under its id below."""
     expected = ("private/m1/power/privacy", "private/m1/power/privacy/9f2c01ab")
-    assert topics("private/m1/power", "9f2c01ab") == expected
+    assert descriptor_topics("private/m1/power", "9f2c01ab") == expected

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from meteragent.agent.store_thread import StoreThread
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import ROLES, Group, is_label
-from meteragent.crowd.home import OpenSlot, SlotKeys, close_slot, keys_of, open_slot, slot_keys
+from meteragent.crowd.home import OpenSlot, SlotKeys, close_slot, decode_key_list, open_slot, slot_keys
 from meteragent.crowd.message import KeyList
 from meteragent.domain.commit import OpenWindow, SealedPad
 from meteragent.domain.errors import LinkError
@@ -70,7 +70,7 @@ class Keys:
         home_slot = OpenSlot(
             window.start_ms // 1000,
             slot.accumulator,
-            terms.lattice(0),
+            terms.steps_per_quantum(0),
             sealed.pad,
             sealed.helper_key,
             sealed.leader_public,
@@ -85,7 +85,7 @@ class Keys:
 
     # --- the connection ------------------------------------------------------------------------
 
-    def hear(self, topic: str, payload: bytes) -> None:
+    def keep_key_list(self, topic: str, payload: bytes) -> None:
         """Keep a message if it is a list of keys, until `serve` takes it."""
         if (role := self._topics.get(topic)) is not None:
             self._waiting[role] = payload
@@ -115,7 +115,7 @@ class Keys:
         """
         newest = self._lists.get(role)
         try:
-            keys = keys_of(self._group, role, payload, 0 if newest is None else newest.serial)
+            keys = decode_key_list(self._group, role, payload, 0 if newest is None else newest.serial)
         except Malformed as error:
             _log.warning("crowd %s: a list of the %s's keys is refused: %s", self._group.name, role, error)
             return
@@ -128,7 +128,7 @@ def load_keys(group: Group, thread: StoreThread) -> Keys:
     """Return the keys of a group, starting with the lists in the store."""
     group_id = group.id.hex()
     lists = {
-        role: keys_of(group, role, payload, serial)
+        role: decode_key_list(group, role, payload, serial)
         for role, (serial, payload) in crowd_keys.read_keys(thread.store.connection, group_id).items()
     }
 

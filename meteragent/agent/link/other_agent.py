@@ -26,7 +26,7 @@ from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.store import ledger
 from meteragent.wire.descriptor import LATEST
 
-AT_ONCE = 100
+SUBSCRIPTIONS_MAX = 100
 """The largest number of subscriptions to request at once."""
 _UNCHECKED = (
     "stream %s: cannot find out whether another agent releases a meter: let the sink's user read"
@@ -62,7 +62,7 @@ class Listener:
         self._session: Session | None = None
         self._wake = asyncio.Event()
 
-    def ask(self, sink_topics: Iterable[str]) -> None:
+    def ask_about(self, sink_topics: Iterable[str]) -> None:
         """Start to find out which of these topics belong to another store."""
         self._questions |= {name: _Question(loop_s()) for name in sink_topics}
         self._wake.set()
@@ -86,7 +86,7 @@ class Listener:
         sink_topics, self._free_topics = self._free_topics, []
         return sink_topics
 
-    def hear(self, topic: str, payload: bytes, *, retain: bool) -> None:
+    def hear_message(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Process a message from the sink's connection: perhaps a descriptor, or another agent's record."""
         name = topic.removesuffix(LATEST)
         if name in self._silent_names and not retain:
@@ -131,9 +131,9 @@ class Listener:
             items = [
                 item for item in self._questions.items() if item[1].grant_s is None and not item[1].is_refused
             ]
-            for start in range(0, len(items), AT_ONCE):
+            for start in range(0, len(items), SUBSCRIPTIONS_MAX):
                 await asyncio.gather(
-                    *(self._subscribe(session, *item) for item in items[start : start + AT_ONCE])
+                    *(self._subscribe(session, *item) for item in items[start : start + SUBSCRIPTIONS_MAX])
                 )
             for name in [name for name, is_heard in self._silent_names.items() if not is_heard]:
                 with suppress(LinkError):  # without it, another agent would not be noticed
@@ -173,7 +173,7 @@ class Listener:
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)
-            if facts.get("store") == identity.claim(self._context.store.claim_key, sink_topic):
+            if facts.get("store") == identity.store_mark(self._context.store.claim_key, sink_topic):
                 return False
             return parse_time(facts["valid_from"]) >= self._taken_over_ms
         return None

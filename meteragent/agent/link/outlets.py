@@ -53,8 +53,8 @@ class Outlet(NamedTuple):
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
         """Pass a message to the keys and the listener, then to the sink."""
         if self.crowd is not None:
-            self.crowd.hear(topic, payload)
-        self.listener.hear(topic, payload, retain=retain)
+            self.crowd.keep_key_list(topic, payload)
+        self.listener.hear_message(topic, payload, retain=retain)
         self.sink.on_message(topic, payload, qos, retain, token)
 
     async def serve(self, session: Session) -> None:
@@ -80,11 +80,11 @@ class Outlets:
         self.sinks = sinks
         self._listeners = listeners or {}
 
-    def take(self, rows: Sequence[WaitingRow]) -> None:
+    def queue_rows(self, rows: Sequence[WaitingRow]) -> None:
         """Pass committed rows to the sinks of their receivers."""
         for queue, sink in self.sinks.items():
             if queue_rows := [row for row in rows if row.queue == queue]:
-                sink.take(queue_rows)
+                sink.queue_rows(queue_rows)
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
@@ -102,7 +102,7 @@ class Outlets:
             sink.note_marked(row_ids)
 
     @property
-    def refused(self) -> Collection[Destination]:
+    def refused_destinations(self) -> Collection[Destination]:
         """The destinations whose messages a receiver's broker refuses."""
         items = self.sinks.items()
         return {Destination(queue, topic) for queue, sink in items for topic in sink.refusals.held_topics}
@@ -117,10 +117,10 @@ class Outlets:
         """Whether all receivers' brokers retain messages, as far as is known."""
         return all(sink.refusals.retains for sink in self.sinks.values())
 
-    def ask(self, destinations: Iterable[Destination]) -> None:
+    def ask_about(self, destinations: Iterable[Destination]) -> None:
         """Start to find out at which of these destinations another store releases."""
         for queue, topic in destinations:
-            self._listeners[queue].ask([topic])
+            self._listeners[queue].ask_about([topic])
 
     def take_free_destinations(self) -> list[Destination]:
         """Return the destinations that have been found free since the last call."""
@@ -142,7 +142,7 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
     if sink.status is None or sink.home_assistant is None:
         return Presence(sink.status, retain=sink.retain)
     discovery = Discovery(sink.home_assistant, sink.status, sink.total, page.url if page else None)
-    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", BIRTH_DELAY_MS)
+    delay_ms = 1000 + identity.release_delay_ms(secret, stream.name, "home assistant", BIRTH_DELAY_MS)
     return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
 
 
@@ -173,7 +173,7 @@ def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, co
         queue, name, role = grant.queue, f"{stream.name} for {grant.name}", f"receiver {grant.name}"
         client_id = _receiver_client_id(store, queue, endpoint)
     presence = presence_of(stream, store.secret, context.config.page)
-    reader, counts = OutboxReader(context.thread, queue), context.counts.part()
+    reader, counts = OutboxReader(context.thread, queue), context.counts.make_part()
     sink = Sink(reader, context.clock.now_ms, counts, Refusals(stream.sink.topic), presence)
     link = replace(_link(endpoint, client_id, sink, role), will=presence.will, inflight=stream.sink.inflight)
     return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd_keys(stream, context))
@@ -230,7 +230,7 @@ async def withdraw_descriptors(grant: Grant, context: Context) -> None:
                 sink.note_marked(row_ids)
             else:  # the clock shows no time, or the broker refuses the topics
                 await asyncio.sleep(POLL_S)
-            sink.wake()
+            sink.reread_outbox()
     finally:
         connection_task.cancel()
         await asyncio.wait({connection_task})

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.terms import Terms
-from meteragent.report.format import hidden
+from meteragent.report.format import hidden_text
 from meteragent.service.whole_file import whole_file
 from meteragent.store import Store, stored_terms
 from meteragent.store.grants import Receipt
@@ -58,7 +58,7 @@ def _promise(item: Terms) -> str:
     length = f"a window of {format_duration(item.length_ms)}"
     if item.timezone is not None:
         length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"
-    return f"{preset}hides {hidden(item)} at level {exact(item.level)}, for {length}"
+    return f"{preset}hides {hidden_text(item)} at level {exact_text(item.level)}, for {length}"
 
 
 def write_receipt(store: Store, receipt: Receipt) -> Path:

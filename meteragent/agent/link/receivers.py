@@ -18,7 +18,7 @@ from meteragent.domain.grid import iso_time
 from meteragent.domain.terms import Clock
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
-from meteragent.store.grants import Wanted
+from meteragent.store.grants import WantedGrant
 
 LEAD_MS = 60_000
 """How long before its configured start a receiver is admitted, so that its first window can open on time."""
@@ -87,7 +87,7 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
     The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
     used or a receipt cannot be written; a later call writes the receipt.
     """
-    reasons, admissible = dict[tuple[str, str], str](), list[Wanted]()
+    reasons, admissible = dict[tuple[str, str], str](), list[WantedGrant]()
     for stream, receiver in _pairs(config):
         reason = _reason(stream, receiver, now_ms)
         reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
@@ -110,21 +110,21 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 
 
-def _grant_request(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> Wanted:
+def _grant_request(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> WantedGrant:
     link = link_text(stream, receiver)
     first_ms = receiver.start or 0
     if stream.window.clock is Clock.WALL:
         first_ms = max(first_ms, now_ms + NOTICE_MS)
-    return Wanted(stream.name, receiver.name, receiver.topic, link, first_ms, receiver.end)
+    return WantedGrant(stream.name, receiver.name, receiver.topic, link, first_ms, receiver.end)
 
 
 def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
     """Log a grant's first window, with a warning if it is not the first window after the configured start."""
     schedule = settings.schedule(stream)
-    first_ms = schedule.first_ms(grant.since_ms)
+    first_ms = schedule.first_start_ms(grant.since_ms)
     _log.info("receiver %s gets the windows that begin at %s or later", grant.name, iso_time(first_ms))
     start_ms = next(item.start for item in stream.receivers if item.name == grant.name)
-    if start_ms is not None and schedule.first_ms(start_ms) < first_ms:
+    if start_ms is not None and schedule.first_start_ms(start_ms) < first_ms:
         text = "receiver %s: its start, %s, has passed or is too near, so it gets no window before %s"
         _log.warning(text, grant.name, iso_time(start_ms), iso_time(first_ms))
 
@@ -146,4 +146,4 @@ def link_endpoint(link: str, section: str) -> Endpoint:
         broker = Broker.model_validate(facts | paths)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise StoreError(f"{section}: its broker's settings in the store cannot be read") from None
-    return settings.endpoint(section, url, broker)
+    return settings.read_endpoint(section, url, broker)

@@ -6,10 +6,11 @@ Rules
    see rule 3). If the broker accepts it, the other messages follow in order. A reason that may pass is tried
    after seconds, then more and more rarely.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
-   After `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
-   connections end like this with a message of only one topic in flight, that topic is held, too. Such a topic
-   is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with
-   a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
+   After `ABRUPT_ENDS_MAX` connections that end right after a publication, messages are sent one by one. If
+   `STRIKES` connections end like this with a message of only one topic in flight, that topic is held, too.
+   Such a topic is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker
+   refused it with a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is
+   unlimited.
 4. A broker of MQTT 3.1.1 without retained messages also closes the connection. So before a topic with a
    message to be retained is held, messages are sent without the flag: if that helps, it stays off. The flag
    is not suspected once the broker has confirmed it, nor with MQTT 5, where a broker that retains nothing
@@ -27,13 +28,13 @@ from meteragent.domain.problem import PROBLEMS
 from meteragent.mqtt.packets import MQTT_3, MQTT_5
 from meteragent.mqtt.reconnect import STABLE_S
 
-TRY_S = 3600.0
+RETRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
 SOON_S, RARER = 5.0, 4
 """The time after the first refusal that may pass, and by how much the time grows with each further one."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
-ABRUPT = 3
+ABRUPT_ENDS_MAX = 3
 """The number of abrupt ends after which messages are sent one by one."""
 STRIKES = 2
 """The number of abrupt ends, while messages are sent one by one, after which a topic is held."""
@@ -83,7 +84,7 @@ class Refusals:
     @property
     def must_send_singly(self) -> bool:
         """Whether messages must be sent one by one, so that an abrupt end reveals which message caused it."""
-        return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
+        return self._abrupt_ends >= ABRUPT_ENDS_MAX or not self._suspects.isdisjoint(self._trials)
 
     def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
         """Return whether a message may be sent, perhaps as a trial; otherwise count its bytes as waiting."""
@@ -105,7 +106,7 @@ class Refusals:
         self._held_bytes.setdefault(topic, 0)
         _, last_s = self._pauses.get(topic, (0, SOON_S / RARER))
         # An unspecified error, or one that is specific to the broker, may pass.
-        pause_s = min(RARER * last_s, TRY_S) if reason in {0x80, 0x83} else TRY_S
+        pause_s = min(RARER * last_s, RETRY_S) if reason in {0x80, 0x83} else RETRY_S
         self._pauses[topic] = now_s + pause_s, pause_s
 
     def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
@@ -128,12 +129,12 @@ class Refusals:
         self._suspects -= accepted
         due = {topic: pause_s for topic, (end_s, pause_s) in self._pauses.items() if now_s >= end_s}
         self._due_trials |= due.keys() - self._trials.keys()
-        self._pauses |= {topic: (now_s + TRY_S, pause_s) for topic, pause_s in due.items()}
+        self._pauses |= {topic: (now_s + RETRY_S, pause_s) for topic, pause_s in due.items()}
         if from_start := bool(due or accepted or self._recount):
-            self.recount()
+            self.restart_count()
         return from_start
 
-    def recount(self) -> None:
+    def restart_count(self) -> None:
         """Restart the count of waiting bytes, because the outbox is read from the beginning."""
         self._held_bytes = dict.fromkeys(self._held_bytes, 0)
         self._recount = False
@@ -159,7 +160,7 @@ class Refusals:
         topics = {topic for topic, _ in flights}
         suspects = {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         self._suspects |= suspects
-        self._pauses |= dict.fromkeys(suspects & self._pauses.keys(), (now_s + TRY_S, TRY_S))
+        self._pauses |= dict.fromkeys(suspects & self._pauses.keys(), (now_s + RETRY_S, RETRY_S))
         if now_s - self._connection_s >= STABLE_S:  # the earlier ends are another outage's
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):

@@ -5,7 +5,7 @@ Theory of operation
 A row goes through these stages:
 
     outbox      on disk, by (due time, id)
-    queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
+    queue       the next rows, in memory (`SendQueue`): filled by `queue_rows` right after a commit, and by
                 `_read_outbox`
     in flight   published, but not yet answered; the session limits the number of these rows
     confirmed   accepted by the broker, and marked in the outbox by the next commit (`note_marked`)
@@ -43,11 +43,10 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token, Will
 from meteragent.store.outbox import WaitingRow
 from meteragent.wire import status
-from meteragent.wire.descriptor import LATEST
-from meteragent.wire.descriptor import topics as descriptor_topics
+from meteragent.wire.descriptor import LATEST, descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
 
-FETCH = 1000
+FETCH_MAX = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 ORDER = itemgetter(1, 0)
 """The order in which rows leave: by due time, then by id."""
@@ -89,20 +88,20 @@ class SendQueue:
         self.end: tuple[float, float] = BEGINNING
         self._rows: list[WaitingRow] = []
 
-    def forget(self) -> None:
+    def drop_rows(self) -> None:
         """Drop all rows, because the outbox is read from the beginning."""
         self.end = BEGINNING
         self._rows = []
 
-    def add(self, rows: Iterable[WaitingRow]) -> None:
+    def add_rows(self, rows: Iterable[WaitingRow]) -> None:
         """Add the committed rows up to `end`; if the queue is too long then, shorten it and lower `end`."""
         self._rows += [row for row in rows if ORDER(row) <= self.end]
         self._rows.sort(key=ORDER)
-        if len(self._rows) > 2 * FETCH:
-            del self._rows[FETCH:]
+        if len(self._rows) > 2 * FETCH_MAX:
+            del self._rows[FETCH_MAX:]
             self.end = ORDER(self._rows[-1])
 
-    def merge(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
+    def merge_rows(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
         """Add the rows read from the outbox up to `end`, and keep rows that were committed meanwhile."""
         by_id = {row.id: row for row in self._rows if ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
@@ -154,15 +153,15 @@ class Announcer:
         self._period_s = math.inf if session.retains else UNRETAINED_S
         if self.presence.discovery is not None:
             try:
-                await session.subscribe(self.presence.discovery.birth)
+                await session.subscribe(self.presence.discovery.birth_topic)
             except LinkError as error:  # Home Assistant finds the retained devices nevertheless
                 text = "cannot subscribe to Home Assistant's birth messages at the sink's broker: %s"
                 _log.warning(text, error)
 
-    def hear(self, topic: str, payload: bytes, retain: bool, now_s: float) -> None:
+    def hear_message(self, topic: str, payload: bytes, retain: bool, now_s: float) -> None:
         """Process a message, which may announce a start of Home Assistant: then the devices are due soon."""
         discovery = self.presence.discovery
-        if discovery is not None and (topic, payload, retain) == (discovery.birth, ONLINE, False):
+        if discovery is not None and (topic, payload, retain) == (discovery.birth_topic, ONLINE, False):
             self._devices_due_s = min(self._devices_due_s, now_s + self.presence.delay_s)
 
     def next_s(self) -> float:
@@ -175,7 +174,7 @@ class Announcer:
         now_ms = self.now_ms()
         if self.presence.status is not None and now_s >= self._status_due_s and now_ms is not None:
             self._status_due_s = now_s + status.PERIOD_S
-            await self._publish_allowed(session, self.presence.status, status.online(now_ms))
+            await self._publish_allowed(session, self.presence.status, status.online_message(now_ms))
         if now_s >= self._descriptors_due_s:
             self._descriptors_due_s = now_s + self._period_s
             await self._send_descriptors(session)
@@ -184,7 +183,7 @@ class Announcer:
             await self._introduce_all(session)
 
     async def _send_descriptors(self, session: Session) -> None:
-        for descriptor in await self.outbox.descriptors():
+        for descriptor in await self.outbox.latest_descriptors():
             flight = Flight(0, self.refusals.topic_of(descriptor.topic), retain=True)
             if flight.topic not in self.refusals.held_topics:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
@@ -194,7 +193,7 @@ class Announcer:
         """Announce only the devices of meters with open windows, so that deleted devices do not return."""
         if self.presence.discovery is not None:
             open_topics = await self.outbox.open_topics()
-            for descriptor in await self.outbox.descriptors():
+            for descriptor in await self.outbox.latest_descriptors():
                 if descriptor.topic in open_topics:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
@@ -248,7 +247,7 @@ class Sink:
         self._session: Session | None = None
         self.idle = asyncio.Event()
 
-    def wake(self) -> None:
+    def reread_outbox(self) -> None:
         """Read the outbox again, from the beginning."""
         self._read_again()
         self.idle.clear()
@@ -256,23 +255,23 @@ class Sink:
 
     def _read_again(self) -> None:
         self._read_s, self._from_start = -math.inf, True
-        self.refusals.recount()
+        self.refusals.restart_count()
 
     def finish(self) -> None:
         """Send only rows that are already due; once these are answered, `idle` stays set."""
         self._last_ms = self._now_ms() or 0
-        self.wake()
+        self.reread_outbox()
 
     async def has_due(self) -> bool:
         """Return whether, after `finish`, a row waits for the broker that has not refused its topic."""
-        rows = await self._outbox.pending(self._last_ms, FETCH + len(self._unmarked_ids), BEGINNING)
+        rows = await self._outbox.pending(self._last_ms, FETCH_MAX + len(self._unmarked_ids), BEGINNING)
         held_topics = self.refusals.held_topics
         due_ids = {row.id for row in rows if self.refusals.topic_of(row.topic) not in held_topics}
-        return len(rows) >= FETCH or not due_ids <= self._unmarked_ids
+        return len(rows) >= FETCH_MAX or not due_ids <= self._unmarked_ids
 
-    def take(self, rows: Iterable[WaitingRow]) -> None:
+    def queue_rows(self, rows: Iterable[WaitingRow]) -> None:
         """Queue rows that were committed to the outbox."""
-        self._queue.add(rows)
+        self._queue.add_rows(rows)
         self.idle.clear()
         self._wake.set()
 
@@ -316,7 +315,7 @@ class Sink:
         """Acknowledge a message, and ignore it unless it announces a start of Home Assistant."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
-        self._announcer.hear(topic, payload, retain, loop_s())
+        self._announcer.hear_message(topic, payload, retain, loop_s())
         self._wake.set()
 
     async def serve(self, session: Session) -> None:
@@ -334,7 +333,7 @@ class Sink:
             self.refusals.on_ended(flights, self._publish_s, loop_s())
 
     async def _send(self, session: Session) -> None:
-        self._queue.forget()
+        self._queue.drop_rows()
         self._read_again()
         while True:
             self._wake.clear()
@@ -395,13 +394,13 @@ class Sink:
         position = BEGINNING if from_start else self._queue.end
         if until_ms < position[0]:
             return  # the clock was set back, and all due rows are in the queue
-        rows = await self._outbox.pending(until_ms, FETCH + row_count, position)
+        rows = await self._outbox.pending(until_ms, FETCH_MAX + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
             self._read_s = -math.inf
             return  # another start is wanted, or the queue became shorter and rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
-        end = ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, math.inf)
-        self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
+        end = ORDER(rows[-1]) if len(rows) >= FETCH_MAX + row_count else (until_ms, math.inf)
+        self._queue.merge_rows((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
         """Wait until another message may be in flight and the clock shows a time (rule 2)."""

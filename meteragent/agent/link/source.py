@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A message *waits* from its arrival until `batch` hands it to the core, and is *held* from then until the core
-returns its token and `acknowledge` tells the broker. While a QoS 1 message waits or is held, the broker keeps
-it and sends it again after a crash, so open spans survive without being stored. A QoS 0 message has no token
-and is never held.
+A message *waits* from its arrival until `take_batch` hands it to the core, and is *held* from then until the
+core returns its token and `acknowledge` tells the broker. While a QoS 1 message waits or is held, the broker
+keeps it and sends it again after a crash, so open spans survive without being stored. A QoS 0 message has no
+token and is never held.
 
 Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing and is dropped when the core
 returns it: the delivery ended with its connection, and the broker sends the message again. If the message
@@ -209,7 +209,7 @@ class Source:
         self._arrival.clear()
 
     @property
-    def backlog(self) -> int:
+    def backlog_count(self) -> int:
         """The number of messages waiting for the core."""
         return len(self._backlog)
 
@@ -219,11 +219,11 @@ class Source:
         return min(self._held_max() // 2, BATCH_MAX)
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         """The number of waiting batches."""
         return -(-len(self._backlog) // BATCH_MAX)
 
-    def batch(self, now_ms: int) -> list[Message]:
+    def take_batch(self, now_ms: int) -> list[Message]:
         """Return at most `BATCH_MAX` next messages, in order of arrival, and hold those with a valid token.
 
         A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
@@ -284,7 +284,7 @@ class Source:
             return len(self._held_deliveries)
         tokens = [message.token for message, _ in self._backlog if message.token is not None]
         waiting_count: int = sum(token.epoch == self._epoch for token in tokens)
-        return self._session.unacknowledged - waiting_count
+        return self._session.unacknowledged_count - waiting_count
 
     def _held_max(self) -> int:
         """Return the largest number of messages that may be held (rule 2)."""

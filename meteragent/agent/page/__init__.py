@@ -28,7 +28,7 @@ async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[
     the server cannot listen, for example because the port is taken.
     """
     try:
-        from meteragent.agent.page.server import run  # noqa: PLC0415  only a served page needs the server
+        from meteragent.agent.page.server import run_server  # noqa: PLC0415  only a served page needs the server
     except ModuleNotFoundError as error:
         raise missing_page_refusal(error.name or "its server") from None
-    await run(settings, view, viewers, routes)
+    await run_server(settings, view, viewers, routes)

@@ -16,11 +16,11 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meteragent.agent.page import serialise
-from meteragent.agent.page.guard import COOKIE, LOGIN, Guard, Keys
+from meteragent.agent.page.guard import COOKIE, LOGIN_PATH, Guard, Keys
 from meteragent.agent.page.view import Route, Settings, StreamView, View
 from meteragent.agent.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
-from meteragent.texts import texts
+from meteragent.texts import read_texts
 
 GATHER_S = 0.2
 """How long readings and records are collected into one event."""
@@ -82,8 +82,8 @@ class _Page:
         """The paths and their endpoints."""
         return [
             At("/", self._front),
-            At(LOGIN, self._login, methods=["GET"]),
-            At(LOGIN, self._enter, methods=["POST"]),
+            At(LOGIN_PATH, self._login, methods=["GET"]),
+            At(LOGIN_PATH, self._enter, methods=["POST"]),
             At("/texts.json", self._texts_file),
             At("/facts.json", self._facts),
             At("/events", self._events),
@@ -146,7 +146,7 @@ class _Page:
             return choice
         stream, meter = choice
         async with self._history_lock:
-            history = await self._view.history(stream.name, meter)
+            history = await self._view.compute_history(stream.name, meter)
         return Response(serialise.encode_history(history), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
@@ -156,7 +156,7 @@ class _Page:
             return choice
         stream, meter = choice
         try:
-            viewer = self._viewers.add_viewer(stream.name, meter, stream.topic(meter), stream.schedule)
+            viewer = self._viewers.add_viewer(stream.name, meter, stream.topic_of(meter), stream.schedule)
         except TooManyViewers:
             return Response(serialise.encode_event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer, _language(request)))
@@ -172,7 +172,7 @@ class _Page:
             if loop.time() >= glance_s:
                 glance_s = loop.time() + GLANCE_S
                 meters, previous_meters = serialise.list_meters(stream), meters
-                state = await self._view.glance(stream.name, viewer.meter)
+                state = await self._view.glance_at(stream.name, viewer.meter)
                 glance = serialise.glance_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with catalogue.use_language(language):
@@ -183,19 +183,19 @@ class _Page:
             await viewer.wait(glance_s - loop.time())
             if not viewer.is_over:
                 await asyncio.sleep(GATHER_S)
-            news = viewer.take()
+            news = viewer.take_news()
             if news.readings or news.records:
                 yield serialise.encode_event("news", serialise.news_fields(news))
 
 
 def _language(request: Request) -> str:
     """Return the language that a request's browser prefers, which may differ from the agent's language."""
-    return catalogue.of_reader(request.headers.get("accept-language", ""))
+    return catalogue.language_of_reader(request.headers.get("accept-language", ""))
 
 
 def _texts(request: Request) -> Mapping[str, str]:
     """Return the texts in a request's language."""
-    return texts(_language(request))
+    return read_texts(_language(request))
 
 
 def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:

@@ -34,8 +34,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from meteragent.agent.page.view import Route, Settings, is_loopback
 
 COOKIE = "meteragent"
-LOGIN = "/login"
-OPEN = frozenset({LOGIN, "/static/page.css"})
+LOGIN_PATH = "/login"
+OPEN_PATHS = frozenset({LOGIN_PATH, "/static/page.css"})
 """Paths of the page that require no login."""
 GUESS_S = 1.0
 """How long no token from an address is compared after a wrong one."""
@@ -137,10 +137,10 @@ class Guard:
         path = request.url.path
         if path in self._local:
             return self._local_refusal(request, self._local[path])
-        if path in OPEN or self._keys.allows(request):
+        if path in OPEN_PATHS or self._keys.allows(request):
             return None
         if path == "/":
-            return RedirectResponse(LOGIN, 303)
+            return RedirectResponse(LOGIN_PATH, 303)
         return PlainTextResponse("Log in first.\n", 401)
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
@@ -168,4 +168,4 @@ def _is_same_origin(request: Request, host: str) -> bool:
     if site in {"same-origin", "none"}:
         return True
     navigates = request.headers.get("sec-fetch-dest") == "document"
-    return navigates and request.method == "GET" and request.url.path in {"/", LOGIN}
+    return navigates and request.method == "GET" and request.url.path in {"/", LOGIN_PATH}

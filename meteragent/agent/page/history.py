@@ -17,7 +17,7 @@ from meteragent.consume import (
     compare_tariffs,
     tariff_cost,
 )
-from meteragent.consume.message import load
+from meteragent.consume.message import load_fields
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
 from meteragent.domain.schedule import Schedule
@@ -25,7 +25,7 @@ from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.wire.descriptor import describe
 
-DAYS = 30
+DAYS_SHOWN = 30
 """The number of days to show."""
 WINDOWS_MAX = 12
 """The largest number of closed windows of bands to show."""
@@ -74,7 +74,7 @@ class History(NamedTuple):
     windows: Sequence[BandWindow]
 
 
-NONE = History("UTC", (), ())
+NO_HISTORY = History("UTC", (), ())
 
 
 class TopicRecords(NamedTuple):
@@ -97,14 +97,14 @@ def build_history(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Ta
     """
     series = _series(topic_records)
     if series is None:
-        return NONE
-    zone = series.terms(series.records[-1]).timezone or "UTC"
+        return NO_HISTORY
+    zone = series.descriptor_of(series.records[-1]).timezone or "UTC"
     return History(zone, tuple(_periods(series, zone, now_ms)), tuple(_windows(series, tariffs)))
 
 
 def _series(topic_records: TopicRecords) -> Series | None:
     """Return the series of the newest records that are consistent with each other; None if there is none."""
-    records = [Record.parse(load(payload)) for payload in topic_records.records]
+    records = [Record.parse(load_fields(payload)) for payload in topic_records.records]
     by_id = _descriptors(topic_records, records)
     known_records = [record for record in records if record.descriptor in by_id]
     if not known_records:
@@ -130,14 +130,14 @@ def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict
     missing_records = {r.descriptor: r for r in records if r.descriptor not in by_id}
     for record in missing_records.values():
         start_ms = schedule.grid.start_ms(record.time_ms)
-        message = describe(schedule.terms(start_ms)).message(record.meter, start_ms)
+        message = describe(schedule.terms_at(start_ms)).encode_message(record.meter, start_ms)
         descriptor = Descriptor.parse(message)
         by_id[descriptor.id] = descriptor
     return by_id
 
 
 def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
-    """Yield the energy of each complete period that ended in the last `DAYS` days."""
+    """Yield the energy of each complete period that ended in the last `DAYS_SHOWN` days."""
     days = Calendar(zone, "1d")
 
     def period(record: Record) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
         return start_ms, days.end_ms(start_ms)
 
     for start_ms, end_ms in sorted(set(map(period, series.records))):
-        if end_ms > now_ms - DAYS * DAY_MS:
+        if end_ms > now_ms - DAYS_SHOWN * DAY_MS:
             with suppress(ValueError):  # a record is missing
                 yield Period(start_ms, end_ms, _interval(series.energy(start_ms, end_ms)))
 

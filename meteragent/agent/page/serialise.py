@@ -21,7 +21,7 @@ from meteragent.report.guarantee import Guarantee
 if TYPE_CHECKING:
     from meteragent.agent.page.history import History
 
-METERS = 500
+METERS_MAX = 500
 """The largest number of meters in the list of a stream; any other meter can be shown with `?meter=`."""
 
 
@@ -55,7 +55,7 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     return [
         {
             "code": problem.code,
-            "text": wording.problem(problem),
+            "text": wording.problem_sentence(problem),
             "cure": say(f"cure.{problem.code}", **problem.fields),
         }
         for problem in problems
@@ -63,8 +63,8 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
 
 
 def list_meters(stream: StreamView) -> list[str]:
-    """List a stream's meters, at most `METERS`."""
-    return sorted(stream.meters())[:METERS]
+    """List a stream's meters, at most `METERS_MAX`."""
+    return sorted(stream.meters())[:METERS_MAX]
 
 
 def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
@@ -114,8 +114,8 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
 def _said(guarantee: Guarantee) -> dict[str, Any]:
     """Return sentences of `check`, and the table of an attacker's success limits, header first."""
     return {
-        "promise": wording.promise(guarantee),
-        "summary": wording.summary(guarantee),
+        "promise": wording.promise_lines(guarantee),
+        "summary": wording.summary_line(guarantee),
         "guesses": say("guess.title"),
         "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
     }

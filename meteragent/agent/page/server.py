@@ -24,7 +24,7 @@ from meteragent.domain.errors import ConfigError, PageError
 
 _log = logging.getLogger(__name__)
 
-CONNECTIONS = 64
+CONNECTIONS_MAX = 64
 """The largest number of connections at once; a browser opens up to six.
 
 Beyond it, the oldest that waits for its client is dropped, so nobody can keep all others out.
@@ -36,7 +36,7 @@ GRACE_S = 2
 """How long responses may take to finish when the server stops."""
 
 
-async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
+async def run_server(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
     """Serve until cancelled. Raises the ConfigError and PageError of `meteragent.agent.page.serve`."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).disabled = True  # these loggers write addresses and tracebacks
@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
         try:
             await asyncio.Event().wait()
         finally:
-            self._viewers.end()
+            self._viewers.end_all()
             await self.shutdown()
 
 
@@ -110,7 +110,7 @@ class _Protocol(H11Protocol):
         self._await_head()
         connections = [cast("_Protocol", connection) for connection in self.connections]
         connections = [connection for connection in connections if not connection.is_dropped]
-        if len(connections) > CONNECTIONS:
+        if len(connections) > CONNECTIONS_MAX:
             waiting = [item for item in connections if item is not self and item.waits_for_client]
             min(waiting, key=lambda item: item.opened_s, default=self).drop()
 

@@ -17,7 +17,7 @@ from meteragent.agent.watch import Watch
 from meteragent.config.accept import is_too_coarse
 from meteragent.config.files import read_token
 from meteragent.config.model import Privacy
-from meteragent.config.refuse import refuse
+from meteragent.config.refuse import raise_refusals
 from meteragent.config.shapes import window_of
 from meteragent.core.arrivals import CODES, ArrivalRow
 from meteragent.core.deadlines import Upcoming
@@ -160,10 +160,10 @@ class StreamView:
             unit.links.pseudonym_key,
             pipeline.meters,
             unit.watch.up.__getitem__,
-            pipeline.upcoming,
+            pipeline.upcoming_slot,
             first_receiver(unit.stream, outlets),
-            unit.watch.arrivals,
-            settings.tariffs(config, unit.stream),
+            unit.watch.arrival_rows,
+            settings.tariffs_of(config, unit.stream),
             outlets[0] if outlets and outlets[0].crowd is not None else None,
         )
 
@@ -186,7 +186,7 @@ class StreamView:
         """Return the stream's promises; they are slow to compute, so they are kept."""
         return _promises(self.stream, self.others_per_day)
 
-    def topic(self, meter: str) -> str:
+    def topic_of(self, meter: str) -> str:
         """Return the topic of a meter's records."""
         key = self.pseudonym_key
         public_id = meter if key is None else identity.pseudonym(key, meter)
@@ -224,7 +224,7 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
     window = window_of(PRESETS[preset], window)
     preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
-        refuse(settings.Config(stream=(preset_stream,)), is_flat=True)
+        raise_refusals(settings.Config(stream=(preset_stream,)), is_flat=True)
     except ConfigError:
         return None
     return None if is_too_coarse(preset_stream) else preset_stream
@@ -244,7 +244,7 @@ class View:
         self._clock = context.clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
 
-    async def glance(self, name: str, meter: str) -> Glance:
+    async def glance_at(self, name: str, meter: str) -> Glance:
         """Return the state of a meter of a stream."""
         stream, now_ms = self._by_name[name], self._clock.now_ms()
         newest_ms, connection = self._clock.newest_ms, self._thread.store.connection
@@ -269,24 +269,24 @@ class View:
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
         """Return a meter's allowance in the current period; None if the stream has no budget."""
-        budget = parts.budget(stream)
+        budget = parts.budget_of(stream)
         if budget is None:
             return None
-        start_ms, per_ms = grid.floor(now_ms, budget.period_ms), budget.period_ms
+        start_ms, per_ms = grid.round_down(now_ms, budget.period_ms), budget.period_ms
         connection = self._thread.store.connection
         spent_per_w = await self._thread.call(ledger.sum_charges, connection, meter, start_ms, per_ms)
         return Allowance(budget.epsilon_per_w, spent_per_w, start_ms, start_ms + per_ms)
 
-    async def history(self, name: str, meter: str) -> "History":
+    async def compute_history(self, name: str, meter: str) -> "History":
         """Return the history of a meter, computed in a separate thread; empty for a stream of reports."""
         from meteragent.agent.page import history  # noqa: PLC0415  only an open page needs the receiving side
 
         stream, connection = self._by_name[name], self._thread.store.connection
         if stream.stream.group is not None:
-            return history.NONE
-        queue, topic = stream.receiver.queue, stream.topic(meter)
+            return history.NO_HISTORY
+        queue, topic = stream.receiver.queue, stream.topic_of(meter)
         records = await self._thread.call(outbox.latest_records, connection, queue, topic, _RECORDS)
-        privacy_topic, _ = descriptor.topics(topic, "")
+        privacy_topic, _ = descriptor.descriptor_topics(topic, "")
         descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
         topic_records = history.TopicRecords(records, descriptors, stream.schedule)
         newest_ms = self._clock.newest_ms

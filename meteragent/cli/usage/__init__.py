@@ -9,7 +9,7 @@ from typing import Any
 
 from meteragent.cli.usage.command import CODES, WIDTH_MAX, Format
 
-__all__ = ["CODES", "COMMANDS", "GROUPS", "WIDTH_MAX", "parser"]
+__all__ = ["CODES", "COMMANDS", "GROUPS", "WIDTH_MAX", "make_parser"]
 
 COMMANDS = {
     "run": "Run the agent until SIGTERM or Ctrl-C.",
@@ -51,7 +51,7 @@ GROUPS = {
 """The commands whose arguments each module of this package declares."""
 
 
-def parser(version: str, command: str | None = None) -> argparse.ArgumentParser:
+def make_parser(version: str, command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, or one that knows the arguments of `command` alone."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
     program = argparse.ArgumentParser(

@@ -7,9 +7,9 @@ from itertools import chain
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import privacy, source, tables, together, window
-from meteragent.config.refuse.check import GRID, Problems, Table, check_of, is_wrong
+from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, check_of, is_wrong
 from meteragent.config.refuse.together import first_per_key
-from meteragent.config.tables import parts, shared_streams, with_group_terms
+from meteragent.config.tables import nested_streams, shared_streams, with_group_terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
@@ -22,16 +22,16 @@ _DIVISION_KEYS = (
 """Keys without which a table cannot be divided into nested streams."""
 _GROUP = "sink.crowd.group"
 """The key of the file without which a stream's group is unknown."""
-_GRID = set(map(path_of, GRID))
+_GRID = set(map(path_of, GRID_KEYS))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
-def refuse(config: Config, *, is_flat: bool) -> None:
+def raise_refusals(config: Config, *, is_flat: bool) -> None:
     """Raise ConfigError with all refusals, if any; if `is_flat`, keys are named without `stream[0]`."""
-    raise_all(problems(config, is_flat=is_flat))
+    raise_all(all_refusals(config, is_flat=is_flat))
 
 
-def problems(config: Config, *, is_flat: bool, wrong_paths: Collection[Path] = ()) -> Problems:
+def all_refusals(config: Config, *, is_flat: bool, wrong_paths: Collection[Path] = ()) -> Refusals:
     """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     if any(path[:1] == ("receiver",) for path in wrong_paths):
         return  # the form has dropped the list, so the streams are unknown
@@ -40,15 +40,15 @@ def problems(config: Config, *, is_flat: bool, wrong_paths: Collection[Path] = (
         for number, stream in enumerate(config.stream)
     ]
     if config.receiver:
-        yield from tables.receivers(config, streams[0].wrong_paths, _stream_problems, is_flat=is_flat)
+        yield from tables.receiver_refusals(config, streams[0].wrong_paths, _stream_refusals, is_flat=is_flat)
         config = _with_presets(config)
     else:
-        yield from _problems_of_tables(streams)
+        yield from _refusals_of_tables(streams)
         if config.archive is not None:
-            yield from together.archive(streams)
-    yield from together.tariffs(config, streams, wrong_paths)
+            yield from together.archive_refusals(streams)
+    yield from together.tariff_refusals(config, streams, wrong_paths)
     if config.page is not None:
-        yield from together.page(config.page, wrong_paths)
+        yield from together.page_refusals(config.page, wrong_paths)
 
 
 def _wrong_in(number: int, wrong_paths: Collection[Path]) -> set[Path]:
@@ -66,57 +66,57 @@ def _with_presets(config: Config) -> Config:
     return config.with_streams(streams, range(len(streams)))
 
 
-def _problems_of_tables(streams: Collection[Table]) -> Problems:
+def _refusals_of_tables(streams: Collection[Table]) -> Refusals:
     """Yield the refusals of each stream's table, and of conflicts between streams."""
     for table in streams:
-        for problem in _table_problems(table.stream, table.wrong_paths):
-            yield problem.under(table.prefix)
+        for problem in _table_refusals(table.stream, table.wrong_paths):
+            yield problem.with_prefix(table.prefix)
     # Shares and groups are applied first, because the names and topics that they set can also conflict.
-    part_tables = [part for table in streams for part in _parts(table)]
-    for conflicts in (together.names, together.topics, together.prices):
+    part_tables = [part for table in streams for part in _nested_tables(table)]
+    for conflicts in (together.name_refusals, together.topic_refusals, together.price_topic_refusals):
         yield from first_per_key(conflicts(part_tables))
 
 
-def _parts(table: Table) -> list[Table]:
+def _nested_tables(table: Table) -> list[Table]:
     """Return the streams that a table becomes, as far as its keys are valid."""
     stream, _, wrong_paths = table
     stream = stream if is_wrong(wrong_paths, _GROUP) else with_group_terms(stream)
-    streams = (stream,) if is_wrong(wrong_paths, *_DIVISION_KEYS) else parts(stream)
+    streams = (stream,) if is_wrong(wrong_paths, *_DIVISION_KEYS) else nested_streams(stream)
     return [table._replace(stream=part) for part in streams]
 
 
-def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
+def _table_refusals(stream: Stream, wrong_paths: set[Path]) -> Refusals:
     """Yield the refusals of one table and its streams, and add their keys to `wrong_paths`."""
     wrong_in_form = frozenset(wrong_paths)
-    yield from tables.crowd(stream, wrong_paths)
+    yield from tables.crowd_refusals(stream, wrong_paths)
     if stream.sink.crowd is not None:
         is_unknown = is_wrong(wrong_paths, _GROUP)
         wrong_paths |= _GRID if is_unknown else set()
-        yield from _stream_problems(stream if is_unknown else with_group_terms(stream), wrong_paths)
+        yield from _stream_refusals(stream if is_unknown else with_group_terms(stream), wrong_paths)
     elif stream.privacy.shares is None and path_of("privacy.shares") not in wrong_paths:
-        yield from _stream_problems(stream, wrong_paths)
+        yield from _stream_refusals(stream, wrong_paths)
     else:
-        for check in (_preset, *tables.SHARES_CHECKS):
+        for check in (_preset_refusals, *tables.SHARES_CHECKS):
             yield from check(stream, wrong_paths)
         if is_wrong(wrong_paths, *_DIVISION_KEYS):  # windows and noise are unknown in this case
-            yield from _stream_problems(stream, wrong_paths | _GRID)
+            yield from _stream_refusals(stream, wrong_paths | _GRID)
             return
         refused_paths = wrong_paths - wrong_in_form
-        by_part = [_stream_problems(part, set(wrong_in_form)) for part in parts(stream)]
+        by_part = [_stream_refusals(part, set(wrong_in_form)) for part in nested_streams(stream)]
         for problem in first_per_key(chain.from_iterable(by_part)):
             if path_of(problem.key) not in refused_paths:
                 wrong_paths.add(path_of(problem.key))
                 yield problem
 
 
-def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
+def _stream_refusals(stream: Stream, wrong_paths: set[Path]) -> Refusals:
     """Yield the refusals of one stream, and add their keys to `wrong_paths`."""
     for check in _CHECKS:
         yield from check(stream, wrong_paths)
 
 
 @check_of("name")
-def _name(stream: Stream) -> Problems:
+def _name_refusals(stream: Stream) -> Refusals:
     """Yield a refusal unless the name is 1 to 64 letters, digits, - or _, and the first a letter or digit."""
     if not _NAME.fullmatch(stream.name):
         expected = "1 to 64 letters, digits, - and _, the first a letter or digit"
@@ -124,7 +124,7 @@ def _name(stream: Stream) -> Problems:
 
 
 @check_of("privacy.preset")
-def _preset(stream: Stream) -> Problems:
+def _preset_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a preset that does not exist."""
     name = stream.privacy.preset
     if name not in PRESETS:
@@ -134,7 +134,7 @@ def _preset(stream: Stream) -> Problems:
 
 
 @check_of("sink.home_assistant", "sink.status")
-def _home_assistant(stream: Stream) -> Problems:
+def _home_assistant_refusals(stream: Stream) -> Refusals:
     """Yield refusals of sink settings that Home Assistant cannot use."""
     sink = stream.sink
     if sink.home_assistant is None:
@@ -148,7 +148,7 @@ def _home_assistant(stream: Stream) -> Problems:
 
 
 _CHECKS = (
-    *(_name, _preset, *source.CHECKS, *window.CHECKS, *privacy.CHECKS),
-    *(window.further, *tables.CROWD_CHECKS, _home_assistant),
+    *(_name_refusals, _preset_refusals, *source.CHECKS, *window.CHECKS, *privacy.CHECKS),
+    *(window.further_refusals, *tables.CROWD_CHECKS, _home_assistant_refusals),
 )
 """The order matters: a check may rely on every key that the checks before it have not refused."""

@@ -9,17 +9,17 @@ from meteragent.config.shapes import SLOT_KEYS
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 
-Problems = Iterator[ConfigError]
+Refusals = Iterator[ConfigError]
 """Refusals. If they come from a check of one stream, their keys are relative to that stream."""
 
-GRID = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
+GRID_KEYS = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
 """Keys that determine the windows and slots of a stream."""
 
 AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value", "source.part")
 """Keys that determine the size, in W, of the unit of a stream's numbers."""
 
-PROMISE = (
-    *(*GRID, *AMOUNTS, "privacy.metric"),
+PROMISE_KEYS = (
+    *(*GRID_KEYS, *AMOUNTS, "privacy.metric"),
     *("privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum"),
 )
 """Keys that determine the noise."""
@@ -40,18 +40,18 @@ class Table(NamedTuple):
 class Check:
     """A check of one stream, and the keys that it reads."""
 
-    problems: Callable[[Stream], Problems]
+    refusals: Callable[[Stream], Refusals]
     keys: tuple[str, ...]
 
-    def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Problems:
+    def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Refusals:
         """Yield refusals, and add their keys to `wrong_paths`; none if a key it reads is wrong already."""
         if not is_wrong(wrong_paths, *self.keys):
-            for problem in self.problems(stream):
+            for problem in self.refusals(stream):
                 wrong_paths.add(path_of(problem.key))
                 yield problem
 
 
-def check_of(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
+def check_of(*keys: str) -> Callable[[Callable[[Stream], Refusals]], Check]:
     """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
     return lambda problems: Check(problems, keys)
 
@@ -63,7 +63,7 @@ def is_wrong(wrong_paths: Collection[Path], *keys: str) -> bool:
     return any(key[: len(path)] == path[: len(key)] for key in map(path_of, keys) for path in wrong_paths)
 
 
-def repeated(values: Iterable[object]) -> Iterator[int]:
+def repeated_places(values: Iterable[object]) -> Iterator[int]:
     """Yield the place of each value that equals an earlier one."""
     earlier = set[object]()
     for place, value in enumerate(values):

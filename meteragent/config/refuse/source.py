@@ -2,16 +2,16 @@
 
 from meteragent.config.files import address_refusals, sink_broker
 from meteragent.config.model import Broker, Source, Stream
-from meteragent.config.refuse.check import Problems, check_of, repeated
-from meteragent.config.refuse.window import unknown_zone
+from meteragent.config.refuse.check import Refusals, check_of, repeated_places
+from meteragent.config.refuse.window import unknown_zone_refusal
 from meteragent.config.source import (
     FORMATS,
     has_times,
     interval_ms,
     nearest_profile,
     part_sources,
-    profile,
-    quantity,
+    profile_of,
+    quantity_of,
     topic_of,
 )
 from meteragent.config.terms import sink_url
@@ -20,7 +20,7 @@ from meteragent.decode import json as json_profile
 from meteragent.decode.profile import Profile
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.units import UNITS, Kind
 
 _BROKER = ("url", *Broker.model_fields)
@@ -33,13 +33,13 @@ _NOT_WITH_PARTS = {
 
 
 @check_of(*(f"source.{key}" for key in _BROKER))
-def _source_broker(stream: Stream) -> Problems:
+def _source_broker(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not form the address of the source's broker."""
     yield from address_refusals("source", stream.source.url, stream.source)
 
 
 @check_of(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
-def _sink_broker(stream: Stream) -> Problems:
+def _sink_broker(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not form the address of the sink's broker."""
     yield from address_refusals("sink", sink_url(stream), sink_broker(stream))
     is_same = stream.source.client_id == stream.sink.client_id and sink_url(stream) == stream.source.url
@@ -51,7 +51,7 @@ def _sink_broker(stream: Stream) -> Problems:
 
 
 @check_of("source.kind", "source.unit")
-def _unit(stream: Stream) -> Problems:
+def _unit(stream: Stream) -> Refusals:
     """Yield a refusal of a unit that does not fit the kind."""
     source = stream.source
     if source.unit not in UNITS[source.kind]:
@@ -60,7 +60,7 @@ def _unit(stream: Stream) -> Problems:
 
 
 @check_of("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
-def _topic(stream: Stream) -> Problems:
+def _topic(stream: Stream) -> Refusals:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
     if source.part and source.meter is None:  # `_parts` asks for the name
@@ -78,7 +78,7 @@ def _topic(stream: Stream) -> Problems:
 
 
 @check_of(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
-def _parts(stream: Stream) -> Problems:
+def _parts(stream: Stream) -> Refusals:
     """Yield refusals of keys that exclude parts, of equal topics, and of a part's own keys."""
     source = stream.source
     if not source.part:
@@ -93,7 +93,7 @@ def _parts(stream: Stream) -> Problems:
         expected = "kind 'power' or 'register', or no parts: energies of different intervals cannot be added"
         yield ConfigError("source.kind", "'interval_energy' together with [[source.part]]", expected)
     sources = part_sources(source)
-    for index in repeated(part.topic for part in sources):
+    for index in repeated_places(part.topic for part in sources):
         expected = "another topic for each part: a value that is a sum itself needs a JMESPath expression"
         yield ConfigError(f"source.part[{index - 1}].topic", repr(sources[index].topic), expected)
     for index, part in enumerate(source.part):
@@ -102,40 +102,40 @@ def _parts(stream: Stream) -> Problems:
             yield from _own_keys(own_stream, f"source.part[{index}]")
 
 
-def _own_keys(stream: Stream, path: str) -> Problems:
+def _own_keys(stream: Stream, path: str) -> Refusals:
     """Yield refusals of a part's own keys; `stream` reads only this part."""
     for check in (_device, _meter_id, _expressions):
-        for error in check.problems(stream):
+        for error in check.refusals(stream):
             key = error.key.removeprefix("source.")
             place = f"{path}.{key}" if key in _PART_KEYS else path
             yield ConfigError(place, error.found, error.expected, meant=error.meant)
 
 
 @check_of("source.meter", "sink.pseudonym_key_file")
-def _meter(stream: Stream) -> Problems:
+def _meter(stream: Stream) -> Refusals:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
-    if name is not None and not has_pseudonym and (not identity.holds_name(name) or "/" in name):
+    if name is not None and not has_pseudonym and (not identity.fits_segment(name) or "/" in name):
         expected = "a name without /, $, +, # or control characters: it is a segment of the sink's topic"
         yield ConfigError("source.meter", repr(name), expected)
 
 
 @check_of("source.kind", "source.modulus", "source.phases")
-def _kind(stream: Stream) -> Problems:
+def _kind(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not apply to the kind."""
     source = stream.source
     if source.modulus is not None and source.kind is not Kind.REGISTER:
         expected = "no modulus, or kind = 'register': only a register wraps to 0"
-        yield ConfigError("source.modulus", exact(source.modulus), expected)
+        yield ConfigError("source.modulus", exact_text(source.modulus), expected)
     if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
         expected = "kind 'power' or 'register', or no phases: energies of different intervals cannot be added"
         yield ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.time")
-def _device(stream: Stream) -> Problems:
+def _device(stream: Stream) -> Refusals:
     """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` beside a profile."""
-    source, device_profile = stream.source, profile(stream.source)
+    source, device_profile = stream.source, profile_of(stream.source)
     if source.profile in FORMATS:
         return
     if device_profile is None:
@@ -145,7 +145,7 @@ def _device(stream: Stream) -> Problems:
     if source.time is not None:
         expected = f"no time: the profile {device_profile.name!r} finds it in the payload"
         yield ConfigError("source.time", repr(source.time), expected)
-    if quantity(source) is None:
+    if quantity_of(source) is None:
         yield _quantity(source, device_profile)
 
 
@@ -161,25 +161,25 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
 
 
 @check_of("source.timezone", "source.profile", "source.kind", "source.value")
-def _local_time(stream: Stream) -> Problems:
+def _local_time(stream: Stream) -> Refusals:
     """Yield a refusal of a time zone that does not exist, or that the source's times do not need."""
     source, key = stream.source, "source.timezone"
     if source.timezone is None:
         return
-    device_quantity = quantity(source)
+    device_quantity = quantity_of(source)
     if device_quantity is None or device_quantity.in_zone is None:
         expected = (
             "no time zone, or profile = 'dsmr-p1': other profiles' times state their zone or are not used"
         )
         yield ConfigError(key, repr(source.timezone), expected)
     elif source.timezone != ARRIVAL:
-        refusal = unknown_zone(key, source.timezone, ", or 'arrival' to ignore the meter's time")
+        refusal = unknown_zone_refusal(key, source.timezone, ", or 'arrival' to ignore the meter's time")
         if refusal is not None:
             yield refusal
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.interval")
-def _interval(stream: Stream) -> Problems:
+def _interval(stream: Stream) -> Refusals:
     """Yield a refusal of an interval energy whose interval is unknown."""
     source = stream.source
     if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
@@ -188,7 +188,7 @@ def _interval(stream: Stream) -> Problems:
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
-def _stamp(stream: Stream) -> Problems:
+def _stamp(stream: Stream) -> Refusals:
     """Yield a refusal of `stamp` for readings that cover no interval, or that have no timestamp."""
     source = stream.source
     if source.stamp == "end" or (source.kind is Kind.INTERVAL_ENERGY and has_times(source)):
@@ -199,9 +199,9 @@ def _stamp(stream: Stream) -> Problems:
 
 
 @check_of("source.profile", "source.id")
-def _meter_id(stream: Stream) -> Problems:
+def _meter_id(stream: Stream) -> Refusals:
     """Yield a refusal of a missing id that the profile needs, or of an id without a device's profile."""
-    source, device_profile = stream.source, profile(stream.source)
+    source, device_profile = stream.source, profile_of(stream.source)
     if device_profile is None and source.id is not None:
         expected = "no id, or a profile of a device whose messages name the meter"
         yield ConfigError("source.id", repr(source.id), expected)
@@ -211,9 +211,9 @@ def _meter_id(stream: Stream) -> Problems:
 
 
 @check_of("source.profile", "source.meter", "sink.pseudonym_key_file")
-def _identifier(stream: Stream) -> Problems:
+def _identifier(stream: Stream) -> Refusals:
     """Yield a refusal of a topic that would reveal the identifier of a device or a person."""
-    source, device_profile = stream.source, profile(stream.source)
+    source, device_profile = stream.source, profile_of(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
     if device_profile is not None and device_profile.identifies is not None and not is_named:
         identifier_name = device_profile.identifies
@@ -222,7 +222,7 @@ def _identifier(stream: Stream) -> Problems:
 
 
 @check_of("source.profile", "source.value", "source.time")
-def _expressions(stream: Stream) -> Problems:
+def _expressions(stream: Stream) -> Refusals:
     """Yield refusals of expressions that are invalid, or set although the payload is a bare number."""
     source = stream.source
     for key in ("value", "time") if source.profile in FORMATS else ():

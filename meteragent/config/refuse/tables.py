@@ -7,16 +7,16 @@ from math import gcd
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import together
-from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, Table, check_of, is_wrong, repeated
-from meteragent.config.refuse.window import range_text, zone
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Refusals, Table, check_of, is_wrong, repeated_places
+from meteragent.config.refuse.window import range_text, zone_refusals
 from meteragent.config.shapes import keys_needed
 from meteragent.config.source import interval_ms, lateness_ms
-from meteragent.config.tables import NO_TOPIC, group_of, link, ms_of, of_preset, parts
+from meteragent.config.tables import NO_TOPIC, group_of, link, nested_streams, of_preset, parse_length_ms
 from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
 from meteragent.config.value import parse_length
 from meteragent.crowd.group import Group, is_label
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import count_text, exact
+from meteragent.domain.figures import count_text, exact_text
 from meteragent.domain.grid import Epoch, format_duration
 from meteragent.domain.lines import Path
 from meteragent.domain.presets import PRESETS
@@ -41,7 +41,7 @@ _RECORD_KEYS = ("total", "home_assistant", "retain")
 
 
 @check_of("sink.crowd")
-def crowd(stream: Stream) -> Problems:
+def crowd_refusals(stream: Stream) -> Refusals:
     """Yield the refusals that come before the group is applied: of its file, its id, and conflicting keys."""
     settings, group = stream.sink.crowd, None
     if settings is None:
@@ -59,7 +59,7 @@ def crowd(stream: Stream) -> Problems:
     yield from _conflicts_with_crowd(stream, group)
 
 
-def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Problems:
+def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Refusals:
     """Yield refusals of keys that the group determines or that concern records, and of the event clock."""
     terms = "" if group is None else f": {_terms(group)}"
     for table, name in _not_allowed(stream, _BESIDE_CROWD):
@@ -77,40 +77,39 @@ def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Problems:
 
 def _terms(group: Group) -> str:
     """Return a group's terms in words, for the refusal of a key that could contradict them."""
-    return (
-        f"the group has windows of one slot of {format_duration(1000 * group.slot_s)}, level"
-        f" {exact(group.level)}, and hides {exact(group.hide_wh)} Wh; quantum {exact(group.quantum_wh)} Wh"
-    )
+    level, hide_wh, quantum_wh = map(exact_text, (group.level, group.hide_wh, group.quantum_wh))
+    windows = f"windows of one slot of {format_duration(1000 * group.slot_s)}"
+    return f"the group has {windows}, level {level}, and hides {hide_wh} Wh; quantum {quantum_wh} Wh"
 
 
 @check_of("sink.crowd.group", "window.range")
-def _limits(stream: Stream) -> Problems:
+def _limits(stream: Stream) -> Refusals:
     """Yield a refusal of a range beyond the group's range, because totals could then be implausible."""
     if (group := stream.group) is None:
         return
     limits_wh = group.lowest_wh, group.highest_wh
     (low, high), (lowest, highest) = stream.window.range, (wh * 3600 / group.slot_s for wh in limits_wh)
     if low < lowest or high > highest:
-        expected = f"a range within the group's, [{exact(lowest)}, {exact(highest)}] W"
+        expected = f"a range within the group's, [{exact_text(lowest)}, {exact_text(highest)}] W"
         yield ConfigError("window.range", range_text(stream), expected)
 
 
 @check_of(
     "sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value"
 )
-def _lattice(stream: Stream) -> Problems:
+def _lattice(stream: Stream) -> Refusals:
     """Yield a refusal of an interval for which the group's quantum is not whole in units of accumulators."""
     source, group = stream.source, stream.group
     if group is None or source.kind is Kind.POWER:
         return
     per_quantum = group.quantum_wh * MICRO * interval_ms(source) / UNIT_FACTOR[source.unit]
     if per_quantum.denominator != 1:
-        expected = f"whole seconds: the group's quantum is {exact(group.quantum_wh)} Wh"
+        expected = f"whole seconds: the group's quantum is {exact_text(group.quantum_wh)} Wh"
         yield ConfigError("source.interval", repr(format_duration(interval_ms(source))), expected)
 
 
 @check_of("sink.crowd.group", "source.meter", "sink.pseudonym_key_file")
-def _label(stream: Stream) -> Problems:
+def _label(stream: Stream) -> Refusals:
     """Yield a refusal of a meter's name that cannot be the home's label."""
     name = stream.source.meter
     if stream.group is None or name is None or stream.sink.pseudonym_key_file is not None:
@@ -123,7 +122,7 @@ def _label(stream: Stream) -> Problems:
 @check_of(
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
-def _deadline(stream: Stream) -> Problems:
+def _deadline(stream: Stream) -> Refusals:
     """Yield a refusal of a group whose deadline may pass before the agent sends the report of a slot."""
     if stream.group is None:
         return
@@ -157,7 +156,7 @@ _SLOTS = "a window of nested streams is one slot"
 
 
 @check_of("privacy.shares", "window", "privacy.preset")
-def _shares(stream: Stream) -> Problems:
+def _shares(stream: Stream) -> Refusals:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
@@ -170,7 +169,7 @@ def _shares(stream: Stream) -> Problems:
 
 
 @check_of("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
-def _nesting(stream: Stream) -> Problems:
+def _nesting(stream: Stream) -> Refusals:
     """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest."""
     if (shares := stream.privacy.shares) is None:
         return
@@ -183,16 +182,16 @@ def _nesting(stream: Stream) -> Problems:
     total = sum(shares.values(), Fraction(0))
     if total > 1:
         expected = "shares that add up to at most 1, because together they spend the level"
-        yield ConfigError("privacy.shares", f"a sum of {exact(total)}", expected)
-    streams = parts(stream)
-    zone_problems = [problem for part in streams for problem in zone.problems(part)]
+        yield ConfigError("privacy.shares", f"a sum of {exact_text(total)}", expected)
+    streams = nested_streams(stream)
+    zone_problems = [problem for part in streams for problem in zone_refusals.refusals(part)]
     if zone_problems:
         yield zone_problems[0]
         return
     if stream.window.timezone is not None and not any(part.window.timezone for part in streams):
         expected = "no time zone, because no share is for local days, weeks or months"
         yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
-    lengths = sorted(shares, key=ms_of)
+    lengths = sorted(shares, key=parse_length_ms)
     for fine, coarse in pairwise(zip(lengths, streams, strict=True)):
         yield from _misfit(*fine, *coarse)
 
@@ -201,7 +200,7 @@ def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) 
     """Yield a refusal if the windows of a stream do not fill the windows of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
-    if ms_of(fine) == ms_of(coarse):
+    if parse_length_ms(fine) == parse_length_ms(coarse):
         yield ConfigError(key, value, "lengths that differ")
     elif isinstance(coarse_grid, Epoch):
         if not isinstance(fine_grid, Epoch):
@@ -223,7 +222,7 @@ def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) 
 def _common_ms(stream: Stream) -> int:
     """Return the largest length that divides every window boundary of a stream in ten years."""
     windows = grid(stream)
-    start_ms = windows.first_ms(SHAPES_FROM_MS)
+    start_ms = windows.first_start_ms(SHAPES_FROM_MS)
     common_ms = start_ms
     while start_ms < SHAPES_END_MS:
         start_ms = windows.end_ms(start_ms)
@@ -250,9 +249,9 @@ _NOT_WITH_RECEIVERS = {
 }
 
 
-def receivers(
-    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Problems], *, is_flat: bool
-) -> Problems:
+def receiver_refusals(
+    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Refusals], *, is_flat: bool
+) -> Refusals:
     """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of the stream."""
     if not is_flat:
         expected = (
@@ -268,7 +267,7 @@ def receivers(
     yield from _links(config, wrong_paths, checks)
 
 
-def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
+def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> Refusals:
     """Yield refusals of all settings that shared streams cannot have, and of the event clock."""
     for table, name in _not_allowed(stream, _BESIDE_RECEIVERS):
         key = f"{table}.{name}"
@@ -281,12 +280,12 @@ def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> 
         yield ConfigError("window.clock", "'event'", expected)
 
 
-def _names_and_times(config: Config) -> Problems:
+def _names_and_times(config: Config) -> Refusals:
     """Yield refusals of repeated names and client ids, and of an end that is not after the start."""
-    for number in repeated(receiver.name for receiver in config.receiver):
+    for number in repeated_places(receiver.name for receiver in config.receiver):
         value, expected = repr(config.receiver[number].name), "a different name for each receiver"
         yield ConfigError(f"receiver[{number}].name", value, expected)
-    for number in repeated((receiver.url, receiver.client_id) for receiver in config.receiver):
+    for number in repeated_places((receiver.url, receiver.client_id) for receiver in config.receiver):
         if (client_id := config.receiver[number].client_id) is not None:
             expected = "a different client id for each receiver at a broker"
             yield ConfigError(f"receiver[{number}].client_id", repr(client_id), expected)
@@ -297,8 +296,8 @@ def _names_and_times(config: Config) -> Problems:
 
 
 def _links(
-    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Problems]
-) -> Problems:
+    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Refusals]
+) -> Refusals:
     """Yield the refusals of each receiver's stream, broker and topic; shared keys are refused only once."""
     [base] = config.stream
     tables = [
@@ -309,7 +308,7 @@ def _links(
     yield from together.first_per_key(
         _under_receiver_key(problem, prefix) for problems, prefix in by_table for problem in problems
     )
-    for problem in together.topics(tables):
+    for problem in together.topic_refusals(tables):
         problem.key = problem.key.replace("].sink.", "].")
         yield problem
 

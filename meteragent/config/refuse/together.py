@@ -4,9 +4,9 @@ import ipaddress
 from collections.abc import Collection, Sequence
 
 from meteragent.config.model import Config, Page, Stream
-from meteragent.config.refuse.check import GRID, Problems, Table, is_wrong, repeated
+from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, is_wrong, repeated_places
 from meteragent.config.shapes import row_of, space
-from meteragent.config.source import branches
+from meteragent.config.source import topic_branches
 from meteragent.config.tariff import band_names
 from meteragent.config.terms import metric, sink_url
 from meteragent.domain import identity
@@ -20,7 +20,7 @@ _TOPIC_KEYS = ("source.topic", "source.part", "source.url", "sink.topic", "sink.
 """Keys that determine the topics that a stream reads and writes."""
 
 
-def first_per_key(problems: Problems) -> Problems:
+def first_per_key(problems: Refusals) -> Refusals:
     """Yield only the first problem of each key, because streams of one table often share a problem."""
     keys: set[str] = set()
     for problem in problems:
@@ -29,90 +29,90 @@ def first_per_key(problems: Problems) -> Problems:
             yield problem
 
 
-def names(tables: Sequence[Table]) -> Problems:
+def name_refusals(tables: Sequence[Table]) -> Refusals:
     """Yield refusals of names that an earlier stream already has."""
-    for number in repeated(table.stream.name for table in tables):
+    for number in repeated_places(table.stream.name for table in tables):
         stream, prefix, wrong_paths = tables[number]
         if not is_wrong(wrong_paths, "name"):
             yield ConfigError(f"{prefix}name", repr(stream.name), "a different name for each stream")
 
 
-def topics(tables: Sequence[Table]) -> Problems:
+def topic_refusals(tables: Sequence[Table]) -> Refusals:
     """Yield refusals of sink and status topics that are read or used twice, at most one of each stream."""
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     streams = [table.stream for table in sound_tables]
     for index, (stream, prefix, wrong_paths) in enumerate(sound_tables):
         problem = _sink(stream, streams, streams[:index])
         if problem is None and not is_wrong(wrong_paths, "sink.status"):
-            problem = _status(stream, streams, streams[:index])
+            problem = _status_refusal(stream, streams, streams[:index])
         if problem is not None:
-            yield problem.under(prefix)
+            yield problem.with_prefix(prefix)
 
 
 def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]) -> ConfigError | None:
     """Return the refusal of a stream's sink topic; None if the topic can be used."""
-    template, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
+    template, broker = identity.parse_sink_template(stream.sink.topic), _broker_of(sink_url(stream))
     for reader in streams:
-        if broker == _broker(reader.source.url) and _reads(reader, template):
+        if broker == _broker_of(reader.source.url) and _reads(reader, template):
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     for writer in earlier_streams:
-        written = identity.parse_template(writer.sink.topic)
+        written = identity.parse_sink_template(writer.sink.topic)
         is_shared = identity.overlaps(written, template) or identity.overlaps(template, written)
-        if is_shared and broker == _broker(sink_url(writer)):
+        if is_shared and broker == _broker_of(sink_url(writer)):
             expected = "a different topic for each stream: records of two streams would mix"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     return None
 
 
-def _status(
+def _status_refusal(
     stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]
 ) -> ConfigError | None:
     """Return the refusal of a status topic that two streams share, or that readings or records use."""
     status = stream.sink.status
     if status is None:
         return None
-    segments, broker = tuple(status.split("/")), _broker(sink_url(stream))
+    segments, broker = tuple(status.split("/")), _broker_of(sink_url(stream))
     for peer in streams:
-        is_read = _broker(peer.source.url) == broker and _reads(peer, segments)
-        template = identity.parse_template(peer.sink.topic)
-        is_written = _broker(sink_url(peer)) == broker and identity.overlaps(segments, template)
+        is_read = _broker_of(peer.source.url) == broker and _reads(peer, segments)
+        template = identity.parse_sink_template(peer.sink.topic)
+        is_written = _broker_of(sink_url(peer)) == broker and identity.overlaps(segments, template)
         if is_read or is_written:
             expected = "a topic that no reading and no record uses"
             return ConfigError("sink.status", repr(status), expected)
     for peer in earlier_streams:
-        if peer.sink.status == status and _broker(sink_url(peer)) == broker:
+        if peer.sink.status == status and _broker_of(sink_url(peer)) == broker:
             expected = f"a different topic for each stream, such as '{status}/{stream.name}'"
             return ConfigError("sink.status", repr(status), expected)
     return None
 
 
-def prices(tables: Sequence[Table]) -> Problems:
+def price_topic_refusals(tables: Sequence[Table]) -> Refusals:
     """Yield refusals of price topics that a stream also uses: prices could depend on the home's use."""
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     for stream, prefix, wrong_paths in sound_tables:
         topic = None if stream.window.weights is None else stream.window.weights.topic
         if topic is None or is_wrong(wrong_paths, "window.weights"):
             continue
-        if any(_uses(peer.stream, topic, _broker(stream.source.url)) for peer in sound_tables):
+        if any(_uses(peer.stream, topic, _broker_of(stream.source.url)) for peer in sound_tables):
             expected = "a topic with public prices that no stream writes to or gets readings from"
             yield ConfigError(f"{prefix}window.weights.topic", repr(topic), expected)
 
 
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
     """Return whether a stream gets readings from a broker's topic, or writes to it."""
-    segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
-    is_read = _broker(stream.source.url) == broker and _reads(stream, segments)
+    segments, template = tuple(topic.split("/")), identity.parse_sink_template(stream.sink.topic)
+    is_read = _broker_of(stream.source.url) == broker and _reads(stream, segments)
     is_written = identity.overlaps(segments, template) or topic == stream.sink.status
-    return is_read or (is_written and _broker(sink_url(stream)) == broker)
+    return is_read or (is_written and _broker_of(sink_url(stream)) == broker)
 
 
 def _reads(stream: Stream, segments: tuple[str, ...]) -> bool:
     """Return whether a topic of the stream's source could be this topic or one of its subtopics."""
-    return any(identity.overlaps(topic, segments) for topic in branches(stream.source))
+    return any(identity.overlaps(topic, segments) for topic in topic_branches(stream.source))
 
 
-def archive(tables: Sequence[Table]) -> Problems:
+def archive_refusals(tables: Sequence[Table]) -> Refusals:
     """Yield refusals of streams that `sanitise` cannot release."""
     for stream, prefix, wrong_paths in tables:
         if stream.sink.crowd is not None:
@@ -129,22 +129,22 @@ def archive(tables: Sequence[Table]) -> Problems:
 # Tariffs ------------------------------------------------------------------------------------------
 
 
-def tariffs(config: Config, tables: Sequence[Table], wrong_paths: Collection[Path]) -> Problems:
+def tariff_refusals(config: Config, tables: Sequence[Table], wrong_paths: Collection[Path]) -> Refusals:
     """Yield refusals of repeated names, of a second currency, and of missing, unknown or unpriced bands."""
     if is_wrong(wrong_paths, "tariff"):
         return
-    for number in repeated(tariff.name for tariff in config.tariff):
+    for number in repeated_places(tariff.name for tariff in config.tariff):
         value, expected = repr(config.tariff[number].name), "a different name for each tariff"
         yield ConfigError(f"tariff[{number}].name", value, expected)
     for number, tariff in enumerate(config.tariff):
         if tariff.currency != config.tariff[0].currency:
             expected = f"{config.tariff[0].currency!r}, as in the first tariff, because costs are compared"
             yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
-    if config.tariff and not any(is_wrong(table.wrong_paths, *GRID, "source.kind") for table in tables):
-        yield from _bands(config)
+    if config.tariff and not any(is_wrong(table.wrong_paths, *GRID_KEYS, "source.kind") for table in tables):
+        yield from _band_refusals(config)
 
 
-def _bands(config: Config) -> Problems:
+def _band_refusals(config: Config) -> Refusals:
     """Yield refusals of tariffs without a stream that has bands, of unknown bands, and of missing prices."""
     by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
     if not by_stream:
@@ -169,7 +169,7 @@ def _bands(config: Config) -> Problems:
 # Pages --------------------------------------------------------------------------------------------
 
 
-def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
+def page_refusals(table: Page, wrong_paths: Collection[Path]) -> Refusals:
     """Yield a refusal if the page's address is wrong, or if other machines can reach it without a token."""
     if is_wrong(wrong_paths, "page.listen"):
         return
@@ -183,7 +183,7 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
         yield ConfigError("page.token_file", "nothing", expected)
 
 
-def _broker(url: str) -> tuple[str, int]:
+def _broker_of(url: str) -> tuple[str, int]:
     """Return the host and port of a broker; localhost, loopback and unspecified addresses count as one."""
     endpoint = Endpoint.parse(url)
     return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port

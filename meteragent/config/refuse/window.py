@@ -6,13 +6,13 @@ from fractions import Fraction
 from itertools import chain, pairwise
 
 from meteragent.config.model import Stream, Weights
-from meteragent.config.refuse.check import GRID, PROMISE, Problems, check_of
+from meteragent.config.refuse.check import GRID_KEYS, PROMISE_KEYS, Refusals, check_of
 from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, row_of, shape_class, space
 from meteragent.config.source import interval_ms
-from meteragent.config.terms import length_ms, metric, shapes, terms, unit
+from meteragent.config.terms import calendar_unit, distinct_terms, length_ms, metric, terms
 from meteragent.config.value import SPACES
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import nearest
@@ -26,25 +26,23 @@ _DAY_MIN = 24 * 60
 
 
 @check_of("window.timezone", "window.length", "privacy.preset")
-def zone(stream: Stream) -> Problems:
+def zone_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a time zone that is missing, unknown, or set without a calendar window."""
     name, key = stream.window.timezone, "window.timezone"
     if name is None:
-        if unit(stream) is not None:
-            expected = (
-                f"a time zone, such as 'Europe/Amsterdam' or 'UTC', which windows of {unit(stream)!r} need"
-            )
+        if (unit := calendar_unit(stream)) is not None:
+            expected = f"a time zone, such as 'Europe/Amsterdam' or 'UTC', which windows of {unit!r} need"
             yield ConfigError(key, "nothing", expected)
-    elif (refusal := unknown_zone(key, name)) is not None:
+    elif (refusal := unknown_zone_refusal(key, name)) is not None:
         yield refusal
-    elif unit(stream) is None:
+    elif calendar_unit(stream) is None:
         expected = (
             f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone, windows follow the calendar"
         )
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
 
 
-def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | None:
+def unknown_zone_refusal(key: str, name: str, alternative: str = "") -> ConfigError | None:
     """Return the refusal of a time zone; None if the zone exists. `alternative` names other valid values."""
     try:
         zoneinfo.ZoneInfo(name)
@@ -55,7 +53,7 @@ def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | No
 
 
 @check_of("window.step", "window.blocks", "window.bands")
-def _alternatives(stream: Stream) -> Problems:
+def _alternatives(stream: Stream) -> Refusals:
     """Yield a refusal if more than one key defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
@@ -66,8 +64,8 @@ def _alternatives(stream: Stream) -> Problems:
 # Kinds of windows ---------------------------------------------------------------------------------
 
 
-@check_of(*GRID)
-def _keys(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS)
+def _keys(stream: Stream) -> Refusals:
     """Yield refusals of keys of `[window]` that belong to other kinds, are missing, or define other slots."""
     row, window = row_of(stream), stream.window
     for key in OWN_KEYS:
@@ -93,8 +91,8 @@ def _elsewhere(stream: Stream, key: str) -> ConfigError:
     return ConfigError(f"window.{key}", "a value", f"{' or '.join(names)}, or no {key}")
 
 
-@check_of("privacy.metric", "source.kind", "sink.total", *GRID)
-def _numbers(stream: Stream) -> Problems:
+@check_of("privacy.metric", "source.kind", "sink.total", *GRID_KEYS)
+def _numbers(stream: Stream) -> Refusals:
     """Yield refusals of a metric, of readings, and of a running total that the values do not support."""
     shape, distance = shape_class(stream), metric(stream)
     if distance not in shape.metrics:
@@ -113,8 +111,8 @@ def _numbers(stream: Stream) -> Problems:
         yield ConfigError("sink.total", "true", expected)
 
 
-@check_of(*PROMISE, "source.every", "window.range")
-def further(stream: Stream) -> Problems:
+@check_of(*PROMISE_KEYS, "source.every", "window.range")
+def further_refusals(stream: Stream) -> Refusals:
     """Yield the refusals of the kind's own."""
     refusals = row_of(stream).refusals
     if refusals is not None:
@@ -124,8 +122,8 @@ def further(stream: Stream) -> Problems:
 # Hours --------------------------------------------------------------------------------------------
 
 
-@check_of(*GRID)
-def _names(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS)
+def _names(stream: Stream) -> Refusals:
     """Yield refusals of repeated or reserved names of bands."""
     names = [band.name for band in stream.window.band]
     names += [] if stream.window.rest is None else [stream.window.rest]
@@ -137,8 +135,8 @@ def _names(stream: Stream) -> Problems:
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
 
 
-@check_of(*GRID, "source.kind")
-def _hours(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS, "source.kind")
+def _hours(stream: Stream) -> Refusals:
     """Yield refusals of hours that are too many or overlap, and of hours without local days."""
     row, blocks = row_of(stream), stream.window.blocks
     if row.rules is None:
@@ -148,7 +146,7 @@ def _hours(stream: Stream) -> Problems:
         yield ConfigError("window.blocks", str(blocks), expected)
         return
     rules, key = band_rules(stream).rules, "window.blocks" if blocks is not None else f"window.{row.hours}"
-    if rules and unit(stream) is None:
+    if rules and calendar_unit(stream) is None:
         expected = "'1mo', '1w' or '1d' with window.timezone: hours are those of local days"
         yield ConfigError("window.length", "a window without local days", expected)
     if len(rules) > HOURS_MAX:
@@ -162,8 +160,8 @@ def _hours(stream: Stream) -> Problems:
                 return
 
 
-@check_of(*GRID, "source.kind")
-def _cover(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS, "source.kind")
+def _cover(stream: Stream) -> Refusals:
     """Yield a refusal of the first hours without a band."""
     window = stream.window
     for day, weekday in enumerate(WEEKDAYS) if window.band and window.rest is None else ():
@@ -185,7 +183,7 @@ def _clock_text(minute: int) -> str:
 
 
 @check_of("window.band", "source.kind", "source.interval", "source.profile", "source.value")
-def _interval(stream: Stream) -> Problems:
+def _interval(stream: Stream) -> Refusals:
     """Yield a refusal of energies whose intervals are too long for bands."""
     interval = interval_ms(stream.source)
     if stream.window.band and stream.source.kind is Kind.INTERVAL_ENERGY and interval > HOUR_MS:
@@ -196,11 +194,11 @@ def _interval(stream: Stream) -> Problems:
 # Slots and prices ---------------------------------------------------------------------------------
 
 
-@check_of(*GRID)
-def _slots(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS)
+def _slots(stream: Stream) -> Refusals:
     """Yield a refusal if the number or length of slots does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
-    for window in shapes(stream) if not band_rules(stream).rules else ():
+    for window in distinct_terms(stream) if not band_rules(stream).rules else ():
         length = window.length_ms
         if blocks is not None and length % blocks:
             expected = f"a number that divides every window, including windows of {format_duration(length)!r}"
@@ -220,8 +218,8 @@ def _step(length: int, step: int) -> ConfigError:
     return ConfigError("window.step", repr(format_duration(step)), expected)
 
 
-@check_of(*GRID, "window.clock")
-def _weights(stream: Stream) -> Problems:
+@check_of(*GRID_KEYS, "window.clock")
+def _weights(stream: Stream) -> Refusals:
     """Yield refusals of a table without prices, of an unsuitable topic, and of prices beyond the bound."""
     table = stream.window.weights
     if table is None:
@@ -237,10 +235,11 @@ def _weights(stream: Stream) -> Problems:
         yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
     for key, price in _numbers_by_key(table):
         if (price * MICRO).denominator != 1:
-            yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")
+            expected = "a number with at most six decimals"
+            yield ConfigError(f"window.weights.{key}", exact_text(price), expected)
         elif abs(price) > table.bound:
-            expected = f"between plus and minus window.weights.bound = {exact(table.bound)}"
-            yield ConfigError(f"window.weights.{key}", exact(price), expected)
+            expected = f"between plus and minus window.weights.bound = {exact_text(table.bound)}"
+            yield ConfigError(f"window.weights.{key}", exact_text(price), expected)
 
 
 def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
@@ -255,7 +254,7 @@ def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
 
 
 @check_of("window.range")
-def _limits(stream: Stream) -> Problems:
+def _limits(stream: Stream) -> Refusals:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
@@ -264,29 +263,29 @@ def _limits(stream: Stream) -> Problems:
 
 def range_text(stream: Stream) -> str:
     """Return a stream's range as written in its configuration."""
-    return f"[{', '.join(map(exact, stream.window.range))}]"
+    return f"[{', '.join(map(exact_text, stream.window.range))}]"
 
 
-@check_of("window.range", *GRID)
-def _threshold(stream: Stream) -> Problems:
+@check_of("window.range", *GRID_KEYS)
+def _threshold(stream: Stream) -> Refusals:
     """Yield a refusal of a threshold that no reading or every reading exceeds."""
     threshold_w, (low, high) = stream.window.threshold, stream.window.range
     if threshold_w is not None and not low <= threshold_w < high:
         expected = f"a power within window.range = {range_text(stream)} W and below its upper end"
-        yield ConfigError("window.threshold", exact(threshold_w), expected)
+        yield ConfigError("window.threshold", exact_text(threshold_w), expected)
 
 
-@check_of("window.range", "window.gap", *PROMISE)
-def _gap(stream: Stream) -> Problems:
+@check_of("window.range", "window.gap", *PROMISE_KEYS)
+def _gap(stream: Stream) -> Refusals:
     """Yield a refusal of a gap value outside the range of readings."""
     readings = terms(stream).readings
     if not readings.holds(readings.gap_u):
         expected = f"a value inside window.range = {range_text(stream)} W"
-        yield ConfigError("window.gap", exact(stream.window.gap), expected)
+        yield ConfigError("window.gap", exact_text(stream.window.gap), expected)
 
 
 CHECKS = (
-    *(zone, _alternatives, _keys, _numbers, _names, _hours, _cover, _interval),
+    *(zone_refusals, _alternatives, _keys, _numbers, _names, _hours, _cover, _interval),
     *(_slots, _weights, _limits, _threshold, _gap),
 )
-"""The checks in their order; `further` relies on those of the noise."""
+"""The checks in their order; `further_refusals` relies on those of the noise."""

@@ -51,8 +51,8 @@ def _read_file(name: str) -> Profile:
     """Read a profile's file, and add what needs code."""
     text = (_FOLDER / f"{name}.toml").read_text("utf-8")
     if name not in _MODULES:
-        return profile_file.parse(text, name)
-    profile = profile_file.parse(text, name, is_coded=True)
+        return profile_file.parse_profile(text, name)
+    profile = profile_file.parse_profile(text, name, is_coded=True)
     coded: Coded = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED[name]
     return dataclasses.replace(
         profile,

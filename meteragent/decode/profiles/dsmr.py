@@ -7,8 +7,8 @@ from functools import partial
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_or_text, time_of, value_at
-from meteragent.decode.number import bare, total
-from meteragent.decode.p1 import Telegram, telegram
+from meteragent.decode.number import read_bare, sum_clamped
+from meteragent.decode.p1 import Telegram, parse_telegram
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -21,7 +21,7 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
     present_numbers = [number for number in numbers if number is not None]
     if not present_numbers or len(present_numbers) < len(numbers):
         raise PayloadError("refused_missing")
-    return total(present_numbers)
+    return sum_clamped(present_numbers)
 
 
 # P1 telegrams -------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ def _telegram_reader(find: Callable[[Telegram], Decimal], zone: str | None = Non
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read a telegram's number and time. Raises PayloadError if the telegram is refused."""
-        message = telegram(payload, zone)
+        message = parse_telegram(payload, zone)
         return (PayloadNumber(message.time_ms, find(message)),)
 
     return read
@@ -59,7 +59,9 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
 
     def find(message: Telegram) -> Decimal:
         """Return the register. Raises PayloadError if a line is missing."""
-        all_tariffs, *tariffs = (message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(9))
+        all_tariffs, *tariffs = (
+            message.read_code(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(9)
+        )
         if all_tariffs is not None and (tariffs[0] is None) == (tariffs[1] is None):
             return all_tariffs
         while len(tariffs) > 2 and tariffs[-1] is None:
@@ -71,16 +73,16 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
 
 def _net_kw(message: Telegram) -> Decimal:
     """Return import minus export or, if the meter does not send both, the meter's own net power."""
-    import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
+    import_kw, export_kw = message.read_code("1-0:1.7.0", "kW"), message.read_code("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
-        return total([import_kw, export_kw.copy_negate()])
-    return _sum([message.number("1-0:16.7.0", "kW", is_signed=True)])
+        return sum_clamped([import_kw, export_kw.copy_negate()])
+    return _sum([message.read_code("1-0:16.7.0", "kW", is_signed=True)])
 
 
 _P1 = Coded(
     {
-        "power": _power(lambda message: _sum([message.number("1-0:1.7.0", "kW")])),
-        "power-returned": _power(lambda message: _sum([message.number("1-0:2.7.0", "kW")])),
+        "power": _power(lambda message: _sum([message.read_code("1-0:1.7.0", "kW")])),
+        "power-returned": _power(lambda message: _sum([message.read_code("1-0:2.7.0", "kW")])),
         "power-net": _power(_net_kw),
         "import": _energy(1),
         "export": _energy(2),
@@ -97,12 +99,12 @@ def _difference(positive_names: tuple[str, ...], negative_names: tuple[str, ...]
         """Read the difference and the time, if any. Raises PayloadError if a field is missing or wrong."""
         document = document_of(payload)
         positive_sum, negative_sum = (
-            total(number_or_text(value_at(document, name)) for name in names)
+            sum_clamped(number_or_text(value_at(document, name)) for name in names)
             for names in (positive_names, negative_names)
         )
         has_time = isinstance(document, dict) and "timestamp" in document
         time_ms = time_of(document["timestamp"]) if has_time else None
-        return (PayloadNumber(time_ms, total([positive_sum, negative_sum.copy_negate()])),)
+        return (PayloadNumber(time_ms, sum_clamped([positive_sum, negative_sum.copy_negate()])),)
 
     return read
 
@@ -129,8 +131,8 @@ _READER = Coded(
 )
 _TOPICS = Coded(
     {
-        "power": Quantity(Kind.POWER, _KILO, bare, has_time=False),
-        "register": Quantity(Kind.REGISTER, _KILO, bare, has_time=False, step_wh=_WH),
+        "power": Quantity(Kind.POWER, _KILO, read_bare, has_time=False),
+        "register": Quantity(Kind.REGISTER, _KILO, read_bare, has_time=False, step_wh=_WH),
     }
 )
 

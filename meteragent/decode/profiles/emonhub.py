@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
-from meteragent.decode.number import bare, number_in, text_of
+from meteragent.decode.number import parse_number, read_bare, text_of
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -24,7 +24,7 @@ def _input(key: str) -> Read:
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the input and, from JSON, its time. Raises PayloadError if either is missing or wrong."""
         if not payload.lstrip().startswith(b"{"):
-            return bare(payload)
+            return read_bare(payload)
         document = document_of(payload)
         return (PayloadNumber(time_of(value_at(document, "time")), number_of(value_at(document, key))),)
 
@@ -39,7 +39,7 @@ def _column(position: int, count: int) -> Read:
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")
-        return (PayloadNumber(None, number_in(columns[position - 1])),)
+        return (PayloadNumber(None, parse_number(columns[position - 1])),)
 
     return read
 

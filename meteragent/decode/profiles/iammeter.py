@@ -10,7 +10,7 @@ from typing import Any
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, value_at
-from meteragent.decode.number import total
+from meteragent.decode.number import sum_clamped
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -39,7 +39,7 @@ def _sum(column: int) -> Read:
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the sum. Raises PayloadError if a number is missing or wrong."""
-        return (PayloadNumber(None, total(number_of(row[column]) for row in _rows(payload))),)
+        return (PayloadNumber(None, sum_clamped(number_of(row[column]) for row in _rows(payload))),)
 
     return read
 

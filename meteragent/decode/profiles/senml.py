@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 from meteragent.decode.profile import Coded, Quantity
-from meteragent.decode.senml import J_IN_WH, reader
+from meteragent.decode.senml import J_IN_WH, make_reader
 from meteragent.domain.units import Kind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
@@ -14,16 +14,18 @@ def _named_quantity(kind: Kind, name: str) -> Quantity | None:
     """Return the quantity of records with this name, or this end after ``:`` or ``/``; None if impossible."""
     if not _NAME.fullmatch(name):
         return None
-    return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))
+    return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, make_reader(kind, name))
 
 
 CODED = {
     "senml": Coded(
         {
-            "the only power": Quantity(Kind.POWER, Fraction(1), reader(Kind.POWER, None)),
-            "the only register": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None)),
-            "the only sum": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None, is_sum=True)),
-            "the only interval": Quantity(Kind.INTERVAL_ENERGY, J_IN_WH, reader(Kind.INTERVAL_ENERGY, None)),
+            "the only power": Quantity(Kind.POWER, Fraction(1), make_reader(Kind.POWER, None)),
+            "the only register": Quantity(Kind.REGISTER, J_IN_WH, make_reader(Kind.REGISTER, None)),
+            "the only sum": Quantity(Kind.REGISTER, J_IN_WH, make_reader(Kind.REGISTER, None, is_sum=True)),
+            "the only interval": Quantity(
+                Kind.INTERVAL_ENERGY, J_IN_WH, make_reader(Kind.INTERVAL_ENERGY, None)
+            ),
         },
         named=_named_quantity,
         fields=("bn", "bt", "bu", "bv", "bs", "bver", "n", "u", "v", "vs", "vb", "vd", "s", "t"),

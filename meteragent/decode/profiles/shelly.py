@@ -11,7 +11,7 @@ from typing import Any
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
-from meteragent.decode.number import total
+from meteragent.decode.number import sum_clamped
 from meteragent.decode.profile import Coded, Direction, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
@@ -77,7 +77,7 @@ def _import_minutes(component: str) -> Read:
         if export_end_ms != end_ms or len(export_blocks) != len(energy_blocks):
             raise PayloadError("refused_time")
         import_blocks = [
-            total([energy, exported.copy_negate()])
+            sum_clamped([energy, exported.copy_negate()])
             for energy, exported in zip(energy_blocks, export_blocks, strict=True)
         ]
         return _numbers(end_ms, import_blocks)

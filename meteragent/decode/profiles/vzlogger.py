@@ -7,7 +7,7 @@ OBIS code on ``../id`` announces the quantity once.
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
-from meteragent.decode.number import bare
+from meteragent.decode.number import read_bare
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.units import Kind
 
@@ -15,7 +15,7 @@ from meteragent.domain.units import Kind
 def _read(payload: bytes) -> tuple[PayloadNumber]:
     """Read the number and, from JSON, its time. Raises PayloadError if either is missing or wrong."""
     if not payload.lstrip().startswith(b"{"):
-        return bare(payload)
+        return read_bare(payload)
     document = document_of(payload)
     return (PayloadNumber(time_of(value_at(document, "timestamp")), number_of(value_at(document, "value"))),)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
-from meteragent.decode.number import total
+from meteragent.decode.number import sum_clamped
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -93,7 +93,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Read:
             raise PayloadError("refused_ambiguous")
         if value_at(document, names[-1]) is not None:
             raise PayloadError("refused_columns")
-        return total(number_of(value_at(document, name)) for name in names[:-1])
+        return sum_clamped(number_of(value_at(document, name)) for name in names[:-1])
 
     return _telegram_reader(find)
 

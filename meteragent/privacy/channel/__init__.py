@@ -1,6 +1,6 @@
 """Finite mechanisms as exact stochastic matrices, and the exact numbers that are their entries."""
 
-from meteragent.privacy.channel.exponential import Number, exp, number
+from meteragent.privacy.channel.exponential import Number, exp, to_number
 from meteragent.privacy.channel.family import has_same_noise
 from meteragent.privacy.channel.finite import Channel
 from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_channel, laplace_densities
@@ -20,5 +20,5 @@ __all__ = [
     "has_same_noise",
     "laplace_channel",
     "laplace_densities",
-    "number",
+    "to_number",
 ]

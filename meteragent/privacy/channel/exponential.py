@@ -35,7 +35,7 @@ class Number:
 
     The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError. An
     operand of another type, such as a float, raises TypeError, except that `==` returns False. `float` is
-    correct to the last bit or two. Create numbers with `number` and `exp`.
+    correct to the last bit or two. Create numbers with `to_number` and `exp`.
     """
 
     numerator: Sum
@@ -128,7 +128,7 @@ class Number:
         return numerator if self.denominator == _ONE else f"({numerator})/({denominator})"
 
 
-def number(name: str, value: Any) -> Number:
+def to_number(name: str, value: Any) -> Number:
     """Return `value`, a Number or an exact value, as a Number. Raises as `rational` does."""
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 

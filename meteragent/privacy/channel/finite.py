@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import chain, permutations
 from typing import Any
 
-from meteragent.privacy.channel.exponential import Number, exp, number
+from meteragent.privacy.channel.exponential import Number, exp, to_number
 from meteragent.privacy.channel.matrix import ZERO, Matrix, Point, Row, total
 from meteragent.privacy.exact import Exact, not_negative
 from meteragent.privacy.metric import Metric
@@ -124,7 +124,7 @@ def _largest(numbers: Iterable[Number]) -> Number:
 
 
 def _odds(odds: Number | Exact) -> Number:
-    factor = number("odds", odds)
+    factor = to_number("odds", odds)
     if factor < 1:
         raise ValueError(f"odds are e^epsilon, at least 1, not {float(factor)}")
     return factor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
-from meteragent.privacy.channel.exponential import Number, number
+from meteragent.privacy.channel.exponential import Number, to_number
 from meteragent.privacy.exact import Exact, set_fields
 
 Point = Hashable
@@ -34,7 +34,7 @@ class Matrix:
     def __init__(
         self, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[Iterable[Number | Exact]]
     ) -> None:
-        matrix = tuple(tuple(number("a probability", entry) for entry in row) for row in rows)
+        matrix = tuple(tuple(to_number("a probability", entry) for entry in row) for row in rows)
         set_fields(
             self, inputs=_distinct("inputs", inputs), outputs=_distinct("outputs", outputs), rows=matrix
         )
@@ -62,7 +62,7 @@ class Matrix:
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
-            row = [number("a weight", weight(x, z)) for z in columns]
+            row = [to_number("a weight", weight(x, z)) for z in columns]
             if (mass := total(row)).sign <= 0:
                 raise ValueError(f"the weights of {x!r} sum to {float(mass)}: the sum must be positive")
             rows.append([entry / mass for entry in row])
@@ -102,7 +102,7 @@ class Matrix:
         return {x: p / mass for x, p in zip(self.inputs, joint, strict=True)}
 
     def _weights(self, prior: Distribution) -> list[Number]:
-        weights = [number("a probability", prior.get(x, 0)) for x in self.inputs]
+        weights = [to_number("a probability", prior.get(x, 0)) for x in self.inputs]
         if not set(prior) <= set(self.inputs) or any(w.sign < 0 for w in weights) or total(weights) != 1:
             raise ValueError("a prior must give inputs of the channel probabilities >= 0 that sum to 1")
         return weights
@@ -153,4 +153,4 @@ def total(numbers: Iterable[Number]) -> Number:
     return sum(numbers, ZERO)
 
 
-ZERO = number("zero", 0)
+ZERO = to_number("zero", 0)

@@ -20,9 +20,10 @@ The suite checks (each result is a `Check` with its figures):
   Hoeffding's inequality;
 * the release: it keeps shapes (more than one dimension of points is tested only for categories, numbers and
   windows), does not change the array of points, and takes all randomness from the bits;
-* the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration` and, unless outputs
-  are floats or rarely repeat, chi-square over outputs or ranges of outputs) and are independent of each
-  other. Noise on unbounded windows under d_inf also has to pass all checks of `meteragent.privacy.audit`.
+* the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration_p_values` and, unless
+  outputs are floats or rarely repeat, chi-square over outputs or ranges of outputs) and are independent of
+  each other. Noise on unbounded windows under d_inf also has to pass all checks of
+  `meteragent.privacy.audit`.
 
 A mechanism with a loss but without `log_mass` is a black box: its promise and its shapes are checked as
 above. The points of up to six pairs are released many times; one half of the draws chooses an event, and the
@@ -65,7 +66,7 @@ states:
 """
 
 from meteragent.privacy.audit import Check
-from meteragent.privacy.conformance.draws import calibration
+from meteragent.privacy.conformance.draws import calibration_p_values
 from meteragent.privacy.conformance.suite import Report, UnsupportedMechanism, audit_release, conform
 
-__all__ = ["Check", "Report", "UnsupportedMechanism", "audit_release", "calibration", "conform"]
+__all__ = ["Check", "Report", "UnsupportedMechanism", "audit_release", "calibration_p_values", "conform"]

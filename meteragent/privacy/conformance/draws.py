@@ -32,7 +32,7 @@ from meteragent.privacy.audit import Check
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, list_outputs, to_array
 from meteragent.privacy.space import Categories, Numbers, Windows
-from meteragent.privacy.statistics import MISS, chi_square
+from meteragent.privacy.statistics import MISS, chi_square_p
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
 """Calibration is tested with at most six pairs, and frequencies at no more than three points.
@@ -73,7 +73,7 @@ def _keeps_points(trial: Trial) -> bool:
 
 def check_randomness(trial: Trial) -> Check:
     """Check that outputs repeat with equal bits, and with no other, unless one has a mass above 0.9."""
-    x = trial.most_telling(1)[0].x
+    x = trial.most_telling_pairs(1)[0].x
 
     def draw(seed: int) -> list[Any]:
         """Draw 256 outputs from the bits of `seed`."""
@@ -97,7 +97,7 @@ def check_randomness(trial: Trial) -> Check:
     return Check("randomness comes only from the given bits", not faults, "; ".join(faults) or "yes", {})
 
 
-def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
+def calibration_p_values(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Test draws y from x and, where `second` is set, from x'; return two p-values and the second sum's V.
 
     `ratios` holds T = ln P(y | x')/P(y | x). As the module's docstring explains, the first p-value is small
@@ -125,10 +125,10 @@ def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
 
 def check_calibration(trial: Trial, alarm: float) -> Check:
     """Check that draws from the two points of a pair differ as `log_mass` states, for up to six pairs."""
-    pairs = trial.most_telling(CALIBRATION_PAIRS)
+    pairs = trial.most_telling_pairs(CALIBRATION_PAIRS)
     draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
     ratios, second = np.concatenate([t for t, _ in draws]), np.concatenate([label for _, label in draws])
-    side, scale, variance = calibration(ratios, second)
+    side, scale, variance = calibration_p_values(ratios, second)
     detects = math.inf
     if variance:
         detects = (math.sqrt(2 * math.log(4 / alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance)
@@ -156,7 +156,7 @@ def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
     Floats are not checked, nor is a point whose testable outputs have less than 5% of the mass, unless masses
     sum to more than 1.
     """
-    points = trial.most_telling(CELL_POINTS)
+    points = trial.most_telling_pairs(CELL_POINTS)
     for pair in points:
         draws = trial.draw(pair.x, trial.samples)
         if draws.dtype.kind == "f":
@@ -191,7 +191,7 @@ def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, 
     tested_mass = float(cell_masses.sum())
     other_mass = max(0.0, 1 - tested_mass)
     expected = np.r_[cell_masses, other_mass] / (tested_mass + other_mass)
-    p = chi_square(np.r_[counts, len(sample) - counts.sum()], expected)
+    p = chi_square_p(np.r_[counts, len(sample) - counts.sum()], expected)
     return p, float(mass.sum()), tested_mass
 
 
@@ -201,7 +201,7 @@ def _key(value: Any) -> Any:
 
 def check_independence(trial: Trial, alarm: float) -> Check:
     """Check that consecutive draws fill a 2 x 2 table as independent draws would (Fisher's exact test)."""
-    pair = trial.most_telling(1)[0]
+    pair = trial.most_telling_pairs(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
     pilot, sample = np.split(ratios, [len(ratios) // 8])
     cut = min(np.unique(pilot), key=lambda value: abs(float((pilot >= value).mean()) - 0.5))

@@ -12,7 +12,7 @@ import numpy as np
 from meteragent.privacy.audit import Check, ratio_excess
 from meteragent.privacy.conformance.trial import PointPair, Trial, append_points, list_outputs
 from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
-from meteragent.privacy.space import listed
+from meteragent.privacy.space import list_points
 
 _SLACK = 1e-9
 """The rounding error allowed in comparisons. `check_ratios` counts a smaller loss as this number."""
@@ -111,6 +111,8 @@ def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, f
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))
         return float(gain.mean()) - math.sqrt(math.log(1 / alarm) / (2 * len(draws))), 0.0
-    outputs = list_outputs(trial, append_points(draws, listed(trial.mechanism.space) or [pair.x]), pair.x)
+    outputs = list_outputs(
+        trial, append_points(draws, list_points(trial.mechanism.space) or [pair.x]), pair.x
+    )
     p, q = (np.exp(trial.log_mass(outputs, point)) for point in (pair.x, pair.x_prime))
     return float(np.maximum(0, p - math.exp(pair.loss) * q).sum()), float(p.sum())

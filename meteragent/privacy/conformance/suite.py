@@ -129,7 +129,7 @@ def _conform_black_box(
     trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
     checks = [] if make is None else [promise.check_parameters(make)]
     release = partial(mechanism.release, bits=source)
-    tested_pairs = trial.most_telling(draws.CALIBRATION_PAIRS)
+    tested_pairs = trial.most_telling_pairs(draws.CALIBRATION_PAIRS)
     checks += [promise.check_loss(mechanism), draws.check_shapes(trial)]
     checks += black_box.check_pairs(release, tested_pairs, samples, alarm)
     return Report(repr(mechanism), samples, alarm, tuple(checks))

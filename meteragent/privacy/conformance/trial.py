@@ -122,7 +122,7 @@ class Trial:
             ratio = self.log_mass(outputs, pair.x_prime) - self.log_mass(outputs, pair.x)
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
-    def most_telling(self, count: int) -> list[PointPair]:
+    def most_telling_pairs(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs with a loss nearest to 2, the most informative (THEORY 6).
 
         No two have the same first point. Under a metric promise, numbers or windows with a loss below 1 are
@@ -134,7 +134,7 @@ class Trial:
         return list(nearest.values())[:count]
 
     def _stretch(self, pair: PointPair) -> PointPair:
-        """Move two points apart to a loss of about 2, or as far as their space allows; see `most_telling`."""
+        """Move two points apart to a loss of about 2, or as far as possible; see `most_telling_pairs`."""
         space = self.mechanism.space
         is_metric = isinstance(space, Numbers | Windows) and not isinstance(self.mechanism, PairMechanism)
         if not (is_metric and 0 < pair.loss < 1):

@@ -26,7 +26,7 @@ class Guarantee(NamedTuple):
     delta: Fraction
 
 
-def pair(epsilon: Exact, delta: Exact) -> Guarantee:
+def make_guarantee(epsilon: Exact, delta: Exact) -> Guarantee:
     """Return the pair (Holohan 2014, Definition 1). Raises ValueError if either is out of its range."""
     exact_delta = rational("delta", delta)
     if not 0 <= exact_delta <= 1:

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
 from meteragent.privacy.exact import Exact, exp_neg_bounds, require_present, set_fields
-from meteragent.privacy.mechanism.base import Guarantee, pair
+from meteragent.privacy.mechanism.base import Guarantee, make_guarantee
 from meteragent.privacy.space import Categories
 
 _GUARD_BITS = 8
@@ -58,7 +58,7 @@ class Categorical:
     def __init__(self, space: Categories, epsilon: Exact, delta: Exact = 0) -> None:
         if len(space.points) < 2:
             raise ValueError("a set of one value hides nothing: give at least two")
-        set_fields(self, space=space, guarantee=pair(epsilon, delta))
+        set_fields(self, space=space, guarantee=make_guarantee(epsilon, delta))
         index_by_label = {value: index for index, value in enumerate(space.points)}
         object.__setattr__(self, "_index_by_label", index_by_label)
 

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
+from meteragent.privacy.mechanism.whole import absolute_differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _TERMS_LIMIT = 1 << 17
@@ -53,8 +53,8 @@ class LInfLaplace:
         >>> mechanism.release([[51, 50], [10, 9]]).shape  # two windows, in quanta
         (2, 2)
 
-    To release the slots of a window one by one, call `noise_bound` when the window opens and `draw` once for
-    each slot.
+    To release the slots of a window one by one, call `draw_noise_bound` when the window opens and `draw_slot`
+    once for each slot.
 
     Attributes:
         epsilon: The privacy loss per unit of distance, in 1/unit.
@@ -98,28 +98,28 @@ class LInfLaplace:
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
-        largest = differences(outputs, point, self.n).max(axis=-1)
+        largest = absolute_differences(outputs, point, self.n).max(axis=-1)
         a = float(self.a)
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 
-    def noise_bound(self, bits: sampling.Bits) -> int:
+    def draw_noise_bound(self, bits: sampling.Bits) -> int:
         """Draw the noise bound R of one window (THEORY 3.1): secret, to be erased after its last slot.
 
-        Call `draw` with R at most n times: an (n+1)st slot costs many times epsilon (THEORY-2 A.3).
+        Call `draw_slot` with R at most n times: an (n+1)st slot costs many times epsilon (THEORY-2 A.3).
         """
         return sampling.noise_bound(self.n, self.a, bits)
 
-    def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
-        """Draw the noise bounds of `count` windows, as `noise_bound` does, but faster for many windows."""
+    def draw_noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
+        """Draw the noise bounds of `count` windows, as `draw_noise_bound` does, but faster."""
         bounds: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return bounds
 
-    def draw(self, noise_bound: int, bits: sampling.Bits) -> int:
+    def draw_slot(self, noise_bound: int, bits: sampling.Bits) -> int:
         """Draw the noise of one slot in quanta, uniform on {-R .. R} for its window's `noise_bound` R."""
         return sampling.uniform(noise_bound, bits)
 
-    def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
-        """Draw the noise of a slot in each of many windows, as `draw` does. Raises as `uniform_rows` does."""
+    def draw_slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
+        """Draw the noise of one slot in each window, as `draw_slot` does. Raises as `uniform_rows` does."""
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
 
@@ -148,7 +148,7 @@ class LInfLaplace:
 
 
 @lru_cache(maxsize=256)
-def reach(n: int, a: Fraction) -> int:
+def reach_quanta(n: int, a: Fraction) -> int:
     """Return a K, in quanta, with P(|z_i| > K) < 2^-40 for the noise z_i of one slot.
 
         K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.vector import VectorLaplace
-from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
+from meteragent.privacy.mechanism.whole import absolute_differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
@@ -119,7 +119,7 @@ class PlanarLaplace:
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(y | x) = -a |y-x|_2 - ln C(a) for each y of `outputs` (..., 2) and x = `point`."""
-        x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
+        x, y = np.moveaxis(absolute_differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
 
     @property

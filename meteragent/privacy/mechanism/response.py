@@ -30,7 +30,7 @@ from meteragent.privacy.exact import require_present, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.query import Query
-from meteragent.privacy.space import Databases, Space, listed
+from meteragent.privacy.space import Databases, Space, list_points
 
 Answer = TypeVar("Answer")
 
@@ -77,7 +77,7 @@ class Then:
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
         """Return ln of the sum of P over outputs mapped to y. Raises ValueError if they cannot be listed."""
-        originals = listed(self.mechanism.space)
+        originals = list_points(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
             raise ValueError("the mass of a function's value is known only if all outputs can be listed")

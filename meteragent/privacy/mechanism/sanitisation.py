@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Number, exp
 from meteragent.privacy.exact import Exact, ln_bounds, set_fields
-from meteragent.privacy.mechanism.base import Guarantee, pair
+from meteragent.privacy.mechanism.base import Guarantee, make_guarantee
 from meteragent.privacy.mechanism.number import Laplace, require_quanta
 from meteragent.privacy.space import Numbers
 
@@ -64,7 +64,7 @@ class LaplaceSanitisation:
             raise ValueError(f"the set's diameter must be finite and above 0, not {diameter}")
         if calibration not in _LARGEST_LOSS:
             raise ValueError(f"calibration is one of {[*_LARGEST_LOSS]}, not {calibration!r}")
-        promise = pair(epsilon, delta)
+        promise = make_guarantee(epsilon, delta)
         if promise.delta == 1 or not (promise.epsilon or promise.delta):
             raise ValueError(
                 f"no finite noise scale above 0 has epsilon {promise.epsilon} and delta {promise.delta}"

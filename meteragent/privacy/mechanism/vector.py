@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import differences, require_int64_vectors
+from meteragent.privacy.mechanism.whole import absolute_differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 
@@ -81,7 +81,7 @@ class VectorLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(y | x) = n ln tanh(a/2) - a |y-x|_1 for each y of `outputs` (..., n), x = `point`."""
         a = float(self.a)
-        distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
+        distance = absolute_differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
         return np.asarray(self.n * math.log(math.tanh(a / 2)) - a * distance)
 
     @property

@@ -34,7 +34,7 @@ def require_int64_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
     return vectors
 
 
-def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
+def absolute_differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
     """Return |y_i - x_i| as uint64, as 2^63 does not fit int64. Raises as `require_int64_vectors`."""
     y, x = require_int64_vectors(outputs, n), require_int64_vectors(point, n)
     difference: NDArray[np.int64] = np.abs(y - x)

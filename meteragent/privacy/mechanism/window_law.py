@@ -57,23 +57,23 @@ class WindowLaw:
         """Return ln P(z) for a window with max|z_i| = `largest`, a number or an array."""
         return np.asarray(self.log_most - self.a * np.asarray(largest, np.float64))
 
-    def at_most(self, m: Any, k: int) -> Floats:
+    def probability_at_most(self, m: Any, k: int) -> Floats:
         """Return P(|z_i| <= m in all of k given slots) for each integer of `m`; k = n is the whole window."""
         slot_masses = [np.minimum(1, max(0.0, value + 0.5) / self._r) for value in np.ravel(m).tolist()]
         return np.array([float(np.sum(self._p * slot_mass**k)) for slot_mass in slot_masses])
 
-    def below(self, c: Any) -> Floats:
+    def probability_below(self, c: Any) -> Floats:
         """Return P(z_i <= c) for one slot and each integer of `c`."""
         ends = np.asarray(c)
-        within = self.at_most(np.maximum(ends, -1 - ends), 1)  # |z_i| <= c, or |z_i| < -c
+        within = self.probability_at_most(np.maximum(ends, -1 - ends), 1)  # |z_i| <= c, or |z_i| < -c
         return np.where(ends >= 0, 1 + within, 1 - within) / 2
 
     def quantiles(self, shares: Any, k: int) -> NDArray[np.int64]:
-        """Return the distinct integers m at which `at_most` is near one of `shares`."""
+        """Return the distinct integers m at which `probability_at_most` is near one of `shares`."""
         ends = np.linspace(0, self._r[-1], 257).astype(np.int64)
-        return np.unique(np.interp(shares, self.at_most(ends, k), ends).astype(np.int64))
+        return np.unique(np.interp(shares, self.probability_at_most(ends, k), ends).astype(np.int64))
 
-    def residues(self, modulus: int) -> Floats:
+    def residue_probabilities(self, modulus: int) -> Floats:
         """Return P(z_i = c modulo `modulus`) for each c of a slot; uniform if midpoints are used."""
         if not self._exact:
             return np.full(modulus, 1 / modulus)

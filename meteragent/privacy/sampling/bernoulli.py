@@ -51,7 +51,7 @@ def choice(
     thresholds_at = partial(_thresholds_of, cumulative)
     index, largest_index = index_range(thresholds_at(FIRST_BITS), prefix)
     undecided = np.flatnonzero(index != largest_index)
-    index[undecided] = refine(thresholds_at, FIRST_BITS, prefix[undecided], bits)
+    index[undecided] = refine_indices(thresholds_at, FIRST_BITS, prefix[undecided], bits)
     return index
 
 
@@ -79,7 +79,7 @@ def index_range(thresholds: Thresholds, prefix: NDArray[Any]) -> tuple[NDArray[n
     return thresholds.hi.searchsorted(prefix, side="right"), thresholds.lo.searchsorted(prefix, side="right")
 
 
-def refine(
+def refine_indices(
     thresholds_at: Callable[[int], Thresholds], k: int, prefix: NDArray[Any], bits: Bits
 ) -> NDArray[np.int64]:
     """Decide the indices that the first k bits (`prefix`) leave open; use 32 more bits at a time."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.exact import GUARD_BITS, Exact, exp_neg_bounds
-from meteragent.privacy.sampling.bernoulli import Thresholds, make_thresholds, refine
+from meteragent.privacy.sampling.bernoulli import Thresholds, make_thresholds, refine_indices
 from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
@@ -97,7 +97,7 @@ def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArra
     rows = undecided // max(count, 1)
     for i in sorted(set(rows.tolist())):
         group, index = digits.groups[i], undecided[rows == i]
-        r[index] = refine(partial(_thresholds, group), _PREFIX_BITS, prefix[index], bits)
+        r[index] = refine_indices(partial(_thresholds, group), _PREFIX_BITS, prefix[index], bits)
     return r.reshape(groups, count).astype(np.int64)
 
 

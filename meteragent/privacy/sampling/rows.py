@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits, RowBits, Rows
 from meteragent.privacy.exact import Exact
-from meteragent.privacy.sampling.windows import Words, propose, table_of
+from meteragent.privacy.sampling.windows import Words, propose_bounds, table_of
 
 NOISE_BOUNDS = 0
 """The page of noise bounds: word t is for attempt t."""
@@ -81,7 +81,7 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
             """Return the bits of a pending row, from the page of this attempt."""
             return source.stream(int(rows[index]), page)
 
-        noise_bounds[pending], accepted = propose(
+        noise_bounds[pending], accepted = propose_bounds(
             table, source.word(pending_rows, NOISE_BOUNDS, attempt, np.uint64), stream
         )
         pending = pending[~accepted]

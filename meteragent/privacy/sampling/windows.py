@@ -85,14 +85,14 @@ class Table:
     gap: Words
     guide: NDArray[np.int64]  # the cell by the first bits of a word; -1 if they leave the cell open
 
-    def cell(self, words: Words) -> NDArray[np.int64]:
+    def cell_of(self, words: Words) -> NDArray[np.int64]:
         """Return the cell of each word."""
         cell = self.guide.take((words >> np.uint64(_WORD - GUIDE_BITS)).view(np.int64))
         split = (cell < 0).nonzero()[0]
         cell[split] = self.areas.searchsorted(words[split], side="right") - 1
         return cell
 
-    def bounds(self, point: int, k: int) -> tuple[int, int]:
+    def weight_bounds(self, point: int, k: int) -> tuple[int, int]:
         """Return integers lo <= 2^k S w(R)/w(M) <= hi at R = `point`."""
         lo, hi = self.envelope.weight_bounds(point, k + _WORD)
         return lo * self.unit >> _WORD, (hi * self.unit >> _WORD) + 1
@@ -102,12 +102,12 @@ class Table:
 
         def excess_bounds(k: int) -> tuple[int, int]:
             """Return bounds on 2^k (S w/w(M) - height)."""
-            lo, hi = self.bounds(point, k)
+            lo, hi = self.weight_bounds(point, k)
             return lo - (height << k), hi - (height << k)
 
         return point >= 0 and bernoulli(excess_bounds, bits)
 
-    def tail(self, bits: Bits) -> int | None:
+    def draw_tail(self, bits: Bits) -> int | None:
         """Propose a side, a block m with chance 2^-m and a place beyond D; return the point if accepted."""
         is_above, m = bits.integer(1), 1
         while bits.integer(1):
@@ -145,11 +145,11 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
 
 def _draw_accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` proposals and return the accepted R."""
-    point, accepted = propose(table, bits.array(count, np.uint64), lambda _: bits)
+    point, accepted = propose_bounds(table, bits.array(count, np.uint64), lambda _: bits)
     return point[accepted]
 
 
-def propose(
+def propose_bounds(
     table: Table, word: Words, bits_of: Callable[[int], Bits]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the R that each word proposes, and a mask of the accepted proposals.
@@ -158,7 +158,7 @@ def propose(
     the area of the tails, these bits propose R, too. The areas, words and bits alone determine which R are
     accepted: a line only decides earlier, in the same way as the bits would.
     """
-    cell = table.cell(word)
+    cell = table.cell_of(word)
     place = word - table.areas.take(cell)
     height = place >> np.uint64(table.shift)
     place &= np.uint64((1 << table.shift) - 1)
@@ -173,7 +173,7 @@ def propose(
     for index in undecided.tolist():
         if cell[index] < table.areas.size - 2:
             accepted[index] = table.accepts(int(point[index]), int(height[index]), bits_of(index))
-        elif (proposal := table.tail(bits_of(index))) is not None:
+        elif (proposal := table.draw_tail(bits_of(index))) is not None:
             accepted[index], point[index] = True, proposal
     return point, accepted
 

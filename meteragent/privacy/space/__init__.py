@@ -6,7 +6,7 @@ pairs of points that a test of a mechanism should try, each in both orders. A sm
 do not have this attribute.
 """
 
-from meteragent.privacy.space.base import Space, listed
+from meteragent.privacy.space.base import Space, list_points
 from meteragent.privacy.space.curves import Curve, Curves, polyline, steps
 from meteragent.privacy.space.databases import Databases, WithNull
 from meteragent.privacy.space.finite import Categories, Finite, Subsets
@@ -23,7 +23,7 @@ __all__ = [
     "Subsets",
     "Windows",
     "WithNull",
-    "listed",
+    "list_points",
     "polyline",
     "steps",
 ]

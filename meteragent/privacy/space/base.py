@@ -34,7 +34,7 @@ class Space(Protocol):
         """Yield pairs of distinct points that a test of a mechanism should try, each in both orders."""
 
 
-def listed(space: Space) -> tuple[Any, ...] | None:
+def list_points(space: Space) -> tuple[Any, ...] | None:
     """List all points of a space. Return None if there are infinitely many, or too many to be listed."""
     points: tuple[Any, ...] | None = getattr(space, "points", None)
     return points

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from meteragent.privacy.exact import Exact, positive, rational, set_fields
-from meteragent.privacy.metric import Distance, root
+from meteragent.privacy.metric import Distance, square_root
 from meteragent.privacy.space.base import Pair, pairs_both_ways
 
 Piece = tuple[Fraction, Fraction]
@@ -60,7 +60,7 @@ class Curve:
         i = min(bisect_right(self.times_s, time), len(self.pieces)) - 1
         return self._value_at(i, time)
 
-    def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
+    def refine(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
         """Split the pieces at `times_s`, which must include all times of the curve."""
         places = [(bisect_right(self.times_s, start) - 1, start, end) for start, end in pairwise(times_s)]
         return tuple((self._value_at(i, start), self._value_at(i, end)) for i, start, end in places)
@@ -109,13 +109,13 @@ class Curves:
         if x.duration_s != y.duration_s:
             raise ValueError(f"curves of {x.duration_s} s and {y.duration_s} s have no distance")
         times = sorted({*x.times_s, *y.times_s})
-        pairs = zip(x.refined(times), y.refined(times), strict=True)
+        pairs = zip(x.refine(times), y.refine(times), strict=True)
         gaps = [(u[0] - v[0], u[1] - v[1]) for u, v in pairs]
         if self.norm == "sup":
             return max(max(abs(a), abs(b)) for a, b in gaps)
         lengths = (end - start for start, end in pairwise(times))
         pieces = (h * (a * a + a * b + b * b) for h, (a, b) in zip(lengths, gaps, strict=True))
-        return root(sum(pieces, Fraction(0)) / 3)
+        return square_root(sum(pieces, Fraction(0)) / 3)
 
     @property
     def diameter(self) -> Distance:

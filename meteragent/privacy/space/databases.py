@@ -16,7 +16,7 @@ from meteragent.privacy.space.base import (
     Space,
     all_pairs,
     as_row,
-    listed,
+    list_points,
     pairs_both_ways,
 )
 
@@ -44,7 +44,7 @@ class WithNull:
     @property
     def points(self) -> tuple[Any, ...]:
         """All values, then None."""
-        if (points := listed(self.values)) is None:
+        if (points := list_points(self.values)) is None:
             raise AttributeError("the values cannot be listed")
         return (*points, None)
 
@@ -136,12 +136,12 @@ class Databases:
         return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:
-        if (points := listed(self.rows)) is None:
+        if (points := list_points(self.rows)) is None:
             raise AttributeError("the rows' space cannot be listed, so neither can the databases")
         return points
 
     def _has_at_most(self, limit: int) -> bool:
-        points = listed(self.rows)
+        points = list_points(self.rows)
         return points is not None and len(points) ** self.n <= limit
 
 

@@ -112,7 +112,7 @@ class Windows:
     def pairs(self) -> Iterator[Pair]:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted copy, and the corners.
 
-        The shifts are of 1, 2, 5 and 100 quanta along each of `directions`, from a constant window and
+        The shifts are of 1, 2, 5 and 100 quanta along each of `noise_directions`, from a constant window and
         from a varying one, because noise that suffices in some directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):
@@ -124,13 +124,13 @@ class Windows:
             (x, tuple(v + step * s for v, s in zip(x, shift, strict=True)))
             for x in (even, uneven)
             for step in _STEPS
-            for shift in directions(self.n)
+            for shift in noise_directions(self.n)
         )
         shifted_pairs = ((x, y) for x, y in shifted if x in self and y in self)
         return pairs_both_ways(chain(shifted_pairs, combinations(corners, 2)))
 
 
-def directions(n: int) -> list[tuple[int, ...]]:
+def noise_directions(n: int) -> list[tuple[int, ...]]:
     """List sign vectors along which noise should be tested, each once and none with its negative.
 
     They are (1, .., 1), rows of Walsh's matrix, an irregular one, two that are zero on the second half, and

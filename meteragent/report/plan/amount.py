@@ -14,16 +14,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from meteragent import config
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.terms import Terms
 from meteragent.report import facts, guarantee
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
-from meteragent.report.format import amount, energy, filled, localised, mean_of
+from meteragent.report.format import amount_text, energy_text, localise, mean_label, wrap_text
 from meteragent.report.guarantee import CROWDS
-from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, forms
-from meteragent.report.plan.render import paste_lines, titles
-from meteragent.report.plan.setting import configuration, largest, level_text
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, name_forms
+from meteragent.report.plan.render import join_titles, paste_lines
+from meteragent.report.plan.setting import configuration_text, largest_energy, level_text
 from meteragent.wire.number import figure
 
 _MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
@@ -50,7 +50,7 @@ class Money(NamedTuple):
     @property
     def text(self) -> str:
         """The sum as people write it."""
-        return f"{localised(exact(self.value))} {self.currency}"
+        return f"{localise(exact_text(self.value))} {self.currency}"
 
 
 _SHARES = {
@@ -65,7 +65,7 @@ USUAL_BOUND = Money(Fraction(1, 2), "EUR")
 def parse_share(text: str) -> AmountShare | None:
     """Parse what to share: ``month-cost``, ``week-cost`` or ``day-cost``; return None for anything else."""
     plain = " ".join(re.findall(r"[a-z]+", text.lower()))
-    return next((value for name, value in _SHARES.items() if plain in forms(name)), None)
+    return next((value for name, value in _SHARES.items() if plain in name_forms(name)), None)
 
 
 def parse_money(text: str) -> Money | None:
@@ -109,12 +109,12 @@ class AmountSetting:
             "window.length": f'"{question.share.length}"',
             "window.timezone": f'"{question.timezone}"',
             "window.weights.unit": f'"{question.bound.currency}"',
-            "window.weights.bound": exact(question.bound.value),
+            "window.weights.bound": exact_text(question.bound.value),
             "window.weights.topic": '"prices/market"    # or [[window.weights.price]] with hours and prices',
-            "privacy.hide": f'"{exact(self.hide_wh)}Wh"',
+            "privacy.hide": f'"{exact_text(self.hide_wh)}Wh"',
             "privacy.level": level_text(question.level),
         }
-        return configuration(keys)
+        return configuration_text(keys)
 
     @cached_property
     def stream(self) -> config.Stream:
@@ -174,7 +174,9 @@ def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None
-    hide_wh = largest(limit_wh, float(goal.value), lambda hide_wh: AmountSetting(question, hide_wh).error)
+    hide_wh = largest_energy(
+        limit_wh, float(goal.value), lambda hide_wh: AmountSetting(question, hide_wh).error
+    )
     return None if hide_wh is None else AmountSetting(question, hide_wh)
 
 
@@ -187,17 +189,19 @@ def as_text(answer: AmountAnswer) -> str:
     currency = question.bound.currency
     lines = [_verdict(answer), "", say("plan.amount_costs")]
     for homes in sorted({1, question.homes, *CROWDS}):
-        error = amount(setting.terms.sd / math.sqrt(homes), currency)
-        lines.append(f"  {mean_of(homes):<28}{error:>14}")
-    within = say("cost.within", half_width=amount(setting.terms.half_width(0.95), currency))
+        error = amount_text(setting.terms.sd / math.sqrt(homes), currency)
+        lines.append(f"  {mean_label(homes):<28}{error:>14}")
+    within = say("cost.within", half_width=amount_text(setting.terms.half_width(0.95), currency))
     lines += [f"  {say('plan.one_home', within=within)}", ""]
     if not answer.is_possible and answer.limit is not None:
-        lines += [say("plan.amount_limit", energy=energy(answer.limit.hide_wh)), ""]
-    events = titles(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
-    hides = say("plan.amount_hides", energy=energy(setting.hide_wh), events=events or say("plan.no_example"))
+        lines += [say("plan.amount_limit", energy=energy_text(answer.limit.hide_wh)), ""]
+    events = join_titles(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
+    hides = say(
+        "plan.amount_hides", energy=energy_text(setting.hide_wh), events=events or say("plan.no_example")
+    )
     if question.hide is None and setting.is_largest:
-        hides += f" {say('plan.search_limit', energy=energy(setting.hide_wh))}"
-    return "\n".join([*lines, filled(hides), "", *paste_lines(setting.text)])
+        hides += f" {say('plan.search_limit', energy=energy_text(setting.hide_wh))}"
+    return "\n".join([*lines, wrap_text(hides), "", *paste_lines(setting.text)])
 
 
 def _verdict(answer: AmountAnswer) -> str:
@@ -206,9 +210,9 @@ def _verdict(answer: AmountAnswer) -> str:
     parts = [say("plan.hide", change=question.hide.title)] if question.hide else []
     parts.append(say("plan.amount_share", share=question.share.title, price=question.bound.text))
     if question.goal is not None:
-        parts.append(say("plan.within", homes=mean_of(question.homes), goal=question.goal.text))
+        parts.append(say("plan.within", homes=mean_label(question.homes), goal=question.goal.text))
     key = "plan.possible" if answer.is_possible else "plan.amount_impossible"
-    return filled(say(key, question=say("plan.join").join(parts)))
+    return wrap_text(say(key, question=say("plan.join").join(parts)))
 
 
 def as_json(answer: AmountAnswer) -> str:

@@ -11,7 +11,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import MEAN_W, localised, percent
+from meteragent.report.format import MEAN_W, localise, percent_text
 
 _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)
@@ -35,7 +35,7 @@ class Hide(NamedTuple):
         """The change in the language of the text."""
         if self.event is not None:
             return self.event.title
-        return say("plan.any_change", energy=localised(self.name))
+        return say("plan.any_change", energy=localise(self.name))
 
 
 class Share(NamedTuple):
@@ -118,10 +118,10 @@ class Goal:
     @property
     def text(self) -> str:
         """The goal as people write it."""
-        number = localised(f"{float(self.amount):g}")
-        return percent(number) if self.unit == "%" else f"{number} {self.unit}"
+        number = localise(f"{float(self.amount):g}")
+        return percent_text(number) if self.unit == "%" else f"{number} {self.unit}"
 
-    def watts(self, share: Share) -> float:
+    def power_w(self, share: Share) -> float:
         """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
 
         Raises ValueError if the goal is an energy, but the share a power (bands of a day, blocks of a curve).
@@ -146,7 +146,7 @@ def parse_hide(text: str) -> Hide:
             raise ValueError("a positive energy of at most 10000kWh, such as 110Wh")
         return Hide(f"{match[1]} {match[2]}", energy_wh)
     try:
-        hidden_event = event.parse(text)
+        hidden_event = event.parse_event(text)
     except ValueError:
         hidden_event = _public_event(text)
     if hidden_event.duration_ms > _EVENT_MAX_MS:
@@ -177,7 +177,7 @@ def parse_share(text: str) -> Share:
     """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``."""
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
-        if plain in {form for word in candidate.words for form in forms(word)}:
+        if plain in {form for word in candidate.words for form in name_forms(word)}:
             return candidate
     raise ValueError("half-hour, day, month or typical-day; also 15min, hour, curve or month-cost")
 
@@ -196,7 +196,7 @@ def parse_goals(text: str) -> Goal | list[Goal | None]:
     return [None if word.strip() == "any" else parse_goal(word) for word in words]
 
 
-def forms(word: str) -> tuple[str, ...]:
+def name_forms(word: str) -> tuple[str, ...]:
     """Return a name, with single spaces between its words, and the same name with an s appended."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"

@@ -18,18 +18,18 @@ from typing import Any
 
 from meteragent import config
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.privacy import LInfLaplace, nested, sd
 from meteragent.privacy.nested import Kind
 from meteragent.report.catalogue import say
-from meteragent.report.format import energy, filled, full, localised
+from meteragent.report.format import energy_text, full_text, localise, wrap_text
 from meteragent.report.plan.ask import Goal, Hide, Share
 from meteragent.report.plan.render import error_text, paste_lines
-from meteragent.report.plan.setting import configuration, level_text
+from meteragent.report.plan.setting import configuration_text, level_text
 from meteragent.wire.number import figure
 
-STEPS = 20
+LEVEL_PARTS = 20
 """The number of equal parts into which the search grid divides a level."""
 _NO_SHARE = Fraction(1, 10**6)  # stands for a share of 0, whose noise would be infinite
 _QUANTA = 220
@@ -62,7 +62,7 @@ class Division:
 
     def _kind(self, length: Share, share: Fraction) -> Kind:
         """Return the noise of a length's numbers, in kWh; numbers with a share of 0 have almost no weight."""
-        mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
+        mechanism = noise_mechanism(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
         return Kind(mechanism, "dithered", float(length.hours / 1000))
 
 
@@ -83,8 +83,10 @@ class NestedQuestion:
         """
         if any(self.goals):
             pairs = zip(self.lengths, self.goals, strict=True)
-            return tuple(goal.watts(length) if goal else math.inf for length, goal in pairs)
-        return tuple(sd(noise(self.hide.energy_wh / length.hours, self.level)) for length in self.lengths)
+            return tuple(goal.power_w(length) if goal else math.inf for length, goal in pairs)
+        return tuple(
+            sd(noise_mechanism(self.hide.energy_wh / length.hours, self.level)) for length in self.lengths
+        )
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,23 @@ class NestedAnswer:
     def text(self) -> str:
         """The configuration to paste."""
         question, chosen = self.question, self.best if self.is_better else self.single
-        keys = {"privacy.hide": f'"{exact(question.hide.energy_wh)}Wh"'}
+        keys = {"privacy.hide": f'"{exact_text(question.hide.energy_wh)}Wh"'}
         keys["privacy.level"] = level_text(question.level)
         pairs = zip(chosen.lengths, chosen.shares, strict=True)
         shares = {length: share for length, share in pairs if share}
         names = [length.unit or format_duration(length.step_ms) for length in shares]
         if len(shares) > 1:
             parts = zip(names, shares.values(), strict=True)
-            table = ", ".join(f'"{name}" = {exact(share)}' for name, share in parts)
+            table = ", ".join(f'"{name}" = {exact_text(share)}' for name, share in parts)
             keys["privacy.shares"] = f"{{ {table} }}"
         else:
             keys["window.length"] = f'"{names[0]}"'
         if any(length.unit for length in shares):
             keys["window.timezone"] = f'"{question.timezone}"'
-        return configuration(keys)
+        return configuration_text(keys)
 
 
-def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
+def noise_mechanism(radius_w: Fraction, level: Fraction) -> LInfLaplace:
     """Return the mechanism of one number on a fine lattice."""
     return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
 
@@ -173,9 +175,9 @@ def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
             for tail in distribute(places - 1, steps - given_steps):
                 yield (given_steps, *tail)
 
-    for steps in distribute(length_count, STEPS):
+    for steps in distribute(length_count, LEVEL_PARTS):
         if steps[0]:
-            yield tuple(Fraction(step, STEPS) for step in steps)
+            yield tuple(Fraction(step, LEVEL_PARTS) for step in steps)
 
 
 # In words and as JSON -------------------------------------------------------------------------------
@@ -190,15 +192,17 @@ def as_text(answer: NestedAnswer) -> str:
     choice = say("plan.nested_is_better" if answer.is_better else "plan.nested_is_single")
     head = f"{say(verdict, question=say('plan.join').join(parts))} {choice}"
     heads = [say(f"plan.nested_{name}") for name in ("share", "nested", "single", "goal")]
-    lines = [filled(head), "", say("plan.nested_costs"), _row("", *heads)]
+    lines = [wrap_text(head), "", say("plan.nested_costs"), _row("", *heads)]
     goals = question.goals or (None,) * len(question.lengths)
     rows = zip(
         question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
     )
     for length, share, error_w, single_w, goal in rows:
-        cells = localised(exact(share)), error_text(error_w, length), error_text(single_w, length)
+        cells = localise(exact_text(share)), error_text(error_w, length), error_text(single_w, length)
         lines.append(_row(length.title, *cells, goal.text if goal else "-"))
-    hides = say("plan.nested_hides", energy=energy(question.hide.energy_wh), level=full(question.level))
+    hides = say(
+        "plan.nested_hides", energy=energy_text(question.hide.energy_wh), level=full_text(question.level)
+    )
     return "\n".join([*lines, "", hides, "", *paste_lines(answer.text)])
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
-from meteragent.report.format import mean_of
+from meteragent.report.format import mean_label
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.render import error_text
@@ -25,7 +25,7 @@ _APART = 1.2
 """At a smaller ratio of energies, labels would overlap."""
 
 
-def draw(answer: Answer, path: Path) -> None:
+def draw_answer(answer: Answer, path: Path) -> None:
     """Draw an answer among settings that hide more and less. Raises ValueError for an unknown suffix."""
     setting = answer.setting if answer.is_possible else next((near.setting for near in answer.nearest), None)
     if setting is None:
@@ -58,7 +58,7 @@ def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
     settings, unit = nearby_settings(setting, factors), _units_per_watt(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
-    for count, color, name in ((1, ONE, mean_of(1)), (homes, MANY, mean_of(homes))):
+    for count, color, name in ((1, ONE, mean_label(1)), (homes, MANY, mean_label(homes))):
         errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
         floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
@@ -91,5 +91,5 @@ def _draw_examples(axes: Axes, setting: Setting) -> None:
 def _draw_goal(axes: Axes, answer: Answer, setting: Setting) -> None:
     """Draw the line of the error to reach, if the question has a goal."""
     if answer.question.goal is not None:
-        goal = answer.question.goal.watts(setting.share) * _units_per_watt(setting)
+        goal = answer.question.goal.power_w(setting.share) * _units_per_watt(setting)
         axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))

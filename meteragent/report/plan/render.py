@@ -10,41 +10,49 @@ from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import (
     MEAN_W,
-    amount,
+    amount_text,
     duration,
-    energy,
-    figures,
-    filled,
-    full,
-    localised,
-    mean_of,
-    odds,
-    percent,
-    whole,
+    energy_text,
+    figures_text,
+    full_text,
+    localise,
+    mean_label,
+    odds_text,
+    percent_text,
+    whole_text,
+    wrap_text,
 )
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
-from meteragent.report.plan.setting import Setting, candidates, covered_events, odds_level, radius_percent
-from meteragent.report.plan.solve import Answer, Sliding, homes_needed, nearby_settings, sliding
+from meteragent.report.plan.setting import (
+    Setting,
+    candidate_settings,
+    covered_events,
+    odds_level,
+    radius_percent,
+)
+from meteragent.report.plan.solve import Answer, SlidingSetting, find_sliding, homes_needed, nearby_settings
 from meteragent.wire.number import figure
 
-GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
+ERROR_GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 """Errors of a mean, as shares of `MEAN_W`; the answer shows how many homes each error requires."""
 _PERCENT_BELOW = 10
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
+ENERGY_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
 def error_text(watts: float, share: Share) -> str:
     """Return an error with its unit: an energy if people read the share as energies, otherwise a power."""
-    return amount(watts * float(share.hours) / 1000, "kWh") if share.is_in_kwh else amount(watts, "W")
+    return (
+        amount_text(watts * float(share.hours) / 1000, "kWh") if share.is_in_kwh else amount_text(watts, "W")
+    )
 
 
 def share_of_home(power_w: float) -> str:
     """Return a power as a share of a home's mean: ``12.3%`` or, from 1000% on, ``15 times``."""
     share = power_w / MEAN_W
     if share < _PERCENT_BELOW:
-        return percent(figures(100 * share))
-    return say("number.times", count=localised(f"{share:,.0f}"))
+        return percent_text(figures_text(100 * share))
+    return say("number.times", count=localise(f"{share:,.0f}"))
 
 
 def _question(answer: Answer) -> str:
@@ -54,7 +62,7 @@ def _question(answer: Answer) -> str:
     parts += [] if question.share is None else [say("plan.share", share=question.share.title)]
     if question.homes is not None or goal is not None:
         is_given = question.homes is not None or question.hide is None or question.share is None
-        homes_text = mean_of(question.homes or 1) if is_given else say("plan.enough_homes")
+        homes_text = mean_label(question.homes or 1) if is_given else say("plan.enough_homes")
         parts.append(say("plan.within", homes=homes_text, goal=goal.text) if goal else homes_text)
     return say("plan.join").join(parts)
 
@@ -66,7 +74,7 @@ def as_text(answer: Answer) -> str:
     """Return the answer as text: its configuration, a table of errors, and the next step."""
     verdict = "possible" if answer.is_possible else "impossible"
     head = say(f"plan.{verdict}", question=_question(answer), reason=answer.why_not)
-    lines = [filled(head), "", *_considered(answer)]
+    lines = [wrap_text(head), "", *_considered(answer)]
     if not answer.is_possible:
         lines += [*_nearest(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
@@ -80,13 +88,13 @@ def as_text(answer: Answer) -> str:
         _slots(answer, setting),
     ):
         lines += [*section, ""] if section else []
-    windows = sliding(answer.question, setting)
+    windows = find_sliding(answer.question, setting)
     lines += [*_sliding(windows), ""] if windows else []
     if setting.share.unit is not None and setting.slots > 1:  # the number of blocks was chosen
         key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
         origin = say(key, blocks=setting.slots, examples=len(EVENTS))
-        lines += [filled(f"{origin} {say('plan.blocks_warning')}"), ""]
-    return "\n".join([*lines, filled(say("plan.next"))])
+        lines += [wrap_text(f"{origin} {say('plan.blocks_warning')}"), ""]
+    return "\n".join([*lines, wrap_text(say("plan.next"))])
 
 
 def _considered(answer: Answer) -> list[str]:
@@ -94,10 +102,10 @@ def _considered(answer: Answer) -> list[str]:
     if not answer.considered:
         return []
     goal = answer.question.goal
-    lines = [say("plan.considered", homes=mean_of(answer.homes))]
+    lines = [say("plan.considered", homes=mean_label(answer.homes))]
     for setting in answer.considered:
         watts = setting.error_w(answer.homes)
-        is_enough = goal is not None and homes_needed(setting, goal.watts(setting.share)) <= answer.homes
+        is_enough = goal is not None and homes_needed(setting, goal.power_w(setting.share)) <= answer.homes
         mark = say("plan.yes" if is_enough else "plan.no")
         cells = f"{error_text(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
         lines.append(f"  {setting.share.title:<28}{cells}")
@@ -110,15 +118,15 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     for homes in sorted({1, answer.homes, *CROWDS}):
         watts = setting.error_w(homes)
         cells = f"{error_text(watts, share):>11}{share_of_home(watts):>12}"
-        lines.append(f"  {mean_of(homes):<28}{cells} {of_home}")
+        lines.append(f"  {mean_label(homes):<28}{cells} {of_home}")
     within = say("cost.within", half_width=error_text(setting.terms.half_width(0.95), share))
     lines.append(f"  {say('plan.one_home', within=within)}")
-    homes_by_goal = {goal: whole(homes_needed(setting, float(goal * MEAN_W))) for goal in GOALS}
-    counts = "; ".join(f"{percent(str(100 * goal))}: {homes}" for goal, homes in homes_by_goal.items())
+    homes_by_goal = {goal: whole_text(homes_needed(setting, float(goal * MEAN_W))) for goal in ERROR_GOALS}
+    counts = "; ".join(f"{percent_text(str(100 * goal))}: {homes}" for goal, homes in homes_by_goal.items())
     lines.append(f"  {say('plan.homes_needed', counts=counts)}")
     lines += _slack(answer, setting)
     floor = say("plan.floor", floor=error_text(setting.floor_w, share), error=error_text(one_w, share))
-    lines.append(filled(floor, "  "))
+    lines.append(wrap_text(floor, "  "))
     return [*lines, "", *_hidden(answer, setting)]
 
 
@@ -127,25 +135,25 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
     goal = answer.question.goal
     if goal is None:
         return []
-    watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
-    count, spare = homes_needed(setting, goal_w), percent(f"{100 - 100 * watts / goal_w:.0f}")
+    watts, goal_w = setting.error_w(answer.homes), goal.power_w(setting.share)
+    count, spare = homes_needed(setting, goal_w), percent_text(f"{100 - 100 * watts / goal_w:.0f}")
     key = "plan.slack_one" if count == 1 else "plan.slack"
-    text = say(key, goal=goal.text, homes=mean_of(answer.homes), spare=spare, count=whole(count))
-    return [filled(text, "  ")]
+    text = say(key, goal=goal.text, homes=mean_label(answer.homes), spare=spare, count=whole_text(count))
+    return [wrap_text(text, "  ")]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
-    hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
+    hides = say("plan.hides", energy=energy_text(setting.hide_wh), level=full_text(setting.level))
     events, percentage = covered_events(setting), radius_percent(setting)
-    limit = guess_limit(percentage, _names(events) if events else "")
+    limit = guess_limit_text(percentage, _names(events) if events else "")
     has_limit = answer.question.hide is None and setting.hide_wh >= ENERGY_MAX_WH
-    search = say("plan.search_limit", energy=energy(setting.hide_wh)) if has_limit else ""
+    search = say("plan.search_limit", energy=energy_text(setting.hide_wh)) if has_limit else ""
     sentences = (hides, search, limit, _odds(answer, setting), say("plan.assumed"))
-    return [filled(" ".join(filter(None, sentences)))]
+    return [wrap_text(" ".join(filter(None, sentences)))]
 
 
 def _names(events: Iterable[Event]) -> str:
-    return titles(events) or say("plan.no_example")
+    return join_titles(events) or say("plan.no_example")
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
@@ -154,24 +162,24 @@ def _odds(answer: Answer, setting: Setting) -> str:
     if hide is None:
         return ""
     if hide.event is None:
-        return say("plan.odds_of_energy", odds=odds(setting.level))
-    factor = odds(Fraction(odds_level(setting, hide.event)))
+        return say("plan.odds_of_energy", odds=odds_text(setting.level))
+    factor = odds_text(Fraction(odds_level(setting, hide.event)))
     return say("plan.odds_of_event", event=hide.title, odds=factor)
 
 
-def guess_limit(percent: int, events: str) -> str:
+def guess_limit_text(percent: int, events: str) -> str:
     """Return how often, at most, a guess is right about these events or, without any, the hidden size."""
     return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 
-def titles(events: Iterable[Event]) -> str:
+def join_titles(events: Iterable[Event]) -> str:
     """Join the titles of events; return an empty string if there are none."""
     return "; ".join(event.title for event in events)
 
 
 def paste_lines(text: str) -> list[str]:
     """Return the lines around a configuration to paste, and the next step."""
-    return [say("plan.paste"), "", *text.splitlines(), "", filled(say("plan.next"))]
+    return [say("plan.paste"), "", *text.splitlines(), "", wrap_text(say("plan.next"))]
 
 
 def _paste(setting: Setting, title: str) -> list[str]:
@@ -180,22 +188,24 @@ def _paste(setting: Setting, title: str) -> list[str]:
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
-    """Return a table of the error against the hidden energy, with a row for each of `FACTORS`."""
+    """Return a table of the error against the hidden energy, with a row for each of `ENERGY_FACTORS`."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
-    heads = [say(f"plan.table_{name}", homes=whole(homes)) for name in ("hides", "homes", "floor", "also")]
+    heads = [
+        say(f"plan.table_{name}", homes=whole_text(homes)) for name in ("hides", "homes", "floor", "also")
+    ]
     hides, mean, floor, also = heads
-    one_width, floor_width = max(12, len(mean_of(1)) + 2), max(13, len(floor) + 2)
-    heads_text = f"{hides:>10}{mean_of(1):>{one_width}}{mean:>16}{floor:>{floor_width}}   {also}"
+    one_width, floor_width = max(12, len(mean_label(1)) + 2), max(13, len(floor) + 2)
+    heads_text = f"{hides:>10}{mean_label(1):>{one_width}}{mean:>16}{floor:>{floor_width}}   {also}"
     lines = [say("plan.table"), f"  {heads_text}"]
     listed: set[Event] = set()
-    for row in nearby_settings(setting, FACTORS):
+    for row in nearby_settings(setting, ENERGY_FACTORS):
         new_events = [event for event in covered_events(row) if event not in listed]
         listed.update(new_events)
         mark = " *" if row == setting else "  "
         errors_w = row.error_w(), row.error_w(homes), row.floor_w
         one_home, mean, floor = (error_text(error_w, row.share) for error_w in errors_w)
-        cells = f"{energy(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
-        lines.append(f"{mark}{cells}   {titles(new_events) or '-'}")
+        cells = f"{energy_text(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
+        lines.append(f"{mark}{cells}   {join_titles(new_events) or '-'}")
     return lines
 
 
@@ -204,31 +214,31 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     question = answer.question
     if question.hide is None:
         return []
-    options = candidates(question.hide, setting.share, question.level, question.timezone)
+    options = candidate_settings(question.hide, setting.share, question.level, question.timezone)
     if len(options) == 1:
         return []
     errors = "; ".join(f"{option.slots}: {error_text(option.error_w(), option.share)}" for option in options)
-    return [filled(say("plan.slots", slots=setting.slots, errors=errors))]
+    return [wrap_text(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
-def _sliding(offer: Sliding) -> list[str]:
+def _sliding(offer: SlidingSetting) -> list[str]:
     """Return the lines that offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
-    share, windows = setting.share, plan.touched(plan.span)
+    share, windows = setting.share, plan.blocks_touched(plan.span)
     text = say(
         "plan.sliding",
-        odds=odds(windows * setting.level),
-        power=f"{full(setting.radius_w)} W",
+        odds=odds_text(windows * setting.level),
+        power=f"{full_text(setting.radius_w)} W",
         span=plan.span,
         share=share.title,
         windows=windows,
         length=duration(share.step_ms * setting.slots),
-        level=full(setting.level),
+        level=full_text(setting.level),
         error=error_text(setting.error_w(), share),
-        energy=energy(simple.hide_wh),
+        energy=energy_text(simple.hide_wh),
         simple=error_text(simple.error_w(), share),
     )
-    return [filled(text), "", *setting.text.splitlines()]
+    return [wrap_text(text), "", *setting.text.splitlines()]
 
 
 def _nearest(answer: Answer) -> list[str]:
@@ -239,10 +249,10 @@ def _nearest(answer: Answer) -> list[str]:
     for near in answer.nearest:
         setting, homes = near.setting, near.homes
         share = "" if near.kind == "share" else f"{setting.share.title}, "
-        energy_text = say("plan.near_hidden", energy=energy(setting.hide_wh))
-        numbers = f"{share}{mean_of(homes)}, {energy_text}"
+        size_hidden = say("plan.near_hidden", energy=energy_text(setting.hide_wh))
+        numbers = f"{share}{mean_label(homes)}, {size_hidden}"
         size = error_text(setting.error_w(homes), setting.share)
-        lines.append(filled(f"{near.change}: {numbers}: {size}", "  ", "    "))
+        lines.append(wrap_text(f"{near.change}: {numbers}: {size}", "  ", "    "))
         if near.kind == "less" or answer.question.hide is None:
             lines.append(f"    {say('plan.near_hides', events=_names(covered_events(setting)))}")
     return lines
@@ -254,7 +264,7 @@ def _nearest(answer: Answer) -> list[str]:
 def as_json(answer: Answer) -> str:
     """Return the answer as JSON: errors in W over a number's time, and exact numbers as text."""
     setting = answer.setting if answer.is_possible else None
-    windows = None if setting is None else sliding(answer.question, setting)
+    windows = None if setting is None else find_sliding(answer.question, setting)
     document: dict[str, Any] = {
         "question": _question(answer),
         "possible": answer.is_possible,
@@ -266,7 +276,7 @@ def as_json(answer: Answer) -> str:
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
-            for row in (nearby_settings(setting, FACTORS) if setting else ())
+            for row in (nearby_settings(setting, ENERGY_FACTORS) if setting else ())
         ],
     }
     if setting is not None:
@@ -291,7 +301,7 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
     }
 
 
-def _windows(offer: Sliding, homes: int) -> dict[str, Any]:
+def _windows(offer: SlidingSetting, homes: int) -> dict[str, Any]:
     """Return the facts about consecutive windows: any `span` numbers touch at most `windows` windows."""
     plan = offer.plan
-    return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(offer.setting, homes)}
+    return {"span": plan.span, "windows": plan.blocks_touched(plan.span), **_facts(offer.setting, homes)}

@@ -7,18 +7,18 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from meteragent import config
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import success_bound
 from meteragent.privacy.floor import WindowFloor
-from meteragent.report.event import EVENTS, Event, distances
+from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.guarantee import success_percent
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
 
-HEAD = """\
+TOML_HEAD = """\
 source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
 source.kind = "power"
 source.unit = "W"
@@ -59,7 +59,7 @@ class Setting:
     @property
     def _hours(self) -> Fraction:
         """The hours that one number covers: those of a block for curves, otherwise the share's."""
-        return hours(self.share, self.slots)
+        return hours_per_number(self.share, self.slots)
 
     @cached_property
     def radius_w(self) -> Fraction:
@@ -101,11 +101,15 @@ class Setting:
         if self.timezone == "UTC" and zone:
             zone["window.timezone"] += _ZONE
         if self.preset is not None:
-            return configuration(zone | {"privacy.preset": f'"{self.preset}"'})
-        hide = f"{exact(self.hide_wh / 1000)}kWh" if self.hide_wh >= 1000 else f"{exact(self.hide_wh)}Wh"
+            return configuration_text(zone | {"privacy.preset": f'"{self.preset}"'})
+        hide = (
+            f"{exact_text(self.hide_wh / 1000)}kWh"
+            if self.hide_wh >= 1000
+            else f"{exact_text(self.hide_wh)}Wh"
+        )
         privacy = {"privacy.hide": f'"{hide}"', "privacy.level": level_text(self.level)}
-        quantum = {"privacy.quantum": exact(self.quantum_w)}
-        return configuration(_window(self.share, self.slots) | zone | privacy | quantum)
+        quantum = {"privacy.quantum": exact_text(self.quantum_w)}
+        return configuration_text(_window(self.share, self.slots) | zone | privacy | quantum)
 
     @property
     def stream(self) -> config.Stream:
@@ -113,14 +117,14 @@ class Setting:
         return config.parse(self.text).stream[0]
 
 
-def hours(share: Share, slots: int) -> Fraction:
+def hours_per_number(share: Share, slots: int) -> Fraction:
     """Return the hours that one of a window's numbers covers."""
     return share.hours if share.blocks else share.hours / slots
 
 
-def configuration(keys: dict[str, str]) -> str:
+def configuration_text(keys: dict[str, str]) -> str:
     """Return a configuration to paste that has these keys."""
-    return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return TOML_HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
 
 
 def level_text(level: Fraction) -> str:
@@ -143,10 +147,10 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 def _shape(share: Share, slots: int, timezone: str) -> Terms:
     """Return the terms of a share's windows, with the noise of the default preset."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
-    return config.terms(config.parse(configuration(_window(share, slots) | zone)).stream[0])
+    return config.terms(config.parse(configuration_text(_window(share, slots) | zone)).stream[0])
 
 
-def last_place(wh: float) -> Fraction:
+def last_place_wh(wh: float) -> Fraction:
     """Return the place value of the last digit of an energy with three significant figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
@@ -154,14 +158,14 @@ def last_place(wh: float) -> Fraction:
 # Settings that hide an event --------------------------------------------------------------------------------
 
 
-def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
+def aligned_distances(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
     """Return, for each alignment, the distances (in W, largest first) by which an event changes windows."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
 @lru_cache(maxsize=256)
 def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
-    return tuple(sorted(distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
+    return tuple(sorted(window_distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
 
 
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
@@ -172,7 +176,9 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
-    return all(success_bound(noise, distances_w) <= limit for distances_w in alignments(event, setting))
+    return all(
+        success_bound(noise, distances_w) <= limit for distances_w in aligned_distances(event, setting)
+    )
 
 
 def radius_percent(setting: Setting) -> int:
@@ -195,13 +201,13 @@ def covered_events(setting: Setting) -> list[Event]:
 def odds_level(setting: Setting, event: Event) -> float:
     """Return the level of a whole event over all windows that it touches, and for one more quantum."""
     noise = setting.terms.mechanism
-    losses = (sum(map(noise.loss, distances_w)) for distances_w in alignments(event, setting))
+    losses = (sum(map(noise.loss, distances_w)) for distances_w in aligned_distances(event, setting))
     return float(max(losses) + noise.a)
 
 
 def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`; a preset is preferred to an equal one."""
-    best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
+    best = min(candidate_settings(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
         variant = replace(best, hide_wh=preset.hide_wh)
         is_smaller = variant.preset and variant.hide_wh <= best.hide_wh
@@ -211,7 +217,7 @@ def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str
 
 
 @lru_cache(maxsize=256)
-def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
+def candidate_settings(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
     """Find, for each number of slots to try, the setting with the least energy that hides `hide`.
 
     A change of any shape may lie in one slot, and so may an event no longer than a slot. For these, more
@@ -254,9 +260,9 @@ def least_energy_setting(hide: Hide, setting: Setting) -> Setting:
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
-    shifts = alignments(hide.event, setting)
+    shifts = aligned_distances(hide.event, setting)
     lowest = max(map(max, shifts)) * hours
-    step = last_place(float(lowest))
+    step = last_place_wh(float(lowest))
     low, high = -(-lowest // step) - 1, -(-sum(shifts[0]) * hours // step)
     while not hides(replace(setting, hide_wh=high * step), hide.event):
         low, high = high, high + max(1, high // 8)
@@ -276,17 +282,17 @@ def most_hiding_setting(
     if scale_w < 1e-3:
         return None
     start = Setting(share, n, Fraction(0), level, timezone)
-    limit_wh = scale_w * float(hours(share, n))
-    hide_wh = largest(limit_wh, error_w, lambda hide_wh: replace(start, hide_wh=hide_wh).error_w())
+    limit_wh = scale_w * float(hours_per_number(share, n))
+    hide_wh = largest_energy(limit_wh, error_w, lambda hide_wh: replace(start, hide_wh=hide_wh).error_w())
     return None if hide_wh is None else replace(start, hide_wh=hide_wh)
 
 
-def largest(limit_wh: float, goal: float, error_of: Callable[[Fraction], float]) -> Fraction | None:
+def largest_energy(limit_wh: float, goal: float, error_of: Callable[[Fraction], float]) -> Fraction | None:
     """Return the largest energy, of three figures, whose error is at most `goal`, if there is one.
 
     The search goes down from a little more than `limit_wh`, and tries no more than `ENERGY_MAX_WH`.
     """
     limit_wh = min(limit_wh, ENERGY_MAX_WH)
-    step = last_place(limit_wh)
+    step = last_place_wh(limit_wh)
     steps = min(math.floor(limit_wh / float(step)) + 2, int(ENERGY_MAX_WH / step))
     return next((n * step for n in range(steps, 0, -1) if error_of(n * step) <= goal), None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from meteragent.privacy.stream import SlidingPlan
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import figures
+from meteragent.report.format import figures_text
 from meteragent.report.plan.ask import DAY, SHARES, Goal, Hide, Share
 from meteragent.report.plan.setting import Setting, covered_events, least_error_setting, most_hiding_setting
 
@@ -40,7 +40,7 @@ class Question:
         return max(filter(None, settings), key=lambda setting: setting.radius_w, default=None)
 
 
-class Near(NamedTuple):
+class NearbySetting(NamedTuple):
     """A possible setting near the question, and the number of homes that meets the goal.
 
     `kind` states the change: ``homes`` for more homes, ``event`` for enough homes to hide `event`, ``share``
@@ -60,7 +60,7 @@ class Near(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sliding:
+class SlidingSetting:
     """Consecutive windows that bound the odds of a whole event of any shape (THEORY 3.2).
 
     `simple` instead hides the event's energy in each number, which also bounds the odds of the whole event.
@@ -79,7 +79,7 @@ class Answer:
     setting: Setting | None
     homes: int
     why_not: str = ""
-    nearest: tuple[Near, ...] = ()
+    nearest: tuple[NearbySetting, ...] = ()
     considered: tuple[Setting, ...] = ()
 
     @property
@@ -116,7 +116,7 @@ def _meets(setting: Setting, homes: int, goal_w: float) -> bool:
 def _watts(goal: Goal, share: Share) -> float | None:
     """Return the goal as a power, in W; None if the goal is an energy and the share is a power."""
     try:
-        return goal.watts(share)
+        return goal.power_w(share)
     except ValueError:
         return None
 
@@ -128,17 +128,17 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
     setting = question.least_error_setting(hide, share)
     if question.goal is None:
         return Answer(question, setting, question.homes or 1)
-    goal_w = question.goal.watts(share)
+    goal_w = question.goal.power_w(share)
     homes = question.homes or homes_needed(setting, goal_w)
     if _meets(setting, homes, goal_w):
         return Answer(question, setting, homes)
-    reason = say("plan.why_error", factor=figures(setting.error_w(homes) / goal_w))
-    more_homes = Near("homes", setting, homes_needed(setting, goal_w))
+    reason = say("plan.why_error", factor=figures_text(setting.error_w(homes) / goal_w))
+    more_homes = NearbySetting("homes", setting, homes_needed(setting, goal_w))
     shares, smaller = _sufficient_shares(question, hide, homes), _smaller(question, share, homes, goal_w)
     return Answer(question, setting, homes, reason, (more_homes, *shares, *smaller))
 
 
-def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]:
+def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[NearbySetting]:
     """Return the other shares that meet the goal with `homes` homes, finest first."""
     alternatives = []
     for share in SHARES:
@@ -147,14 +147,14 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
             continue
         setting = question.least_error_setting(hide, share)
         if _meets(setting, homes, goal_w):
-            alternatives.append(Near("share", setting, homes))
+            alternatives.append(NearbySetting("share", setting, homes))
     return alternatives
 
 
-def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
+def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[NearbySetting]:
     """Return the setting that hides the most within the goal, or an empty list if there is none."""
     setting = question.most_hiding_setting(share, homes, goal_w)
-    return [Near("less", setting, homes)] if setting else []
+    return [NearbySetting("less", setting, homes)] if setting else []
 
 
 # Given the change to hide and the error ---------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
             return Answer(question, setting, homes, considered=settings)
     reason = say("plan.why_share")
     with_more_homes = sorted(
-        (Near("homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
+        (NearbySetting("homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
         key=lambda near: near.homes,
     )
     setting, goal_w = min(considered, key=lambda pair: homes_needed(*pair))
@@ -182,20 +182,20 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
 
 
 def _hide(question: Question, share: Share, goal: Goal) -> Answer:
-    homes, goal_w = question.homes or 1, goal.watts(share)
+    homes, goal_w = question.homes or 1, goal.power_w(share)
     setting = question.most_hiding_setting(share, homes, goal_w)
     if setting is not None and covered_events(setting):
         return Answer(question, setting, homes)
     event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least_error_setting(Hide(event.name, event.energy_wh, event), share)
-    nearest = [Near("event", smallest, homes_needed(smallest, goal_w), event)]
+    nearest = [NearbySetting("event", smallest, homes_needed(smallest, goal_w), event)]
     for candidate in SHARES:
         candidate_w = None if candidate == share else _watts(goal, candidate)
         largest = question.most_hiding_setting(candidate, homes, candidate_w) if candidate_w else None
         if largest is not None and covered_events(largest):
-            nearest.append(Near("share", largest, homes))
+            nearest.append(NearbySetting("share", largest, homes))
     if setting is not None:
-        nearest.append(Near("less", setting, homes))
+        nearest.append(NearbySetting("less", setting, homes))
     return Answer(question, setting, homes, say("plan.why_smallest"), tuple(nearest))
 
 
@@ -207,7 +207,7 @@ def nearby_settings(setting: Setting, factors: tuple[Fraction, ...]) -> list[Set
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 
 
-def sliding(question: Question, setting: Setting) -> Sliding | None:
+def find_sliding(question: Question, setting: Setting) -> SlidingSetting | None:
     """Find consecutive windows that keep the level over a whole event; return None if `simple` is as good.
 
     A stretch of time as long as w slots can touch w + 1 slots. The event may have any shape within its power.
@@ -222,7 +222,7 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
         return None
     span = -(-event.duration_ms // share.step_ms) + 1
     plan = SlidingPlan.best(span, question.level / event.power_w)
-    level = question.level / plan.touched(span)
+    level = question.level / plan.blocks_touched(span)
     stronger = Setting(share, plan.block, event.power_w * share.hours, level)
     simple = Setting(share, 1, event.energy_wh, question.level)
-    return Sliding(plan, stronger, simple) if stronger.error_w() < simple.error_w() else None
+    return SlidingSetting(plan, stronger, simple) if stronger.error_w() < simple.error_w() else None

@@ -23,9 +23,9 @@ Rules
 
 from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.configuration import Access
-from meteragent.tools.discover.findings import Findings, Offer, Proposal, findings
+from meteragent.tools.discover.findings import Findings, Offer, Proposal, find_meters
 from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.propose import progress, report
+from meteragent.tools.discover.propose import progress_line, report_text
 
 __all__ = [
     "Access",
@@ -34,7 +34,7 @@ __all__ = [
     "Offer",
     "Proposal",
     "Unplaced",
-    "findings",
-    "progress",
-    "report",
+    "find_meters",
+    "progress_line",
+    "report_text",
 ]

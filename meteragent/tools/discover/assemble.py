@@ -13,7 +13,7 @@ from dataclasses import replace
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
-from meteragent.tools.discover.points import Point, joined, numbers_at
+from meteragent.tools.discover.points import Point, numbers_at, sum_expression
 from meteragent.tools.discover.words import Direction, Meaning, Role
 
 _ROLES = list(Role)
@@ -26,7 +26,7 @@ _NO_DIRECTION = (
 )
 
 
-def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
+def assemble_candidates(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
     """Return at most one candidate for each device, and an entry for each point that cannot be proposed."""
     devices: defaultdict[str, list[Point]] = defaultdict(list)
     for point in points:
@@ -186,7 +186,7 @@ def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
     if len({point.log.topic for point in points}) == 1:
         if first.value is None:
             return f"its {parts} are on one topic"
-        candidate.value = joined([point.value or "" for point in points])
+        candidate.value = sum_expression([point.value or "" for point in points])
         candidate.numbers = [numbers_at(first.log, candidate.value)]
         if first.log.payloads and not candidate.numbers[0]:
             return f"its {parts} come in different messages and cannot be summed"

@@ -67,12 +67,12 @@ class Candidate:
     alternatives: list["Candidate"] = field(default_factory=list)
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """The number of messages."""
         return sum(log.count for log in self.topics)
 
     @property
-    def retained(self) -> int:
+    def retained_count(self) -> int:
         """The number of messages that the broker had retained."""
         return sum(log.retained for log in self.topics)
 
@@ -100,6 +100,6 @@ def logs_of(candidate: Candidate) -> list[TopicLog]:
     return [log for offer in (candidate, *candidate.alternatives) for log in offer.topics]
 
 
-def identifies(topic: str) -> bool:
+def has_identifier(topic: str) -> bool:
     """Return whether a topic seems to contain a serial number, a MAC address or a similar identifier."""
     return _IDENTIFIER.search(topic) is not None

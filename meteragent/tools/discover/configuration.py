@@ -46,7 +46,7 @@ class Access:
         return replace(Endpoint.parse(self.url), password=password, **keys)
 
 
-def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
+def configuration_toml(candidate: Candidate, access: Access, name: str = "home") -> str:
     """Return a configuration that is accepted without changes; `name` is the name of a single meter.
 
     Several meters need a key file. Readings that are too sparse for half-hour slots get daily windows.
@@ -99,7 +99,9 @@ def _register_period(candidate: Candidate) -> str | None:
     if candidate.kind is not Kind.REGISTER:
         return None
     device, heard_ms = candidate.device, cadence_ms(candidate.topics)
-    known_ms = 0 if device is None else device.usual_ms(device.quantity(candidate.kind, candidate.value))
+    known_ms = (
+        0 if device is None else device.usual_period_ms(device.find_quantity(candidate.kind, candidate.value))
+    )
     if known_ms and (heard_ms or 0) <= _JITTER * known_ms:
         return None
     if heard_ms is None:

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Candidate, identifies
+from meteragent.tools.discover.candidate import Candidate, has_identifier
 from meteragent.tools.discover.configuration import is_slow
 from meteragent.tools.discover.listener import TopicLog, cadence_ms
-from meteragent.tools.discover.words import PART_WORDS, split
+from meteragent.tools.discover.words import PART_WORDS, split_words
 
 _HIGHEST_W = 100_000
 
 
-def doubts(candidate: Candidate) -> list[str]:
+def list_doubts(candidate: Candidate) -> list[str]:
     """List a candidate's assumptions and uncertainties."""
     parts = (_about_unit, _about_meters, _about_times, _about_values)
     return [*candidate.doubts, *(text for part in parts for text in part(candidate))]
@@ -35,7 +35,7 @@ def _parts_beside(log: TopicLog) -> Iterator[str]:
     """Yield the names of daily, weekly, monthly or similar registers in the newest payload of a topic."""
     for payload in list(log.payloads)[-1:]:
         for name in _keys(payload):
-            parts = frozenset(split(name))
+            parts = frozenset(split_words(name))
             if parts and parts <= PART_WORDS - {"period", "minute", "hour", "last"}:
                 yield name
 
@@ -62,20 +62,21 @@ def _about_meters(candidate: Candidate) -> Iterator[str]:
         yield f"which of the {count} are yours, and which is the main meter: each adds to the privacy spent"
     if candidate.device is not None and candidate.device.identifies and candidate.meters:
         yield f"{{meter}} is {candidate.device.identifies}: with this configuration it is not sent"
-    elif any(identifies(log.topic) for log in candidate.topics):
+    elif any(has_identifier(log.topic) for log in candidate.topics):
         yield "a topic seems to hold a serial number or an address: with this configuration it is not sent"
 
 
 def _about_times(candidate: Candidate) -> Iterator[str]:
-    live, every_ms = candidate.count - candidate.retained, cadence_ms(candidate.topics)
-    if not candidate.count:
+    live, every_ms = candidate.message_count - candidate.retained_count, cadence_ms(candidate.topics)
+    if not candidate.message_count:
         return
     if not live:
         yield "only retained messages were received, which may be old; the agent ignores them: listen longer"
     elif live == len(candidate.topics) and every_ms is None:
         yield "each topic had one message, so the time between messages is unknown: listen longer"
     if every_ms is not None and is_slow(candidate):
-        yield f"{rough(every_ms)} between readings is long for half-hour slots: longer windows are proposed"
+        every = rough_duration(every_ms)
+        yield f"{every} between readings is long for half-hour slots: longer windows are proposed"
     if not candidate.has_time:
         yield "the payload has no time: the time of arrival counts"
 
@@ -90,7 +91,7 @@ def _about_values(candidate: Candidate) -> Iterator[str]:
         yield "the register fell: two meters share the topic, it was reset, or it is not a register"
 
 
-def rough(duration_ms: int) -> str:
+def rough_duration(duration_ms: int) -> str:
     """Return a duration as text, in ms, whole seconds or whole minutes."""
     if duration_ms < 1000:
         return f"{max(duration_ms, 1)} ms"

@@ -1,7 +1,7 @@
 """The results of `discover` for other commands: proposals, unplaced topics and quiet topics.
 
     listener = Listener(now_ms)                # on_message(topic, payload, retain) for each message
-    result = findings(listener)
+    result = find_meters(listener)
     for proposal in result.proposals:          # a meter or similar meters; sub-meters and producers last
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
         for offer in proposal.offers:          # its quantities; start with the first
@@ -23,10 +23,10 @@ from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
-from meteragent.tools.discover.configuration import Access, source_keys, toml
-from meteragent.tools.discover.doubts import doubts
+from meteragent.tools.discover.configuration import Access, configuration_toml, source_keys
+from meteragent.tools.discover.doubts import list_doubts
 from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.search import search
+from meteragent.tools.discover.search import search_log
 from meteragent.tools.discover.words import Direction, Role
 
 
@@ -61,9 +61,9 @@ class Offer:
         """The keys of `[source]`, without the broker's keys and without `meter`."""
         return source_keys(self.candidate)
 
-    def toml(self, access: Access, name: str = "home") -> str:
+    def to_toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration that is accepted without changes; `name` is the name of a single meter."""
-        return toml(self.candidate, access, name)
+        return configuration_toml(self.candidate, access, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Proposal:
             meters=candidate.meters,
             ids=tuple(name for name, _ in candidate.ids.most_common()),
             offers=tuple(map(Offer, (candidate, *candidate.alternatives))),
-            assumptions=tuple(doubts(candidate)),
+            assumptions=tuple(list_doubts(candidate)),
             traps=candidate.device.traps if candidate.device else (),
         )
 
@@ -103,8 +103,8 @@ class Findings:
     quiet_topics: tuple[str, ...]
 
 
-def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
+def find_meters(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
     """Search a listener's log for meters known by a profile, a description on the broker or their names."""
-    outcome = search(listener, profiles)
+    outcome = search_log(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

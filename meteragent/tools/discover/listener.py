@@ -55,7 +55,7 @@ class Listener:
         self._room = KEPT_MAX
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """The number of messages that arrived."""
         return sum(log.count for log in self.topics.values()) + self.shed
 

@@ -6,10 +6,10 @@ from operator import attrgetter
 
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.tools.discover.candidate import Candidate
-from meteragent.tools.discover.words import meaning
+from meteragent.tools.discover.words import meaning_of
 
 
-def together(candidates: Sequence[Candidate]) -> list[Candidate]:
+def merge_alike(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge groups of candidates that are read in the same way, the largest group first."""
     groups: defaultdict[tuple[object, ...], dict[int, Candidate]] = defaultdict(dict)
     for candidate in candidates:
@@ -34,7 +34,7 @@ def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:
 
 def _may_be_a_meter(segment: str) -> bool:
     """Return whether a segment may be a meter's name rather than the name of a quantity."""
-    stated = meaning(segment)
+    stated = meaning_of(segment)
     states_other = stated.direction or stated.phase or stated.tariff or stated.channel or stated.objection
     return states_other is None and (stated.kind is None or bool(stated.labels))
 
@@ -43,7 +43,7 @@ def _reading(candidate: Candidate) -> tuple[object, ...]:
     """Return what candidates must have in common to be merged, apart from their topics."""
     read = attrgetter("profile", "kind", "unit", "value", "time", "factor", "direction", "phases")
     keys = map(read, (candidate, *candidate.alternatives))
-    return (candidate.rank, candidate.role, candidate.count > 0, *keys)
+    return (candidate.rank, candidate.role, candidate.message_count > 0, *keys)
 
 
 def _merge_group(group: Sequence[Candidate]) -> Candidate:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
-from meteragent.decode.dialects import expression
+from meteragent.decode.dialects import to_jmespath
 from meteragent.decode.json import time_of
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
@@ -16,7 +16,7 @@ from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import Leaf, Point, foreign_fields, foreign_form, leaves_in, numbers_at
-from meteragent.tools.discover.words import Meaning, Role, meaning, split
+from meteragent.tools.discover.words import Meaning, Role, meaning_of, split_words
 
 BY_NAME = "guessed from the names: no known family sends this"
 _UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
@@ -32,7 +32,7 @@ _ONLY_DIRECTION = "its name states a direction, but neither power, energy nor a 
 Outcome = tuple[list[Point], list[Unplaced]]
 
 
-def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
+def find_named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
     """Return the numbers with a stated kind and unit, and entries for others, if not yet `described`."""
     points: list[Point] = []
     unplaced: list[Unplaced] = []
@@ -50,14 +50,14 @@ def _bare(log: TopicLog) -> Outcome:
         return [], _foreign(log)
     segments = log.topic.split("/")
     leaf = _leaf_index(segments)
-    stated, topic_meaning = meaning(segments[leaf]), meaning(log.topic)
+    stated, topic_meaning = meaning_of(segments[leaf]), meaning_of(log.topic)
     device = [segment for segment in segments[:leaf] if _names_a_device(segment)]
     outer_names = [segment for segment in segments[:leaf] if segment not in device] + segments[leaf + 1 :]
     if stated.kind is None and topic_meaning.kind is not None:
         stated = replace(stated, kind=topic_meaning.kind, unit=topic_meaning.unit)
     elif stated.unit is None and topic_meaning.kind is stated.kind:
         stated = replace(stated, unit=topic_meaning.unit)
-    stated = _with_context(stated, map(meaning, outer_names), topic_meaning)
+    stated = _with_context(stated, map(meaning_of, outer_names), topic_meaning)
     point = Point(
         log=log,
         value=None,
@@ -75,7 +75,7 @@ def _bare(log: TopicLog) -> Outcome:
 
 def _leaf_index(segments: Sequence[str]) -> int:
     """Return the index of the last segment with a non-generic word; without one, that of the last segment."""
-    places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
+    places = [i for i, segment in enumerate(segments) if not set(split_words(segment)) <= _GENERIC | _DIGITS]
     return places[-1] if places else len(segments) - 1
 
 
@@ -84,7 +84,7 @@ def _foreign(log: TopicLog) -> list[Unplaced]:
 
     A list or a number with a comma may be anything, unless the topic names a power, an energy or a meter.
     """
-    form, stated = foreign_form(log), meaning(log.topic)
+    form, stated = foreign_form(log), meaning_of(log.topic)
     is_named = stated.kind is not None or stated.role is Role.MAINS
     if form is None or (form in _ANYTHING and (not is_named or stated.objection is not None)):
         return []
@@ -93,7 +93,7 @@ def _foreign(log: TopicLog) -> list[Unplaced]:
 
 def _names_a_device(segment: str) -> bool:
     """Return whether a segment contains more than a direction, phase, tariff, channel, kind or unit."""
-    stated = meaning(segment)
+    stated = meaning_of(segment)
     statement = stated.direction or stated.phase or stated.tariff or stated.kind or stated.channel
     return statement is None or bool(stated.labels)
 
@@ -114,15 +114,15 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for leaf in fields.values():
-        if (log.topic, expression(leaf.path)) in described:
+        if (log.topic, to_jmespath(leaf.path)) in described:
             continue
         certain, refused = _field(log, leaf)
         points += certain
         unplaced += refused
     foreign = {path: form for payload in log.payloads for path, form in foreign_fields(payload)}
     for path, form in foreign.items():
-        if meaning(str(path[-1])).kind is not None:
-            unplaced.append(Unplaced(log.topic, f"{expression(path)}: {REFUSALS[form]}"))
+        if meaning_of(str(path[-1])).kind is not None:
+            unplaced.append(Unplaced(log.topic, f"{to_jmespath(path)}: {REFUSALS[form]}"))
     return points, unplaced
 
 
@@ -131,17 +131,17 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
     if len(names) == 1 and names[0].lower() in _GENERIC:
         segments = log.topic.split("/")
         names = [*segments[max(0, _leaf_index(segments) - 1) : _leaf_index(segments) + 1], *names]
-    stated = meaning(names[-1])
+    stated = meaning_of(names[-1])
     if stated.kind is None and names[-1].lower() in _GENERIC | {"total"} and len(names) > 1:
         is_register = stated.is_register or "total" in names[-1]
-        stated = replace(meaning(names[-2]), is_total=stated.is_total, is_register=is_register)
+        stated = replace(meaning_of(names[-2]), is_total=stated.is_total, is_register=is_register)
     if stated.kind is None and stated.objection is None and stated.direction is None:
         return [], []
-    topic_meaning = meaning(log.topic)
-    outer = [meaning(name) for name in names[:-1]]
+    topic_meaning = meaning_of(log.topic)
+    outer = [meaning_of(name) for name in names[:-1]]
     label_words = stated.labels.union(*(part.labels for part in outer))
     objection = _objection(outer, topic_meaning, leaf, stated.kind)
-    stated = _with_context(stated, outer, replace(meaning("_".join(names)), objection=objection))
+    stated = _with_context(stated, outer, replace(meaning_of("_".join(names)), objection=objection))
     stated = replace(stated, labels=label_words)
     if stated.kind is not None and stated.unit is None:
         stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
@@ -164,7 +164,7 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
 
 
 def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind | None) -> str | None:
-    flows = [key for key in leaf.siblings if key != leaf.path[-1] and set(split(key)) & _FLOW_WORDS]
+    flows = [key for key in leaf.siblings if key != leaf.path[-1] and set(split_words(key)) & _FLOW_WORDS]
     if flows and kind is Kind.POWER:
         return f"its direction is in another field, {flows[0]}"
     if any(_is_volume(key) for key in leaf.siblings):
@@ -174,7 +174,7 @@ def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind 
 
 def _is_volume(name: str) -> bool:
     """Return whether a name refers to a volume or a flow, but not to gas, energy or power."""
-    words = split(name)
+    words = split_words(name)
     is_cubic = ("m", "3") in pairwise(words) or bool({"m³", "volume", "flow"} & set(words))
     return is_cubic and not {"gas", "energy", "power"} & set(words)
 
@@ -225,5 +225,5 @@ def _time(leaf: Leaf) -> str | None:
         if key in leaf.siblings:
             with suppress(PayloadError):
                 time_of(leaf.siblings[key])
-                return expression((*leaf.path[:-1], key))
+                return to_jmespath((*leaf.path[:-1], key))
     return None

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.decode import PayloadNumber, number
-from meteragent.decode.dialects import expression
+from meteragent.decode.dialects import to_jmespath
 from meteragent.decode.foreign import form_of, form_of_text
 from meteragent.decode.json import compile_expression, document_of, number_of
 from meteragent.domain.errors import PayloadError
@@ -91,7 +91,7 @@ class Leaf(NamedTuple):
     @property
     def expression(self) -> str:
         """The JMESPath expression that selects the number."""
-        path = expression(self.path)
+        path = to_jmespath(self.path)
         return f"to_number({path})" if self.is_text else path
 
 
@@ -131,7 +131,7 @@ def _values_in(node: Any, path: Path) -> Iterator[tuple[Path, str | Decimal, dic
 def _decimal(value: str | Decimal) -> Decimal | None:
     if isinstance(value, str):
         with suppress(PayloadError):
-            return number.number_in(value)
+            return number.parse_number(value)
         return None
     return value
 
@@ -143,7 +143,7 @@ def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
     for payload in log.payloads:
         with suppress(PayloadError):
             if find is None:
-                numbers.append(PayloadNumber(None, number.read(payload)))
+                numbers.append(PayloadNumber(None, number.read_number(payload)))
                 continue
             document = document_of(payload)
             with suppress(Exception):  # the library does not document its exceptions
@@ -159,6 +159,6 @@ def foreign_form(log: TopicLog) -> str | None:
     return form_of(log.newest)
 
 
-def joined(values: Sequence[str]) -> str:
+def sum_expression(values: Sequence[str]) -> str:
     """Return the expression for the sum of several expressions."""
     return f"sum([{', '.join(values)}])"

@@ -9,10 +9,10 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.figures import count_text
 from meteragent.tools.discover.candidate import Candidate
-from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
-from meteragent.tools.discover.doubts import doubts, rough
+from meteragent.tools.discover.configuration import Access, configuration_toml, source_keys, toml_value
+from meteragent.tools.discover.doubts import list_doubts, rough_duration
 from meteragent.tools.discover.listener import Listener, cadence_ms
-from meteragent.tools.discover.search import Search, search
+from meteragent.tools.discover.search import Search, search_log
 from meteragent.tools.discover.words import Role
 
 _UNCERTAIN = "Nothing can be proposed with certainty."
@@ -25,11 +25,11 @@ _SHOWN = 10
 _UNPLACED_SHOWN = 30
 
 
-def report(
+def report_text(
     listener: Listener, access: Access, seconds: int, profiles: Mapping[str, Profile] = PROFILES
 ) -> str:
     """Return the report: counts, candidates with configurations, topics not proposed, and the next steps."""
-    outcome = search(listener, profiles)
+    outcome = search_log(listener, profiles)
     meters = outcome.candidates
     lines = [f"Heard {_heard_count(listener)} in {seconds} s."]
     if listener.shed:
@@ -47,9 +47,9 @@ def report(
     return "\n".join([*lines, "", *_next_steps(outcome)])
 
 
-def progress(listener: Listener, seconds: int) -> str:
+def progress_line(listener: Listener, seconds: int) -> str:
     """Return a line about the messages so far; this is faster than computing a report."""
-    if not listener.messages:
+    if not listener.message_count:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
     return f"{seconds} s: {_heard_count(listener)} so far, {live:,} of them live"
@@ -57,7 +57,7 @@ def progress(listener: Listener, seconds: int) -> str:
 
 def _heard_count(listener: Listener) -> str:
     """Return the numbers of messages and topics as text."""
-    return f"{count_text(listener.messages, 'message')} on {count_text(len(listener.topics), 'topic')}"
+    return f"{count_text(listener.message_count, 'message')} on {count_text(len(listener.topics), 'topic')}"
 
 
 def _next_steps(outcome: Search) -> Iterator[str]:
@@ -95,12 +95,12 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
         yield "   also (each quantity that you release adds to the privacy spent)"
         yield from (line for text in alternatives for line in _wrapped("   - ", text))
     traps = candidate.device.traps if candidate.device else ()
-    for name, texts in (("assumed or uncertain", doubts(candidate)), ("good to know", traps)):
+    for name, texts in (("assumed or uncertain", list_doubts(candidate)), ("good to know", traps)):
         if texts:
             yield f"   {name}"
             yield from (line for text in texts for line in _wrapped("   - ", text))
     yield from ("   a configuration to start with:", "")
-    lines = toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
+    lines = configuration_toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
     yield from (f"       {line}".rstrip() for line in lines)
 
 
@@ -154,7 +154,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _heard_text(candidate: Candidate) -> str:
     every_ms = cadence_ms(candidate.topics)
-    text = count_text(candidate.count, "message")
-    if candidate.retained:
-        text += f", {candidate.retained:,} of them retained"
-    return text + (f"; about one every {rough(every_ms)}" if every_ms is not None else "")
+    text = count_text(candidate.message_count, "message")
+    if candidate.retained_count:
+        text += f", {candidate.retained_count:,} of them retained"
+    return text + (f"; about one every {rough_duration(every_ms)}" if every_ms is not None else "")

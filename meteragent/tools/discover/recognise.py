@@ -18,15 +18,15 @@ from meteragent.tools.discover.rows import (
     RETURNED,
     Place,
     Row,
-    concrete,
+    fill_wildcards,
     is_bare,
     named_kind,
     place_of,
-    readings,
+    read_quantity,
     rows_of,
     ways_of,
 )
-from meteragent.tools.discover.words import Direction, Role, meaning, split
+from meteragent.tools.discover.words import Direction, Role, meaning_of, split_words
 
 _PLAIN = (
     b"1",
@@ -67,7 +67,7 @@ _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"
 
 
-def recognise(
+def recognise_families(
     topics: Iterable[TopicLog],
     elsewhere: Mapping[str, str],
     roles: Mapping[str, Role],
@@ -89,7 +89,7 @@ def recognise(
         plausible_logs = [
             log for log in logs if log.topic not in apparent_topics or profile.name in _APPARENT
         ]
-        for template in concrete(profile.topics, logs):
+        for template in fill_wildcards(profile.topics, logs):
             places = [place for log in plausible_logs if (place := place_of(template, log)) is not None]
             likely, refused = _of_template(profile, template, places, roles)
             candidates += likely
@@ -110,7 +110,7 @@ def recognise(
 
 def _reads(profile: Profile, log: TopicLog) -> bool:
     """Return whether the payloads of a topic contain at least one of a profile's quantities."""
-    return any(readings(quantity, log) for quantity in profile.quantities.values())
+    return any(read_quantity(quantity, log) for quantity in profile.quantities.values())
 
 
 def _of_template(
@@ -206,7 +206,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
         meters=tuple(sorted({place.meter for place, _ in rows if place.meter})),
         phases=tuple(sorted({place.phase for place, _ in rows if place.phase})),
         ids=Counter(match.id for _, numbers in rows for match in numbers if match.id is not None),
-        value=None if profile.quantity(quantity.kind, None) is quantity else name,
+        value=None if profile.find_quantity(quantity.kind, None) is quantity else name,
         has_time=any(match.time_ms is not None for _, numbers in rows for match in numbers),
         interval_ms=quantity.interval_ms,
         device=profile,
@@ -222,7 +222,7 @@ def _direction(quantity: Quantity, name: str, template: str) -> Direction:
     """Return the direction that the quantity, its name, or the end of the topic states."""
     if quantity.direction is not None:
         return _DIRECTION[quantity.direction]
-    words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
+    words = frozenset(split_words(name)) | frozenset(split_words(template.rpartition("/")[2]))
     if "net" in words:
         return Direction.NET
     return Direction.FED_IN if words & RETURNED else Direction.UNSTATED
@@ -237,7 +237,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
         source = {"topic": place.log.topic, "profile": profile.name}
         if kind is not None:
             source["kind"] = str(kind)
-        if profile.quantity(quantity.kind, None) is not quantity:
+        if profile.find_quantity(quantity.kind, None) is not quantity:
             source["value"] = name
         missing: tuple[str, ...] = ("unit",) if kind is not None else ("kind", "unit")
         missing += ("scale",) if quantity.is_count else ()
@@ -265,12 +265,12 @@ def _clamps(offer: Candidate) -> list[Candidate]:
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
     """Return the unit that a family or its topics state; None if there is none, or if the topics differ."""
-    units = [meaning(place.log.topic).unit for place, _ in rows]
+    units = [meaning_of(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
         return units[0] if len(set(units)) == 1 and _is_of(quantity, units[0]) else None
     unit = next((unit for unit in units if _is_of(quantity, unit)), None)
     if quantity.kind is Kind.POWER:
-        return unit or meaning(template).unit or "W"
+        return unit or meaning_of(template).unit or "W"
     return unit or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
 
 
@@ -347,7 +347,7 @@ def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Pla
             beside = [f"{beginning}{name}" in logs for name in profile.known.beside]
             is_among = not beside or any(beside)
             if place is not None and is_among:
-                places[concrete([f"{beginning}{end}"], [log])[0]].append(place)
+                places[fill_wildcards([f"{beginning}{end}"], [log])[0]].append(place)
     return places
 
 

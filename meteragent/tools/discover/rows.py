@@ -10,7 +10,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PHASE, PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.words import Direction, meaning, split
+from meteragent.tools.discover.words import Direction, meaning_of, split_words
 
 RETURNED = frozenset(
     ["returned", "return", "ret", "export", "exported", "received", "produced", "production"]
@@ -44,7 +44,7 @@ def place_of(template: str, log: TopicLog) -> Place | None:
     return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
 
 
-def concrete(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
+def fill_wildcards(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
     """Return templates with each wildcard replaced by the segments received in its place."""
     topics = dict[str, None]()
     for template in templates:
@@ -60,7 +60,7 @@ def concrete(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
     return list(topics)
 
 
-def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
+def read_quantity(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
     """Read a quantity from the payloads kept for a topic."""
     numbers: list[PayloadNumber] = []
     for payload in log.payloads:
@@ -72,7 +72,7 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
     """Return the rows of topics with a quantity; a bare number counts if its topic can mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
-    rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
+    rows = [(place, numbers) for place in places if (numbers := read_quantity(quantity, place.log))]
     if names:
         is_elsewhere = quantity.topic is not None and name not in names
         return [row for row in rows if name in names or not (is_elsewhere or is_bare(row[0].log))]
@@ -91,9 +91,9 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
         return exact
     if end in profile.quantities:
         return frozenset({end})
-    words, stated = frozenset(split(end)), meaning(end)
+    words, stated = frozenset(split_words(end)), meaning_of(end)
     is_returned = bool(words & RETURNED) or stated.direction is Direction.FED_IN
-    names = {name: frozenset(split(name)) for name in profile.quantities}
+    names = {name: frozenset(split_words(name)) for name in profile.quantities}
     matching_names = {name for name, parts in names.items() if parts <= words}
     if not matching_names and stated.kind is not None:
         matching_names = {name for name in names if profile.quantities[name].kind is stated.kind}
@@ -110,7 +110,7 @@ def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
 
 def _names_another(place: Place) -> bool:
     """Return whether the meter's or phase's name refers to another quantity."""
-    return any(meaning(name).objection for name in (place.meter, place.phase) if name is not None)
+    return any(meaning_of(name).objection for name in (place.meter, place.phase) if name is not None)
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
@@ -118,14 +118,14 @@ def named_kind(template: str, place: Place) -> Kind | None:
     topic = place.log.topic
     if _names_another(place):
         return None
-    return meaning(topic.rpartition("/")[2]).kind or meaning(template).kind or meaning(topic).kind
+    return meaning_of(topic.rpartition("/")[2]).kind or meaning_of(template).kind or meaning_of(topic).kind
 
 
 def is_bare(log: TopicLog) -> bool:
     """Return whether at least one payload of a topic is a bare number."""
     for payload in log.payloads:
         with suppress(PayloadError):
-            number.read(payload)
+            number.read_number(payload)
             return True
     return False
 
@@ -141,9 +141,11 @@ def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]
     ways = []
     for is_returned in (False, True):
         part = [row for row in rows if bool(_words(row) & RETURNED) is is_returned]
-        phases = [meaning(row[0].phase or "").phase for row in part if not _words(row) & _AMPERES]
+        phases = [meaning_of(row[0].phase or "").phase for row in part if not _words(row) & _AMPERES]
         if quantity.kind is Kind.POWER:
-            part = [row for row in part if meaning(row[0].phase or "").phase and not _words(row) & _AMPERES]
+            part = [
+                row for row in part if meaning_of(row[0].phase or "").phase and not _words(row) & _AMPERES
+            ]
             part = part if sorted(filter(None, phases)) == ["1", "2", "3"] else []
         if part:
             ways.append((part, is_returned))
@@ -151,4 +153,4 @@ def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]
 
 
 def _words(row: Row) -> frozenset[str]:
-    return frozenset(split(row[0].phase or ""))
+    return frozenset(split_words(row[0].phase or ""))

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.identity import holds_topic
+from meteragent.domain.identity import is_publishable
 from meteragent.domain.units import UNIT_FACTOR, Kind
-from meteragent.tools.discover.assemble import assemble
+from meteragent.tools.discover.assemble import assemble_candidates
 from meteragent.tools.discover.candidate import NOT_HEARD, Candidate, Unplaced, logs_of
-from meteragent.tools.discover.describe import Descriptions, describe
+from meteragent.tools.discover.describe import Descriptions, read_descriptions
 from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.listener import Listener, TopicLog
-from meteragent.tools.discover.merge import together
-from meteragent.tools.discover.named import named
+from meteragent.tools.discover.merge import merge_alike
+from meteragent.tools.discover.named import find_named
 from meteragent.tools.discover.points import Point, numbers_at
-from meteragent.tools.discover.recognise import recognise
+from meteragent.tools.discover.recognise import recognise_families
 from meteragent.tools.discover.words import Role
 
 _CHANNEL = re.compile(r"[a-z]+\d?:\d+")
@@ -41,15 +41,15 @@ class Search:
     quiet: list[str] = field(default_factory=list)
 
 
-def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
+def search_log(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
     """Search a listener's log for meters known by a profile, a description on the broker or their names."""
     private = [log.topic for log in listener.topics.values() if log.is_ours]
     logs = {
         log.topic: log
         for log in listener.topics.values()
-        if holds_topic(log.topic) and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in private)
+        if is_publishable(log.topic) and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in private)
     }
-    described = describe(logs)
+    described = read_descriptions(logs)
     logged = [log for log in logs.values() if log.topic not in described.topics]
     logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described, profiles)
@@ -60,11 +60,11 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     read = set(covered) | {entry.topic for entry in incomplete}
     read |= {point.log.topic for point in points if point.value is None}
     read |= {topic for topic, value in described.places if value is None}
-    guessed, leftovers = named((log for log in logged if log.topic not in read), described.places)
+    guessed, leftovers = find_named((log for log in logged if log.topic not in read), described.places)
     guessed = [replace(point, device=owners.get(point.log.topic, point.device)) for point in guessed]
     guessed, leftovers = _split_by_device(guessed, leftovers, recognised)
-    assembled, refused = assemble([*points, *guessed])
-    candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
+    assembled, refused = assemble_candidates([*points, *guessed])
+    candidates = sorted(_by_rank(recognised) + merge_alike(assembled), key=_order)
     placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
     unplaced = _unique([*described.unplaced, *incomplete, *refused, *leftovers], placed)
     listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
@@ -94,9 +94,9 @@ def _recognised(
     }
     roles |= dict.fromkeys(_switch_topics(logged), Role.DEVICE)
     units = {point.log.topic for point in described.points}
-    candidates, unplaced = recognise(logged, elsewhere, roles, profiles, units)
+    candidates, unplaced = recognise_families(logged, elsewhere, roles, profiles, units)
     for candidate in candidates:
-        if not candidate.count:
+        if not candidate.message_count:
             candidate.doubts.append(NOT_HEARD)
     return candidates, [entry for entry in unplaced if entry.topic not in units]
 
@@ -181,7 +181,7 @@ def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
             offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
             owner.alternatives.append(offer)
         candidate.alternatives = []
-    return usual + together(_channels(ownerless))
+    return usual + merge_alike(_channels(ownerless))
 
 
 def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -207,11 +207,11 @@ def _owns(main: Candidate, candidate: Candidate) -> bool:
 def _order(candidate: Candidate) -> tuple[object, ...]:
     return (
         candidate.role in {Role.DEVICE, Role.PRODUCER},
-        not candidate.count,
+        not candidate.message_count,
         candidate.rank,
         _ROLES.index(candidate.role),
         candidate.kind is not Kind.POWER,
-        -candidate.count,
+        -candidate.message_count,
     )
 
 

@@ -171,15 +171,15 @@ class Meaning:
         )
 
 
-def split(name: str) -> list[str]:
+def split_words(name: str) -> list[str]:
     """Split a name into its words, in lower case; numbers are also words."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
 @lru_cache(maxsize=20_000)
-def meaning(name: str) -> Meaning:
+def meaning_of(name: str) -> Meaning:
     """Return the meaning of one name's words."""
-    parts = split(name)
+    parts = split_words(name)
     words = frozenset(parts)
     phase, channel, tariff, places = _numbered(parts)
     obis, direction = _obis(name), _direction(parts, words)

@@ -36,15 +36,15 @@ class Redactor:
         self._replacements = Replacements(entropy, frozenset(keep))
 
     @property
-    def replaced(self) -> Counter[str]:
+    def replaced_counts(self) -> Counter[str]:
         """The number of replacements of each kind."""
         return self._replacements.replaced
 
-    def topic(self, topic: str) -> str:
+    def redact_topic(self, topic: str) -> str:
         """Redact each level of a topic."""
-        return "/".join(self._replacements.name(level) for level in topic.split("/"))
+        return "/".join(self._replacements.redact_name(level) for level in topic.split("/"))
 
-    def payload(self, payload: bytes) -> bytes:
+    def redact_payload(self, payload: bytes) -> bytes:
         """Redact a payload. Raises FormatError if it is neither JSON nor a P1 telegram nor CSV, in UTF-8."""
         content = payload.rstrip(b"\0 \t\r\n")
         text = content.decode(errors="replace")

@@ -28,7 +28,7 @@ def redact(text: str, replacements: Replacements) -> str | None:
         content, number = token["string"], token["number"]
         if token["colon"]:
             key = content
-            name = content if len(content) <= _SHORT else replacements.name(content)
+            name = content if len(content) <= _SHORT else replacements.redact_name(content)
             pieces.append(f'"{name}"{token["colon"]}')
             continue
         if content is not None:
@@ -53,4 +53,4 @@ def _value(text: str, key: str, replacements: Replacements) -> str:
     """Redact a number, or the content of a string."""
     if key in _CODES and _CODE.fullmatch(text):
         return text
-    return (key in _TIMES and replacements.unix_time(text)) or replacements.value(text)
+    return (key in _TIMES and replacements.shift_unix_time(text)) or replacements.redact_value(text)

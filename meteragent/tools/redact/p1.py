@@ -2,7 +2,7 @@
 
 import re
 
-from meteragent.decode.p1 import checksum
+from meteragent.decode.p1 import compute_crc
 from meteragent.tools.redact.replacement import OBIS, Replacements
 
 _LINE_END = re.compile(r"(\r?\n)")
@@ -23,13 +23,15 @@ def redact(text: str, replacements: Replacements) -> str | None:
     for line in _LINE_END.split(text):
         if header := _HEADER.fullmatch(line):
             start = len(recorded_parts)
-            redacted_line = f"/{replacements.word(header[1])}{header[2]}{replacements.word(header[3])}"
+            redacted_line = (
+                f"/{replacements.redact_word(header[1])}{header[2]}{replacements.redact_word(header[3])}"
+            )
         elif not line.strip():
             redacted_line = line
         elif start is None:
             return None
         elif item := _OBJECT.fullmatch(line):
-            values = _VALUE.sub(lambda value: replacements.value(value[0]), item[2])
+            values = _VALUE.sub(lambda value: replacements.redact_value(value[0]), item[2])
             redacted_line = f"{item[1] or ''}{values}"
         elif end := _END.fullmatch(line):
             recorded_text, redacted_text = "".join(recorded_parts[start:]), "".join(redacted_parts[start:])
@@ -51,6 +53,6 @@ def _checksum(stated_digits: str, recorded_text: str, redacted_text: str) -> str
         return ""
     with_cr = tuple(_LINE_END.sub("\r\n", text) for text in (recorded_text, redacted_text))
     for covered, new in ((recorded_text, redacted_text), with_cr):
-        if checksum(covered.encode()) == int(stated_digits, 16):
-            return f"{checksum(new.encode()):04X}"
-    return f"{checksum(redacted_text.encode()) ^ 0xFFFF:04X}"
+        if compute_crc(covered.encode()) == int(stated_digits, 16):
+            return f"{compute_crc(new.encode()):04X}"
+    return f"{compute_crc(redacted_text.encode()) ^ 0xFFFF:04X}"

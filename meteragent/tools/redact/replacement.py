@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 from meteragent.decode.profiles import PROFILES
-from meteragent.tools.redact.times import CLOCK, Shift
+from meteragent.tools.redact.times import CLOCK_TIME, Shift
 
 OBIS = r"\d-\d{1,3}:\d{1,3}(?:[.:]\d{1,3}){1,3}(?:\*\d{1,3})?"
 """The pattern of an OBIS code."""
@@ -24,7 +24,7 @@ _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 
 
 @cache
-def names() -> frozenset[str]:
+def known_names() -> frozenset[str]:
     """Return the names in the payloads and topics of the built-in profiles."""
     all_names: set[str] = set()
     for profile in PROFILES.values():
@@ -43,31 +43,33 @@ class Replacements:
         self._replacements: dict[tuple[str, str], str] = {}
         self._shift = Shift()
 
-    def name(self, text: str) -> str:
+    def redact_name(self, text: str) -> str:
         """Redact a key or a level of a topic, unless it is kept."""
         return text if self._stays(text) else self._replace("key", text)
 
-    def value(self, text: str) -> str:
+    def redact_value(self, text: str) -> str:
         """Redact a value, unless it is kept or a time of day."""
-        if self._stays(text) or CLOCK.fullmatch(text):
+        if self._stays(text) or CLOCK_TIME.fullmatch(text):
             return text
-        if (shifted := self._shift.text(text)) is not None:
+        if (shifted := self._shift.shift_text(text)) is not None:
             return self._time(text, *shifted)
         number = _NUMBER.fullmatch(text)
         if number is None:
-            return self.word(text)
+            return self.redact_word(text)
         sign, mantissa, exponent = number.groups()
         is_zero = not mantissa.strip("0.,")
         return text if is_zero else sign + self._recall("number", mantissa, self._draw_number) + exponent
 
-    def word(self, text: str) -> str:
+    def redact_word(self, text: str) -> str:
         """Redact a string, whatever it is."""
         return self._replace("text", text)
 
-    def unix_time(self, text: str) -> str | None:
+    def shift_unix_time(self, text: str) -> str | None:
         """Shift a Unix time; return None if `text` is none."""
         integer, point, fraction = text.partition(".")
-        shifted = self._shift.unix(integer) if integer.isdecimal() and (fraction or "0").isdecimal() else None
+        shifted = (
+            self._shift.shift_unix(integer) if integer.isdecimal() and (fraction or "0").isdecimal() else None
+        )
         if shifted is None:
             return None
         self.replaced["time"] += 1
@@ -75,11 +77,11 @@ class Replacements:
 
     def is_datum(self, text: str) -> bool:
         """Return whether a string is a number, a time or a state."""
-        is_time = CLOCK.fullmatch(text) or Shift().text(text)
+        is_time = CLOCK_TIME.fullmatch(text) or Shift().shift_text(text)
         return bool(_NUMBER.fullmatch(text) or is_time or text.lower() in _STATES)
 
     def _stays(self, text: str) -> bool:
-        is_known = text in self._keep or text in names() or text.lower() in _WORDS
+        is_known = text in self._keep or text in known_names() or text.lower() in _WORDS
         return is_known or _OBIS.fullmatch(text) is not None
 
     def _time(self, text: str, shifted: str, fraction: str | None) -> str:

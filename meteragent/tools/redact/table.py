@@ -39,7 +39,7 @@ def _cell(cell: str, replacements: Replacements) -> str:
     """Redact a cell, but keep its white space and quotation marks."""
     content = _content(cell)
     start = cell.index(content)
-    return cell[:start] + replacements.value(content) + cell[start + len(content) :]
+    return cell[:start] + replacements.redact_value(content) + cell[start + len(content) :]
 
 
 def _content(cell: str) -> str:

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, date, datetime, timedelta
 
-BASE = date(2020, 1, 15)
+BASE_DATE = date(2020, 1, 15)
 """The date to which the first time is shifted."""
 NEAR_DAYS = 7
 """A time that is further than this from the first time also moves to BASE, because a meter's installation day
@@ -21,7 +21,7 @@ _FORMS = (
 """Formats: RFC 3339 and similar, ISO 8601 basic, dates with the day first, P1 (W, S), Teleinfo (H, E)."""
 
 _REST = re.compile(r"(?:[Tt ]?\d\d:?\d\d(?::?\d\d)?(?:\.(?P<fraction>\d+))?(?: ?[Zz]|[+-]\d\d:?\d\d)?)?[WS]?")
-CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
+CLOCK_TIME = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
 """A time of day, which stays unchanged."""
 _UNIX = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _DAY_S = 86_400
@@ -36,11 +36,11 @@ class Shift:
 
     def _shifted(self, day: date) -> date:
         if self._days is None:
-            self._days = (BASE - day).days
-        offset_days = (day - BASE).days + self._days
-        return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
+            self._days = (BASE_DATE - day).days
+        offset_days = (day - BASE_DATE).days + self._days
+        return BASE_DATE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
-    def text(self, text: str) -> tuple[str, str | None] | None:
+    def shift_text(self, text: str) -> tuple[str, str | None] | None:
         """Return the shifted time, and the digits of its fraction of a second (None without a fraction).
 
         Return None if `text` is not a time. The digits of an impossible date, such as the 45th, become nines.
@@ -63,7 +63,7 @@ class Shift:
             characters[match.start(name) : match.end(name)] = digits
         return "".join(characters), clock["fraction"]
 
-    def unix(self, digits: str) -> str | None:
+    def shift_unix(self, digits: str) -> str | None:
         """Shift a Unix time in s, ms, us or ns; return None unless the time is from 2001 to 2096."""
         scale = _UNIX.get(len(digits))
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:

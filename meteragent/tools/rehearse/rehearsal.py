@@ -65,7 +65,7 @@ class Rehearsal:
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
         self.counts = Counts()
         self.filters = settings.topic_of(stream.source).filters
-        self._start_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
+        self._start_ms, self._first_ms = now_ms, schedule.first_start_ms(now_ms)
         self._fed_ms = self._first_ms
         fast = self._fast_stream(stream)
         exact = _replace(fast, privacy=_replace(fast.privacy, level=_NOISELESS_LEVEL))
@@ -77,7 +77,7 @@ class Rehearsal:
     def _pipeline(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, counts: Counts
     ) -> Pipeline:
-        core = parts.core(stream, Fraction(0), links, secret)
+        core = parts.core_of(stream, Fraction(0), links, secret)
         kind = stream.source.kind
         decoders = {None: core.decode} if callable(core.decode) else core.decode
         fast_decoders = {phase: self._decoder(decode, kind) for phase, decode in decoders.items()}
@@ -147,7 +147,7 @@ class Rehearsal:
 
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
         self._fed_ms = fast_ms
-        self._noisy.arrivals.advance(now_ms, is_connected=True)
+        self._noisy.arrivals.advance_clock(now_ms, is_connected=True)
         exact_records = self._records(self._exact.feed(batch, fast_ms, fast_ms))
         measured = {_key(record): record["value"] for record in exact_records}
         return [

@@ -9,7 +9,7 @@ from meteragent.domain.figures import count_text
 from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
-from meteragent.report.format import energy, full
+from meteragent.report.format import energy_text, full_text
 from meteragent.tools.lines import format_column, wrap_sentence
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
@@ -87,7 +87,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     head = f"meteragent {__version__}: rehearsal of stream {stream.name}."
     yield f"{head} Nothing is sent, and nothing is written."
     kind = str(source.kind).replace("_", " ")
-    yield f"Reads {kind} in {source.unit} on {settings.formula(source)} from {source.url}."
+    yield f"Reads {kind} in {source.unit} on {settings.topics_formula(source)} from {source.url}."
     links = [settings.receiver_link(stream, receiver) for receiver in stream.receivers if not receiver.paused]
     places = [f"{link.sink.topic} at {settings.sink_url(link)}" for link in links or [stream]]
     if stream.is_received:
@@ -96,7 +96,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
         yield "A run would send nothing: all receivers of this stream are paused."
     yield (
         f"Here a slot ({slot}) takes {duration_text(rehearsal.slot_ms)}. The noise is that of a real"
-        f" slot and hides {energy(terms.hides_wh)}; no run ever uses it again."
+        f" slot and hides {energy_text(terms.hides_wh)}; no run ever uses it again."
     )
     if source.kind is not Kind.POWER or terms.is_energy:
         yield "Energies are shown as if the use in these seconds continued for the whole slot."
@@ -109,7 +109,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def _range(stream: settings.Stream) -> str:
-    low, high = map(full, stream.window.range)
+    low, high = map(full_text, stream.window.range)
     return f"{low} to {high} W"
 
 

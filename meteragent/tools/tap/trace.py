@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from meteragent.core.factory import timeline_of
+from meteragent.core.factory import make_timeline
 from meteragent.core.noiseless import SlotMeans
-from meteragent.core.pending import Pending, give_back
-from meteragent.core.phases import phases_of
+from meteragent.core.pending import Pending, give_back_tokens
+from meteragent.core.phases import make_phases
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Value
@@ -15,7 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, Kind
 
 
-class Raw(NamedTuple):
+class RawUse(NamedTuple):
     """The use in a slot, in the unit of the values; `is_partial` if some of its time is not known."""
 
     value: float
@@ -29,7 +29,7 @@ class Trace:
         """Start without readings."""
         self.since_ms = 0
         self._rules = schedule.usual
-        self._phases = phases_of(phases, schedule.usual, subtracted)
+        self._phases = make_phases(phases, schedule.usual, subtracted)
         self._timeline: Timeline | None = None
         self._means = SlotMeans(schedule)
 
@@ -39,34 +39,34 @@ class Trace:
         if timeline is None:
             is_interval = self._rules.readings.kind is Kind.INTERVAL_ENERGY
             start_ms = reading.time_ms - (self._rules.readings.interval_ms if is_interval else 0)
-            timeline = self._timeline = timeline_of(self._rules, start_ms)
+            timeline = self._timeline = make_timeline(self._rules, start_ms)
             timeline.observe = self._observe
             self.since_ms = start_ms if phase is None else 0
             if phase is not None:
                 timeline.phases = self._phases
         sums = [reading]
         if phase is None:
-            timeline.accept(reading)
+            timeline.accept_reading(reading)
         else:
             timeline.note_activity(reading.time_ms)
-            sums, _, tokens = timeline.add_sums(self._phases.accept(phase, reading))
-            give_back(tokens)
-        give_back(timeline.integrate_to_watermark(now_ms))
-        stood = timeline.take_stood() if isinstance(timeline, RegisterTimeline) else ()
+            sums, _, tokens = timeline.add_sums(self._phases.accept_reading(phase, reading))
+            give_back_tokens(tokens)
+        give_back_tokens(timeline.integrate_to_watermark(now_ms))
+        stood = timeline.take_standing_sums() if isinstance(timeline, RegisterTimeline) else ()
         return bool(sums or stood)
 
     def _observe(self, start_ms: int, end_ms: int, value: Value) -> None:
         """Add a stretch of time; before the first sum of phases there is nothing to add."""
         if value is not None or self.since_ms:
             self.since_ms = self.since_ms or start_ms
-            self._means.add(start_ms, end_ms, value)
+            self._means.add_stretch(start_ms, end_ms, value)
 
-    def end(self, time_ms: int) -> None:
+    def end_at(self, time_ms: int) -> None:
         """Count all time up to `time_ms`, because a record shows that the agent has done so."""
         if self._timeline is not None:
             self._timeline.integrate_until(time_ms)
 
-    def used(self, from_ms: int, to_ms: int, band: str, terms: Terms) -> Raw | None:
+    def use_between(self, from_ms: int, to_ms: int, band: str, terms: Terms) -> RawUse | None:
         """Return the use in the observed part of a slot; `band` is its name, empty if slots are not bands.
 
         For a peak, return the largest mean of the window's parts that were observed from start to end. Return
@@ -77,4 +77,4 @@ class Trace:
         if mean is None or not (shape.is_additive or shape.has_parts):
             return None
         slot_ms = terms.slot_ms(shape.names.index(band) if band else 0)
-        return Raw(mean.power * (mean.part * slot_ms / HOUR_MS if terms.is_energy else 1), mean.part < 1)
+        return RawUse(mean.power * (mean.part * slot_ms / HOUR_MS if terms.is_energy else 1), mean.part < 1)

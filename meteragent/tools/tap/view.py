@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from meteragent import config as settings
 from meteragent.agent import parts
-from meteragent.config.source import decoders
+from meteragent.config.source import part_decoders
 from meteragent.config.tables import first_receiver
 from meteragent.consume import Record
 from meteragent.core.arrivals import Arrivals
@@ -14,12 +14,12 @@ from meteragent.core.pending import Pending
 from meteragent.domain import identity
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError
-from meteragent.domain.grid import Calendar, floor, iso_time
+from meteragent.domain.grid import Calendar, iso_time, round_down
 from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.tools.lines import WIDTH, format_column, wrap_sentence
-from meteragent.tools.tap.trace import Raw, Trace
+from meteragent.tools.tap.trace import RawUse, Trace
 from meteragent.wire.descriptor import describe
 
 SILENCE_MS = 20_000
@@ -40,7 +40,7 @@ class StreamView:
         self.name = stream.name
         self._stream = stream
         self._source = settings.topic_of(stream.source)
-        self._decode, self._decoders = settings.decoder(stream.source), decoders(stream.source)
+        self._decode, self._decoders = settings.build_decoder(stream.source), part_decoders(stream.source)
         self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
         self._schedule = settings.schedule(stream, others_per_day)
@@ -48,7 +48,7 @@ class StreamView:
         self._traces: dict[str, Trace] = {}
         self._meters: dict[str, str] = {}
         self.arrivals = Arrivals(stream.name, self._source.phases, stream.source.max_meters, Counts())
-        self._half_widths = _half_widths(settings.shapes(stream), self._schedule.usual)
+        self._half_widths = _half_widths(settings.distinct_terms(stream), self._schedule.usual)
         self.last: tuple[str, int] | None = None
 
     @property
@@ -61,17 +61,17 @@ class StreamView:
     def filters(self) -> tuple[Sequence[str], Sequence[str]]:
         """The topic filters to subscribe to, for the source and the sink."""
         public_id = "+" if self._only is None else self._public_id(self._only)
-        return self._source.filters, [identity.render(self._sink_topic, public_id)]
+        return self._source.filters, [identity.render_topic(self._sink_topic, public_id)]
 
     def _public_id(self, meter: str) -> str:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
 
-    def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
+    def take_source_message(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
         """Process a message; return whether it contains readings of a meter that is shown.
 
         Raises PayloadError with the reason if the topic or a shown meter's message holds no reading.
         """
-        place = self._source.place(topic)
+        place = self._source.place_of(topic)
         if place is None:
             raise PayloadError("refused_topic")
         meter, phase = place
@@ -81,15 +81,15 @@ class StreamView:
         try:
             readings = self._readings(meter, phase, payload, retain)
         except PayloadError as error:
-            arrival.note(error.reason, self.arrivals.now_ms)
+            arrival.note_outcome(error.reason, self.arrivals.now_ms)
             raise
         for reading in readings:
             time_ms = now_ms if reading.time_ms is None else reading.time_ms
             time_ms += now_ms if time_ms < 0 else 0
-            arrival.note("accepted", self.arrivals.now_ms)
+            arrival.note_outcome("accepted", self.arrivals.now_ms)
             pending = Pending(time_ms, reading.value_u, None, is_stamped=reading.time_ms is None)
             if self._trace(meter).add(phase, pending, now_ms) and phase is not None:
-                self.arrivals.arrival_of(meter).note("accepted", self.arrivals.now_ms)
+                self.arrivals.arrival_of(meter).note_outcome("accepted", self.arrivals.now_ms)
             self.last = (meter, reading.value_u)
         return True
 
@@ -109,10 +109,10 @@ class StreamView:
         if meter not in self._traces:
             source = self._source
             self._traces[meter] = Trace(source.phases, self._schedule, source.subtracted)
-            self._meters[identity.render(self._sink_topic, self._public_id(meter))] = meter
+            self._meters[identity.render_topic(self._sink_topic, self._public_id(meter))] = meter
         return self._traces[meter]
 
-    def released(self, topic: str, payload: bytes) -> str | None:
+    def record_line(self, topic: str, payload: bytes) -> str | None:
         """Return the line for a record; None if the message is not a record."""
         try:
             record = Record.parse(payload)
@@ -122,12 +122,12 @@ class StreamView:
         raw = None
         if meter is not None:
             trace, end_ms = self._traces[meter], record.time_ms + record.step_ms
-            trace.end(end_ms)
-            terms = self._schedule.terms(self._window_ms(record.time_ms))
-            raw = trace.used(record.time_ms, end_ms, record.band or "", terms)
+            trace.end_at(end_ms)
+            terms = self._schedule.terms_at(self._window_ms(record.time_ms))
+            raw = trace.use_between(record.time_ms, end_ms, record.band or "", terms)
         return self._row(meter or record.meter, record, raw)
 
-    def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
+    def _row(self, meter: str, record: Record, raw: RawUse | None) -> str:
         half_width, value, error = self._half_widths.get(record.descriptor), float(record.value), "-"
         if raw is not None and not raw.is_partial and record.sd:
             error = f"{(value - raw.value) / record.sd:+.2f}"
@@ -151,25 +151,25 @@ class StreamView:
         grid = self._schedule.grid
         if isinstance(grid, Calendar):
             return grid.start_ms(time_ms)
-        return floor(time_ms, self._schedule.usual.length_ms)
+        return round_down(time_ms, self._schedule.usual.length_ms)
 
     def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
         """Yield the code of each problem of what arrives, and what to do; a shard may have no meters."""
-        self.arrivals.advance(now_ms, is_connected=True)
+        self.arrivals.advance_clock(now_ms, is_connected=True)
         hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
         limits = parts.intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
         for item in self.arrivals.problems(limits):
             if item.code != "no_message" or self._stream.source.shard is None:
                 yield item.code, f"{item.text}. {item.cure}{hint}"
 
-    def status(self, now_ms: int) -> str:
+    def status_line(self, now_ms: int) -> str:
         """Return the line with the newest reading and the use in the open slot; "" if there is no reading."""
         if self.last is None:
             return ""
         meter, value_u = self.last
         text = f"{_cut(meter, 16)}: {format_column(value_u / MICRO)} {self._stream.source.unit}"
         start_ms = self._window_ms(now_ms)
-        terms = self._schedule.terms(start_ms)
+        terms = self._schedule.terms_at(start_ms)
         for index in range(terms.n):
             if any(start_ms + a <= now_ms < start_ms + b for a, b in terms.stretches(index)):
                 return f"{text}; {self._so_far(meter, start_ms, index, terms)}"
@@ -177,8 +177,8 @@ class StreamView:
 
     def _so_far(self, meter: str, window_ms: int, slot_index: int, terms: Terms) -> str:
         trace, band = self._traces[meter], terms.shape.names[slot_index] if terms.shape.names else ""
-        from_ms, to_ms = (window_ms + at_ms for at_ms in terms.shape.extent(slot_index))
-        raw = trace.used(from_ms, to_ms, band, terms)
+        from_ms, to_ms = (window_ms + at_ms for at_ms in terms.shape.extent_ms(slot_index))
+        raw = trace.use_between(from_ms, to_ms, band, terms)
         stretches = terms.stretches(slot_index)
         start_ms, end_ms = window_ms + stretches[0][0], window_ms + stretches[-1][1]
         is_long = end_ms - start_ms >= DAY_MS
@@ -213,11 +213,11 @@ class View:
         """Write which receiver's records of a shared stream are shown, the legend and the column headings."""
         for stream in self._streams:
             if stream.receiver is not None:
-                self.say(f"Stream {stream.name}: records are shown as {stream.receiver} gets them.")
-        self.say(LEGEND)
-        self.say(HEAD)
+                self.write_line(f"Stream {stream.name}: records are shown as {stream.receiver} gets them.")
+        self.write_line(LEGEND)
+        self.write_line(HEAD)
 
-    def listening(self, stream: StreamView) -> None:
+    def note_listening(self, stream: StreamView) -> None:
         """Record that a stream's source is subscribed; its silence is counted from the first subscription."""
         self._listening.setdefault(stream, set())
 
@@ -228,18 +228,18 @@ class View:
                 if code not in codes:
                     codes.add(code)
                     for line in wrap_sentence(text):
-                        self.say(line)
+                        self.write_line(line)
 
-    def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
+    def show_source_message(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message; return whether it has a shown meter's readings. Raises PayloadError if not."""
         try:
-            is_shown = stream.raw(topic, payload, retain, self._now_ms())
+            is_shown = stream.take_source_message(topic, payload, retain, self._now_ms())
         except PayloadError as error:
             self._write_refusal(stream, topic, error.reason)
             return
         if is_shown:
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
-            self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
+            self._write("\r" + _cut(name + stream.status_line(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def _write_refusal(self, stream: StreamView, topic: str, reason: str) -> None:
         """Write why messages are not readings: for each reason, after 1, 10, 100 messages and so on."""
@@ -247,19 +247,19 @@ class View:
         count = self._refused[stream.name, reason]
         if str(count).strip("0") == "1":
             times = "" if count == 1 else f" ({count:,} messages so far)"
-            self.say(f"not a reading: {topic}: {COUNTERS[reason]} ({reason}){times}")
+            self.write_line(f"not a reading: {topic}: {COUNTERS[reason]} ({reason}){times}")
 
-    def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
+    def show_sink_message(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message from the sink, and write its line if it is a record that was not retained."""
-        line = None if retain else stream.released(topic, payload)
+        line = None if retain else stream.record_line(topic, payload)
         if line is None:
             return
         if stream is not self._latest:
-            self.say(f"-- stream {stream.name}, in {stream.value_unit}")
+            self.write_line(f"-- stream {stream.name}, in {stream.value_unit}")
             self._latest = stream
-        self.say(line)
+        self.write_line(line)
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write a line that is not overwritten."""
         self._write("\r" + text.ljust(WIDTH) + "\n")
 

@@ -55,7 +55,7 @@ answer_s = 86400
 @lru_cache(maxsize=64)
 def make_group(slot_s: int, deadline_s: int) -> Group:
     """Return the group for a slot length and a deadline."""
-    return groups.parse(group_text(slot_s, deadline_s))
+    return groups.parse_group(group_text(slot_s, deadline_s))
 
 
 @lru_cache(maxsize=8)

@@ -206,7 +206,9 @@ class ExpectedStore:
         if on_disk != [(g.id, g.queue, g.topic, g.since_ms, g.until_ms) for g in self.active()]:
             return "receivers"
         for grant in self.grants.values():
-            latest = {item.topic: item.payload for item in outbox.descriptors(store.connection, grant.queue)}
+            latest = {
+                item.topic: item.payload for item in outbox.latest_descriptors(store.connection, grant.queue)
+            }
             if latest != self.descriptors.get(grant.queue, {}):
                 return f"descriptors of {grant.queue}"
         return None

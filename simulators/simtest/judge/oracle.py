@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from meteragent.crowd.group import Group
 from meteragent.domain.commit import Commit, TimelineState
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import floor
+from meteragent.domain.grid import round_down
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store
@@ -230,7 +230,7 @@ class Oracle:
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
         def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
             """Return whether a window would exceed the limit; if not, charge it."""
-            key = meter, floor(start_ms, DAY_MS)
+            key = meter, round_down(start_ms, DAY_MS)
             if limit is not None and self._charges[key] + epsilon > limit:
                 return True
             self._charges[key] += epsilon  # type: ignore[assignment]

@@ -137,7 +137,7 @@ class ReleaseCheck:
         stream, due_ms = self.model.stream, self.commit.clock_ms
         if stream.ordinary.clock == "wall":
             names = stream.names
-            delay_ms = identity.delay_ms(names.secret, names.stream, slot.meter, stream.spread_ms)
+            delay_ms = identity.release_delay_ms(names.secret, names.stream, slot.meter, stream.spread_ms)
             due_ms = max(slot.due_ms + delay_ms, due_ms)
         queued_ms = self.history.queued_until_ms
         due_ms = max(due_ms, *(queued_ms.get(item, 0) for item in self._window_of(slot).destinations))

@@ -12,7 +12,7 @@ it is gap, and it has other noise.
 from typing import NamedTuple
 
 from meteragent.domain.units import HOUR_MS
-from meteragent.privacy.mechanism.laplace import reach
+from meteragent.privacy.mechanism.laplace import reach_quanta
 from simulators.simtest.model.spec import ReadingSpec, WindowSpec
 
 _SECOND_MS = 1000
@@ -150,6 +150,6 @@ class MaskedSlot(NamedTuple):
         if turns and not rules.modulus_u:
             return False
         accumulator = (value_u + turns * rules.modulus_u) * rules.interval_ms - self.difference
-        noise = reach(self.spec.n, self.spec.epsilon * self.spec.quantum_u / 10**6) * lattice
+        noise = reach_quanta(self.spec.n, self.spec.epsilon * self.spec.quantum_u / 10**6) * lattice
         lowest, highest = allowed(rules, time_ms - self.start_ms)
         return lowest - noise <= accumulator < highest + noise + lattice

@@ -98,7 +98,7 @@ class StreamSpec:
         """Return the queues and topics of the messages about a meter for the receivers with these queues."""
         templates = {g.queue: g.topic for g in self.grants or ()}
         templates[self.names.stream] = self.names.sink_topic
-        return frozenset((queue, identity.render(templates[queue], public_id)) for queue in queues)
+        return frozenset((queue, identity.render_topic(templates[queue], public_id)) for queue in queues)
 
 
 def shares_of(setting: Setting, pace: Pace) -> list[Share]:

@@ -77,7 +77,7 @@ def core_of(settings: config.Config, place: int) -> Stream:
     """Return the core's settings of a stream: the one function that knows how the agent makes them."""
     stream = settings.stream[place]
     others_per_day = config.others_per_day(settings, stream)
-    core = parts.core(stream, others_per_day, parts.Links.of(stream), SECRET, CLAIM_KEY)
+    core = parts.core_of(stream, others_per_day, parts.Links.of(stream), SECRET, CLAIM_KEY)
     return core if stream.group is None else replace(core, crowd=crowd.keys())
 
 
@@ -108,7 +108,7 @@ def _run(case: Case, settings: config.Config, place: int, folder: Path) -> Outco
         run.feed([row._replace(received_ms=start_ms) for row in missed], start_ms, stop_ms)
         run.feed_all([row for row in after if row.received_ms > start_ms], case.script, case.script.until_ms)
         for receiver in core.receivers:
-            for item in outbox.descriptors(store.connection, receiver.queue):
+            for item in outbox.latest_descriptors(store.connection, receiver.queue):
                 outcome.descriptors[item.topic] = item.payload
     discovery = presence_of(settings.stream[place], SECRET, settings.page).discovery
     if discovery is not None:

@@ -41,7 +41,7 @@ def opened(payload: bytes) -> dict[str, Any]:
         day_keys = machine.keys_of_slot(report.slot_s)
         assert day_keys is not None
         place = info(purpose, GROUP.id, report.slot_s, day_keys.id, report.label.encode())
-        parts.append(day_keys.open(sealed, place) or 0)
+        parts.append(day_keys.unseal_number(sealed, place) or 0)
     share, pad = parts
     quanta = to_signed_64((share + pad) % MODULUS)
     return {

@@ -49,7 +49,7 @@ def consumed(outcome: Outcome) -> dict[str, Any]:
 def answers(home: Series) -> dict[str, Any]:
     """Return what `consume` says about the first window of a meter."""
     start_ms, record = int(home.window_ms[0]), home.records[0]
-    terms = home.terms(record)
+    terms = home.descriptor_of(record)
     answer_by_name = {
         name: _answer(ask, home, start_ms, start_ms + terms.length_ms, record.band)
         for name, ask in _QUESTIONS.items()

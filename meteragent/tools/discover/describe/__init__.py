@@ -17,7 +17,7 @@ from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.describe.statement import Statement, point_of
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import Point
-from meteragent.tools.discover.words import meaning
+from meteragent.tools.discover.words import meaning_of
 
 _FLOW_CLASSES = frozenset({"water", "volume_flow_rate", "temperature_delta"})
 _FLOW_UNITS = frozenset({"m³/h", "m3/h", "L/min", "l/min", "L/h", "l/h", "GJ", "MJ"})
@@ -43,9 +43,9 @@ class Descriptions:
     devices: list[tasmota.Device] = field(default_factory=list)
 
 
-def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
+def read_descriptions(logs: Mapping[str, TopicLog]) -> Descriptions:
     """Read all descriptions among the logged topics."""
-    result = Descriptions(devices=list(tasmota.devices(logs)))
+    result = Descriptions(devices=list(tasmota.read_devices(logs)))
     result.topics = set(statestream.description_topics(logs))
     result.topics |= {topic for topic in logs if _is_description(topic, logs)}
     entries: dict[tuple[str, str | None], Point | Unplaced] = {}
@@ -79,7 +79,7 @@ def _media(statements: Iterable[Statement]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     electric_devices = set()
     for statement in statements:
-        names = meaning(f"{statement.device_name} {statement.device_model}")
+        names = meaning_of(f"{statement.device_name} {statement.device_model}")
         if statement.device_class in _ELECTRIC_CLASSES or statement.unit in _ELECTRIC_UNITS:
             electric_devices.add(statement.device)
         if statement.device_class in _FLOW_CLASSES or statement.unit in _FLOW_UNITS:
@@ -101,11 +101,11 @@ def _statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
     documents = {topic: document_in(log.newest) for topic, log in logs.items() if topic.endswith(ends)}
     for topic, document in documents.items():
         if topic.endswith(zigbee2mqtt.SUFFIX):
-            yield from zigbee2mqtt.statements(topic, document)
+            yield from zigbee2mqtt.read_statements(topic, document)
         elif topic.endswith(homie.DESCRIPTION):
-            yield from homie.statements(topic, document)
-    yield from homie.attributes(logs)
-    yield from statestream.statements(logs)
+            yield from homie.read_statements(topic, document)
+    yield from homie.read_attributes(logs)
+    yield from statestream.read_statements(logs)
     for topic, document in documents.items():
         if home_assistant.is_description(topic) and isinstance(document, dict):
-            yield from home_assistant.statements(topic, document)
+            yield from home_assistant.read_statements(topic, document)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from meteragent.decode.dialects import expression, steps
+from meteragent.decode.dialects import parse_steps, to_jmespath
 from meteragent.tools.discover.describe.document import text_in
 from meteragent.tools.discover.describe.statement import Statement
 
@@ -47,7 +47,7 @@ def is_description(topic: str) -> bool:
     return topic.endswith("/config") and topic.count("/") >= 3
 
 
-def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
+def read_statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
     """Yield a statement for each sensor with a state topic, except the agent's own, which sends records."""
     segments = topic.split("/")
     root = _expand(document)
@@ -132,8 +132,8 @@ def _path_of(template: str | None) -> tuple[str | None, str | None]:
     if name == "value":
         return None, None
     if name.startswith("value_json"):
-        path = steps(name.removeprefix("value_json"))
-    return (None, _problem(template)) if not path else (expression(path), None)
+        path = parse_steps(name.removeprefix("value_json"))
+    return (None, _problem(template)) if not path else (to_jmespath(path), None)
 
 
 def _problem(template: str) -> str:

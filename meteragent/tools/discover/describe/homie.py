@@ -24,7 +24,7 @@ def is_description(topic: str) -> bool:
     return topic.rpartition("/")[2].startswith("$")
 
 
-def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
+def read_attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
     """Yield a statement for each property of versions 3 and 4 that has a unit."""
     for topic, log in logs.items():
         place = topic.removesuffix(_UNIT)
@@ -43,7 +43,7 @@ def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
         )
 
 
-def statements(topic: str, document: Any) -> Iterator[Statement]:
+def read_statements(topic: str, document: Any) -> Iterator[Statement]:
     """Yield a statement for each property in a description of version 5."""
     device = topic.removesuffix(DESCRIPTION)
     nodes = document.get("nodes") if isinstance(document, dict) else None

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import REFUSALS
-from meteragent.domain.identity import holds_topic
+from meteragent.domain.identity import is_publishable
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import NOT_HEARD, Unplaced
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, foreign_form, numbers_at
 from meteragent.tools.discover.rows import place_of
-from meteragent.tools.discover.words import Meaning, Role, meaning, split
+from meteragent.tools.discover.words import Meaning, Role, meaning_of, split_words
 
 _CLASSES = {"power": Kind.POWER, "energy": Kind.REGISTER}
 _OTHER_CLASSES = {
@@ -115,14 +115,14 @@ def _unplaced(statement: Statement, reason: str) -> Unplaced:
 
 def _meaning(statement: Statement) -> Meaning:
     """Return the meaning of the names, the most specific first, without the words of the device's name."""
-    stated, *context = [meaning(name) for name in statement.names or ("",)]
+    stated, *context = [meaning_of(name) for name in statement.names or ("",)]
     for outer in context:
         stated = replace(
             stated.completed_by(outer),
             role=stated.role if stated.role is not Role.UNKNOWN else outer.role,
             objection=stated.objection or outer.objection,
         )
-    device = frozenset(split(statement.device_name))
+    device = frozenset(split_words(statement.device_name))
     return replace(stated, labels=stated.labels - device)
 
 
@@ -135,7 +135,7 @@ def _objection(statement: Statement, stated: Meaning) -> str | None:
             return _OTHER_CLASSES[kind]
     if stated.objection is not None:
         return stated.objection
-    if not holds_topic(statement.topic) or "{" in statement.topic:
+    if not is_publishable(statement.topic) or "{" in statement.topic:
         return "the agent cannot read its topic"
     return statement.problem
 
@@ -166,7 +166,7 @@ _KIND_UNKNOWN = (
 
 def _role(statement: Statement, stated: Meaning) -> Role:
     """Return the first role stated by the names, the description, or the device's name and model."""
-    device = meaning(f"{statement.device_name} {statement.device_model}").role
+    device = meaning_of(f"{statement.device_name} {statement.device_model}").role
     roles = (stated.role, statement.role, device)
     return next((role for role in roles if role is not Role.UNKNOWN), Role.UNKNOWN)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from meteragent.tools.discover.describe.document import document_in, newest_in
 from meteragent.tools.discover.describe.statement import Statement
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.words import meaning, word_set
+from meteragent.tools.discover.words import meaning_of, word_set
 
 SOURCE = "its unit topic"
 _UNIT = "/unit_of_measurement"
@@ -15,7 +15,7 @@ _ATTRIBUTES = word_set(
 )
 
 
-def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
+def read_statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
     """Yield a statement for each sensor that has a unit topic."""
     for topic, log in logs.items():
         base = topic.removesuffix(_UNIT)
@@ -38,7 +38,7 @@ def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
 def _device(base: str) -> str:
     """Return the device of an entity: its name without the words for the measured quantity."""
     prefix, _, name = base.rpartition("/")
-    return f"statestream:{prefix}:{' '.join(sorted(meaning(name).labels))}"
+    return f"statestream:{prefix}:{' '.join(sorted(meaning_of(name).labels))}"
 
 
 def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:

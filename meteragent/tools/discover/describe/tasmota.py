@@ -35,7 +35,7 @@ def is_description(topic: str) -> bool:
     )
 
 
-def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
+def read_devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
     """Yield the devices that describe themselves, or whose answer to `Status` holds a SENSOR message."""
     for topic, log in logs.items():
         match, document = _DISCOVERY.fullmatch(topic), document_in(log.newest)

@@ -5,14 +5,14 @@ from typing import Any
 
 from meteragent.tools.discover.describe.document import text_in
 from meteragent.tools.discover.describe.statement import Statement
-from meteragent.tools.discover.words import Role, split
+from meteragent.tools.discover.words import Role, split_words
 
 SOURCE = "Zigbee2MQTT's list of devices"
 SUFFIX = "/bridge/devices"
 _FLOW = frozenset(["flow", "direction"])
 
 
-def statements(topic: str, document: Any) -> Iterator[Statement]:
+def read_statements(topic: str, document: Any) -> Iterator[Statement]:
     """Yield a statement for each number that a listed device exposes."""
     base = topic.removesuffix(SUFFIX)
     for device in document if isinstance(document, list) else []:
@@ -24,13 +24,13 @@ def statements(topic: str, document: Any) -> Iterator[Statement]:
 
 def _device(topic: str, name: str, features: list[dict[str, Any]]) -> Iterator[Statement]:
     flows = [text_in(feature, "property") or "" for feature in features]
-    flows = [flow for flow in flows if set(split(flow)) & _FLOW]
+    flows = [flow for flow in flows if set(split_words(flow)) & _FLOW]
     is_plug = any(feature.get("type") == "switch" for feature in features)
     for feature in features:
         field = text_in(feature, "property")
         if feature.get("type") != "numeric" or field is None:
             continue
-        direct = not set(split(field)) & {"energy"}
+        direct = not set(split_words(field)) & {"energy"}
         yield Statement(
             source=SOURCE,
             topic=topic,

@@ -54,7 +54,8 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, ConfigError):
-        print(importlib.import_module("meteragent.config").locate(error, options.config), file=sys.stderr)
+        located = importlib.import_module("meteragent.config").locate_error(error, options.config)
+        print(located, file=sys.stderr)
         return EXIT_CONFIG
     if isinstance(error, (DatabaseError, KeyRefused, PageError, StoreError)):
         return fail(error, EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH)

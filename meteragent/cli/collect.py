@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 def _create(service: Any, settings: configuration.Settings) -> int:
     """Create the tables unless they exist; return 0, or 1 if the connection fails."""
     try:
-        is_new = asyncio.run(service.create(settings))
+        is_new = asyncio.run(service.create_tables(settings))
     except LinkError as error:
         return common.fail(error)
     print("the tables are created" if is_new else "the tables exist already")

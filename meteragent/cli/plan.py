@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         if common.report_missing_extra("analysis", "a picture"):
             return common.EXIT_CRASH
-        importlib.import_module("meteragent.report.plan.picture").draw(answer, options.plot)
+        importlib.import_module("meteragent.report.plan.picture").draw_answer(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0
 

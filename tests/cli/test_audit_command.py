@@ -159,23 +159,23 @@ class Wired:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._control, name)
 
-    def noise_bound(self, bits: Bits) -> int:
+    def draw_noise_bound(self, bits: Bits) -> int:
         """Draw a window, and return its number in place of a bound."""
         control = self._draws
         self._windows.append(np.rint(control.noise(1, control.n, control.a, bits))[0].astype(int).tolist())
         return len(self._windows) - 1
 
-    def draw(self, window: int, _: Bits) -> int:
+    def draw_slot(self, window: int, _: Bits) -> int:
         """Return the noise of a window's next slot."""
         return self._windows[window].pop(0)
 
-    def noise_bounds(self, count: int, bits: Bits) -> list[int]:
+    def draw_noise_bounds(self, count: int, bits: Bits) -> list[int]:
         """Draw windows."""
-        return [self.noise_bound(bits) for _ in range(count)]
+        return [self.draw_noise_bound(bits) for _ in range(count)]
 
-    def slots(self, windows: list[int], bits: Bits) -> list[int]:
+    def draw_slots(self, windows: list[int], bits: Bits) -> list[int]:
         """Return the noise of the first slot of each window."""
-        return [self.draw(window, bits) for window in windows]
+        return [self.draw_slot(window, bits) for window in windows]
 
 
 def promising(control: Control) -> str:

@@ -166,7 +166,7 @@ def test_any_flipped_bit_of_a_message_a_mark_or_a_charge_is_noticed(tmp_path: Pa
         path.write_bytes(flipped)
         with closing(file.open_file(path, "ro")) as connection:
             try:
-                meaning.examine(connection)
+                meaning.examine_content(connection)
                 damaged = {id_ for (id_,) in connection.execute(f"SELECT id {outbox.WAITS_DAMAGED}")}
                 left = outbox.pending_rows(connection, "main", 10**15, 99)
                 found = connection.execute(marks).fetchall(), list(commands.day_charges(connection))

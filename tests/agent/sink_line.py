@@ -42,7 +42,7 @@ class Line:
         self.reads.release()
         return rows
 
-    async def descriptors(self) -> list[Descriptor]:
+    async def latest_descriptors(self) -> list[Descriptor]:
         """Return the latest descriptors."""
         return outbox.latest_descriptors(self.store.connection, "main")
 

@@ -88,6 +88,7 @@ async def test_a_stop_drains_the_outbox_and_closes_nothing(
         await world.until(lambda: world.agent.counts["opened"] == 2)
         await world.turn()
         task.cancel()
+        await world.turn()  # the stop reaches all tasks before the time moves
         world.now_ms += 10 * STEP_MS
         for publication in descriptors:
             sink.confirm(publication)

@@ -70,7 +70,7 @@ async def feed(world: World, readings: int) -> None:
 async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nobody looks, no reading or record is passed on; the only cost is one question per batch."""
     called: Counter[str] = Counter()
-    for name in ("observer", "queue_records", "add_viewer"):
+    for name in ("observer_of", "queue_records", "add_viewer"):
         monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
     for name in ("queue_reading", "add_span"):
         monkeypatch.setattr(Viewer, name, lambda *_, name=name: called.update([name]))

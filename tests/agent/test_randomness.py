@@ -67,7 +67,7 @@ def test_the_agent_s_bits_are_the_operating_system_s() -> None:
 def test_what_the_pipeline_draws_it_draws_from_bits_that_it_was_given() -> None:
     """Every call of a sampler in the pipeline has the stream's bits as an argument."""
     tree = ast.parse((PACKAGE / "core" / "noise.py").read_text())
-    draws = {"noise_bound", "noise_bounds", "draw", "slots", "below", "below_array", "dither", "dithers"}
+    draws = {"draw_noise_bound", "draw_noise_bounds", "draw_slot", "draw_slots", "below", "below_array"}
     calls = [
         node
         for node in ast.walk(tree)

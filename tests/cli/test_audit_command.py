@@ -282,12 +282,12 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
 REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.open_slot, Window.close_slot, Noise.draw_window
 SECRETS: list[int] = []
 FAULTS = {
-    "rounding": (Window, "close", rounds_to_pairs, "same noise for any window", 100),
+    "rounding": (Window, "close_slot", rounds_to_pairs, "same noise for any window", 100),
     "half-up": (Window, "open_slot", half_up, "dither: rounding up", 300),
     "no dither": (Window, "open_slot", undithered, "dither: rounding up", 300),
     "a dither of the wrong unit": (Window, "open_slot", of_a_millisecond, "dither: rounding up", 300),
     "scale": (Window, "open_slot", quarters, "law: its scale", 300),
-    "large values": (Window, "close", depends, "same noise for any window", 100),
+    "large values": (Window, "close_slot", depends, "same noise for any window", 100),
     "a secret used twice": (Noise, "draw_window", again, "law: windows in succession, from 0", 2000),
 }
 

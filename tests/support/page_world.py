@@ -65,11 +65,11 @@ class FakeView:
     """What the page can read, as `meteragent.agent.page.view.View` has it."""
 
     streams: Sequence[page.StreamView]
-    glance: Callable[[str, str], Awaitable[page.Glance]]
+    glance_at: Callable[[str, str], Awaitable[page.Glance]]
     latest_payloads: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]]
-    history: Callable[[str, str], Awaitable[page_history.History]]
+    compute_history: Callable[[str, str], Awaitable[page_history.History]]
 
 
 class PageWorld:

@@ -18,8 +18,8 @@ from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
 from meteragent.archive.layout import row_fits_and_lengths
 from meteragent.archive.ledger import SCHEMA, Ledger
-from meteragent.archive.number import Flags, milliseconds
-from meteragent.archive.policy import Integers, Policy
+from meteragent.archive.number import milliseconds
+from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Windows, opened_windows
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
@@ -163,7 +163,9 @@ def debit_rows(
     for index, descriptor in enumerate(descriptors):
         from_ms = int(windows.start_ms[terms_index == index].min())
         admission.descriptors[descriptor.id] = min(admission.descriptors.get(descriptor.id, from_ms), from_ms)
-    first_rows = np.flatnonzero(np.append(True, _breaks(windows, ends_ms, epochs, terms_index)))
+    is_apart = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
+    is_apart |= (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1])
+    first_rows = np.flatnonzero(np.append(True, is_apart))
     counts = np.diff(np.append(first_rows, windows.meter.size))
     meters = sorted(names, key=names.__getitem__)
     row_descriptors = [descriptors[index] for index in terms_index[first_rows].tolist()]
@@ -178,9 +180,3 @@ def debit_rows(
         pa.array([ids[epoch] for epoch in epochs[first_rows].tolist()], pa.string()),
     ]
     return pa.table(columns, schema=SCHEMA)
-
-
-def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, terms_index: Integers) -> Flags:
-    """Return, for each window but the last, whether it is the last window of its ledger row."""
-    is_apart = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
-    return np.asarray(is_apart | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))

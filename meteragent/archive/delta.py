@@ -61,7 +61,8 @@ def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snaps
     names = {name: key for name, key in names.items() if name not in partitions}
     deleted, views, actions = _deleted(table, tree), {}, pa.table(table.get_add_actions())
     for row in actions.select(sorted({"path", "partition"} & {*actions.column_names})).to_pylist():
-        path, constants = _path(row["path"], tree), {}
+        address, constants = unquote(row["path"]), {}
+        path = tree.locate(address) if re.match(r"\w*:?/", address) else f"{tree.root}/{address}"
         if columns.meter in partitions:
             if not isinstance(meter := row["partition"][columns.meter], str | int):
                 raise ArchiveError(f"{path}: a partition by a meter that is neither text nor an integer")
@@ -91,9 +92,3 @@ def _deleted(table: DeltaTable, tree: Tree) -> dict[str, Integers]:
             path = f"{tree.root}/{path.removeprefix(base)}" if path.startswith(base) else tree.locate(path)
             vectors[path] = np.flatnonzero(~keeps.values.to_numpy(zero_copy_only=False))
     return vectors
-
-
-def _path(address: str, tree: Tree) -> str:
-    """Return the path of a file by its address in the log, in which percent signs begin a letter's code."""
-    address = unquote(address)
-    return tree.locate(address) if re.match(r"\w*:?/", address) else f"{tree.root}/{address}"

@@ -87,7 +87,6 @@ def _strings(column: pa.Array) -> NDArray[np.object_]:
 
 
 def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
-    """Return the names under which meters are published."""
     if policy.stream.sink.pseudonym_key_file is None:
         return column
     dictionary = column.dictionary_encode()

@@ -107,18 +107,15 @@ class Key:
 
     def epoch(self, index: int) -> EpochKey:
         """Return an epoch's key. Raises KeyForgotten if there is none, KeyRefused after 2199."""
-        if index not in self._epoch_keys:
-            self._epoch_keys[index] = self._derive(index)
-        return self._epoch_keys[index]
-
-    def _derive(self, index: int) -> EpochKey:
-        """Derive the keys of an epoch from its secret."""
+        if index in self._epoch_keys:
+            return self._epoch_keys[index]
         context = self.tenant.encode(), self.epoch_unit.encode(), b"%d" % index
         secret = self._secret(index)
         keys = hkdf(secret, _DOMAIN, b"noise 2", *context, size=3 * SECRET_BYTES)
         name = hkdf(secret, _DOMAIN, b"id", *context, size=4).hex()
         tag, noise, run = (keys[i : i + SECRET_BYTES] for i in range(0, len(keys), SECRET_BYTES))
-        return EpochKey(name, self.tenant, tag, noise, run)
+        self._epoch_keys[index] = EpochKey(name, self.tenant, tag, noise, run)
+        return self._epoch_keys[index]
 
     def _secret(self, index: int) -> bytes:
         """Return an epoch's secret, derived from the nearest that is cached. Raises as `epoch` does."""
@@ -161,7 +158,6 @@ class Key:
         return _FILE.format(self=self, secret=self._secrets[self.first].hex())
 
     def _index(self, time_ms: int) -> int:
-        """Return the index of the epoch that contains `time_ms`."""
         return int(self.epochs(np.array([time_ms], np.int64))[0])
 
     def _name(self, index: int) -> str:

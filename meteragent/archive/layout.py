@@ -82,23 +82,18 @@ def _numbers(
     column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
 ) -> tuple[Ragged, Counts]:
     """Compute the slots of windows from the numbers of their parts, and count the numbers."""
-    are_slots = _are_slots(starts_ms, lengths, policy)
+    are_slots, quantum_u = _are_slots(starts_ms, lengths, policy), policy.usual.quantum_u
     if are_slots and (quanta := whole_quanta(column, policy)) is not None:
-        return Ragged(lengths, quanta), _count_quanta(quanta, policy.usual)
+        values = Micro(quanta * quantum_u, np.ones(quanta.size, np.bool_), np.zeros(quanta.size, np.bool_))
+        return Ragged(lengths, quanta), Counts.of(values, policy.usual)
     values = micro(column, policy)
-    values_u, quantum_u = values.values_u, policy.usual.quantum_u
+    values_u = values.values_u
     if not values.valid.all():
         values_u = np.where(values.valid, values_u, policy.usual.readings.gap_u)
     counts = Counts.of(values, policy.usual)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
     return _slots(starts_ms, lengths, values_u, policy), counts
-
-
-def _count_quanta(quanta: Integers, usual: Terms) -> Counts:
-    """Count numbers that are whole quanta within the range."""
-    valid = np.ones(quanta.size, np.bool_)
-    return Counts.of(Micro(quanta * usual.quantum_u, valid, ~valid), usual)
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:

@@ -206,7 +206,6 @@ class Ledger:
         return attempt(path, path.read_bytes)
 
     def _runs(self) -> list[Path]:
-        """Return the folders of all runs."""
         return sorted(path for path in self.folder.glob("run=*") if path.is_dir())
 
     def _intervals(self, runs: Iterable[Path], names: Mapping[str, int]) -> Intervals:
@@ -229,7 +228,6 @@ def parts_of(run: Path) -> list[Path]:
 
 
 def _part(index: int) -> str:
-    """Return the name of a run's file by its index."""
     return f"part-{index:05}.parquet"
 
 

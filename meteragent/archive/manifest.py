@@ -169,5 +169,4 @@ def _load(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _json(facts: dict[str, Any]) -> bytes:
-    """Encode facts as indented JSON."""
     return json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n"

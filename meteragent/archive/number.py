@@ -144,7 +144,6 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
 
 
 def _is_valid(column: pa.Array) -> Flags:
-    """Return, for each row of a column, whether it is not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
@@ -192,7 +191,6 @@ def _range(step_u: int, usual: Terms) -> tuple[int, int]:
 
 
 def _are_in_range(integers: Whole, lowest: int, highest: int) -> bool:
-    """Return whether all numbers lie between `lowest` and `highest`."""
     return lowest <= int(integers.min()) and int(integers.max()) <= highest
 
 

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -115,24 +115,16 @@ def write_sorted(file: Any, batch: pa.RecordBatch, order: Order) -> None:
         writer.write_batch(pa.record_batch(columns, schema=schema).take(pa.array(rows)))
 
 
-class _Piece(NamedTuple):
-    """A range of a file's rows."""
-
-    path: Path
-    begin: int
-    end: int
-
-
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield each nonempty row group, from files of `write_sorted`. Raises ArchiveError if it cannot."""
-    pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
+    pieces: dict[int, list[tuple[Path, int, int]]] = {group: [] for group in groups}
     for path in paths:
         group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called immediately
         low, high = np.searchsorted(group_numbers, [groups.start, groups.stop])
         for index in range(low, high):
-            pieces[int(group_numbers[index])].append(_Piece(path, int(begins[index]), int(begins[index + 1])))
+            pieces[int(group_numbers[index])].append((path, int(begins[index]), int(begins[index + 1])))
     for group in groups:
-        parts = [attempt(piece.path, lambda: _rows(piece, schema)) for piece in pieces[group]]  # noqa: B023
+        parts = [attempt(piece[0], lambda: _rows(*piece, schema)) for piece in pieces[group]]  # noqa: B023
         if parts:
             yield _sort(pa.concat_batches(parts))
 
@@ -144,10 +136,9 @@ def _index(path: Path) -> tuple[Integers, Integers]:
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)
 
 
-def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
-    """Read a piece of a file as releases with this schema."""
-    with pa.memory_map(str(piece.path)) as file:
-        batch = pa.ipc.open_file(file).get_batch(0).slice(piece.begin, piece.end - piece.begin)
+def _rows(path: Path, begin: int, end: int, schema: pa.Schema) -> pa.RecordBatch:
+    with pa.memory_map(str(path)) as file:
+        batch = pa.ipc.open_file(file).get_batch(0).slice(begin, end - begin)
         columns = [
             column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             for column in batch.columns

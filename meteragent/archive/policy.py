@@ -107,10 +107,12 @@ class Policy:
         """The longest span of a reading, in ms."""
         return self.usual.readings.hold_ms or self.usual.readings.interval_ms
 
-    @property
+    @cached_property
     def lattice(self) -> tuple[int, int]:
         """One quantum as (k, digits): k units of the last of `digits` decimal places."""
-        return _decimal(self.usual.quantum_u)
+        quantum_u = self.usual.quantum_u
+        digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
+        return quantum_u * 10**digits // MICRO, digits
 
     def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
         """Return, for each start, the index of its window's terms in a list, and the list of terms."""
@@ -121,29 +123,24 @@ class Policy:
         indices = [index_of.setdefault(self.schedule.terms_at(t), len(index_of)) for t in starts.tolist()]
         return np.array(indices, np.int64)[inverse], list(index_of)
 
-    def descriptor(self, terms: Terms) -> TermsDescriptor:
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def descriptor(terms: Terms) -> TermsDescriptor:
         """Return the descriptor of windows under these terms, with the mechanism."""
-        return _descriptor(terms)
+        return describe(terms, is_archive=True)
 
     def starts(self, times_ms: Integers) -> Integers:
         """Return, for each time, the start of the window that contains it."""
-        calendar = self.schedule.grid
-        if not isinstance(calendar, Calendar):
-            length_ms = self.usual.length_ms
-            return times_ms - times_ms % length_ms
-        if not times_ms.size:
-            return times_ms
-        edges = _edges(calendar, int(times_ms.min()), int(times_ms.max()))
+        edges = self.edges(times_ms)
+        if isinstance(edges, int):
+            return times_ms - times_ms % edges
         return edges[np.searchsorted(edges, times_ms, side="right") - 1]
 
     def ends(self, starts_ms: Integers) -> Integers:
         """Return, for each start, the end of the window that begins there."""
-        calendar = self.schedule.grid
-        if not isinstance(calendar, Calendar):
-            return starts_ms + self.usual.length_ms
-        if not starts_ms.size:
-            return starts_ms
-        edges = _edges(calendar, int(starts_ms.min()), int(starts_ms.max()))
+        edges = self.edges(starts_ms)
+        if isinstance(edges, int):
+            return starts_ms + edges
         return edges[np.searchsorted(edges, starts_ms, side="right")]
 
     def edges(self, times_ms: Integers) -> Integers | int:
@@ -222,21 +219,7 @@ def _refuse(stream: Stream) -> None:
 
 @lru_cache(maxsize=64)
 def _schedule(stream: Stream) -> Schedule:
-    """Return a stream's schedule."""
     return config.schedule(stream, rounding="half-up")
-
-
-@lru_cache(maxsize=1024)
-def _descriptor(terms: Terms) -> TermsDescriptor:
-    """Return the descriptor of the terms."""
-    return describe(terms, is_archive=True)
-
-
-@lru_cache(maxsize=64)
-def _decimal(quantum_u: int) -> tuple[int, int]:
-    """Return a quantum as (k, digits), as in `Policy.lattice`."""
-    digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
-    return quantum_u * 10**digits // MICRO, digits
 
 
 @lru_cache(maxsize=16)

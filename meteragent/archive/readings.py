@@ -88,7 +88,8 @@ def merge_equal_times(readings: Readings) -> Merged:
     """Sort readings that have a value by meter and time; of several at one time, the smallest counts."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
-    if not _are_in_order(readings.meter, readings.time_ms):
+    meter_steps = np.diff(readings.meter)
+    if ((meter_steps < 0) | ((meter_steps == 0) & (np.diff(readings.time_ms) < 0))).any():
         readings = readings.rows(np.lexsort((readings.time_ms, readings.meter)))
     meter, time_ms, value_u, valid = readings
     is_repeated = np.zeros(meter.size, np.bool_)
@@ -101,12 +102,6 @@ def merge_equal_times(readings: Readings) -> Merged:
     conflicting = readings.rows(value_u != np.repeat(smallest_u, np.diff(np.append(first_rows, meter.size))))
     distinct_readings = Readings(meter[first_rows], time_ms[first_rows], smallest_u, valid[first_rows])
     return Merged(distinct_readings, repeated, conflicting)
-
-
-def _are_in_order(meter: Integers, time_ms: Integers) -> bool:
-    """Return whether readings are sorted by meter and then by time."""
-    step = np.diff(meter)
-    return not ((step < 0) | ((step == 0) & (np.diff(time_ms) < 0))).any()
 
 
 def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:

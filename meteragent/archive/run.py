@@ -241,8 +241,7 @@ class Local:
         show: ProgressReporter,
     ) -> Parts:
         """Write the missing parts, one by one."""
-        second_pass = _Release(source, key, ledger, admission, out)
-        return second_pass.parts(show, has_every_row=self._has_every_row)
+        return _Release(source, key, ledger, admission, out).parts(show, has_every_row=self._has_every_row)
 
 
 def jobs_of(source: Source) -> list[Job]:
@@ -339,7 +338,6 @@ class _Release:
         ]
 
     def _row_groups(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
-        """Yield the row groups in the range `groups` of the wide layout."""
         paths = sorted(self._folder.glob("*.arrow"))
         for batch in row_groups(paths, groups, release_schema(self.policy)):
             yield batch
@@ -396,7 +394,6 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
-    """Write a run's rows of the ledger to a file."""
     with pq.ParquetWriter(file, SCHEMA) as writer:
         for batch in ledger.rows(run):
             writer.write_batch(batch)

@@ -149,7 +149,6 @@ def _round(terms: Terms, sums: Integers) -> Integers:
 
 @lru_cache(maxsize=256)
 def _durations_ms(terms: Terms) -> tuple[int, ...]:
-    """Return the duration of each slot, in ms."""
     return tuple(terms.slot_ms(slot) for slot in range(terms.n))
 
 

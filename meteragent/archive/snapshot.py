@@ -58,8 +58,9 @@ class View:
     def resolved(self, path: str, file: pa.Schema) -> "View":
         """Return the view for a file with this schema. Raises ArchiveError unless it has each column once."""
         names: dict[str, str | int] = {}
+        ids = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in file}
         for column, key in self.names.items():
-            matches = [field.name for field in file if key in (field.name, _field_id(field))]
+            matches = [name for name, id_ in ids.items() if key in (name, id_)]
             if len(matches) != 1 or file.names.count(matches[0]) != 1:
                 raise ArchiveError(
                     f"{path}: not one column {column!r} in this file of a table: rewrite the table"
@@ -96,11 +97,6 @@ class View:
 
 PLAIN = View({}, {}, np.empty(0, np.int64))
 """The view of a file that is not of a table: all of it, as it is."""
-
-
-def _field_id(field: pa.Field) -> int:
-    """Return the field id of a column in a file, or -1."""
-    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
 class Snapshot(NamedTuple):

@@ -195,22 +195,16 @@ def _footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: AR
 
 
 def _layout(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Layout:
-    """Return the layout of a file."""
-    schema = view.schema(file.schema_arrow)
+    schema, time = view.schema(file.schema_arrow), view.name(policy.columns.time)
+    columns = map(file.schema.column, range(len(file.schema)))
     # 96-bit times are in UTC, by the convention of Spark and Impala.
-    if _is_int96(file, view.name(policy.columns.time)):
+    if any(column.path == time and column.physical_type == "INT96" for column in columns):
         index = schema.get_field_index(policy.columns.time)
         schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
         return layout_of(schema, policy)
     except ArchiveError as error:
         raise ArchiveError(f"{path}: {error}") from None
-
-
-def _is_int96(file: pq.ParquetFile, name: str) -> bool:
-    """Return whether a column has 96-bit times."""
-    columns = (file.schema.column(index) for index in range(len(file.schema)))
-    return any(column.path == name and column.physical_type == "INT96" for column in columns)
 
 
 def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
@@ -239,7 +233,6 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Iter
 
 
 def _floor_ms(time: datetime) -> int:
-    """Return a time in milliseconds, rounded down."""
     # This uses integers, because a float's rounding error could exclude a row group's last window.
     return (time - _EPOCH) // _MILLISECOND
 

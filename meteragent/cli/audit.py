@@ -22,11 +22,9 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(trial.holds for trial in trials) else common.EXIT_VIOLATED
 
 
-def _samples(text: str) -> int:
+@common.argument
+def parse_samples(text: str) -> int:
     """Parse a number of windows."""
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < _SAMPLES_MIN:
         raise ValueError(f"a whole number of at least {_SAMPLES_MIN}")
     return int(text)
-
-
-parse_samples = common.argument(_samples)

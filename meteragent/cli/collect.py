@@ -5,7 +5,6 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +48,7 @@ def _create(service: Any, settings: configuration.Settings) -> int:
     return 0
 
 
-def _place(settings: configuration.Settings) -> Iterator[str]:
-    """Yield lines about the folder of a dataset, and about the partitions of a dataset or a database."""
-    if settings.dataset is not None:
-        yield f"folder: {settings.dataset.folder}"
-    if sink := settings.dataset or settings.database:
-        yield f"partitions: {sink.partition}"
-
-
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return a summary: what would be collected, from where, and the folder or the partitions of the sink."""
     meters = settings.read_meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.read_servers()]
     lines = [
@@ -66,6 +56,9 @@ def _summary(settings: configuration.Settings, path: Path) -> str:
         *(f"stream {stream.name}: {stream.topic}" for stream in settings.stream),
         "meters: all" if meters is None else f"meters: {len(meters)} on the list",
         f"source: {settings.source.kind} at {', '.join(hosts)} under the name {settings.source.client_id!r}",
-        *_place(settings),
     ]
+    if settings.dataset is not None:
+        lines.append(f"folder: {settings.dataset.folder}")
+    if sink := settings.dataset or settings.database:
+        lines.append(f"partitions: {sink.partition}")
     return "\n".join(lines)

@@ -5,15 +5,11 @@ import asyncio
 import json
 import logging
 import os
-from typing import TYPE_CHECKING
 
 from meteragent.cli import common
 from meteragent.domain.grid import iso_time
 from meteragent.domain.refusal import text_of_file
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
-
-if TYPE_CHECKING:
-    from meteragent.operators.configuration import Settings
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,10 +42,11 @@ def _operate(options: argparse.Namespace) -> int:
 
 
 def _print_ledger(options: argparse.Namespace) -> int:
-    """Print a line for each finished slot."""
-    from meteragent.operators import store  # noqa: PLC0415 -- it needs the extra
+    from meteragent.operators import configuration, store  # noqa: PLC0415 -- they need the extra
 
-    for line in store.read_ledger(_settings(options).store.path):
+    # The files that the configuration names are not read: another user may own them.
+    settings = configuration.parse(text_of_file(options.config))
+    for line in store.read_ledger(settings.store.path):
         slot, at = iso_time(line.slot_s * 1000), iso_time(line.at_s * 1000)
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
@@ -69,13 +66,6 @@ def _print_key(options: argparse.Namespace) -> int:
         return common.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
     print(f'identity = "{key.public.hex()}"')
     return 0
-
-
-def _settings(options: argparse.Namespace) -> "Settings":
-    """Return the configuration without reading the files that it names, which another user may own."""
-    from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
-
-    return configuration.parse(text_of_file(options.config))
 
 
 _ACTIONS = {"leader": _operate, "helper": _operate, "ledger": _print_ledger, "key": _print_key}

@@ -21,14 +21,12 @@ _SECONDS_MAX = 86_400
 _PROGRESS_EVERY_S = 10
 
 
-def _seconds(text: str) -> int:
+@common.argument
+def parse_seconds(text: str) -> int:
     """Parse a number of seconds. Raises ValueError if it is not a whole number from 1 to `_SECONDS_MAX`."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= _SECONDS_MAX:
         raise ValueError(f"a whole number from 1 to {_SECONDS_MAX}")
     return int(text)
-
-
-parse_seconds = common.argument(_seconds)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -306,7 +306,6 @@ def draft_files(
 
 
 def _unit(path: Path) -> str:
-    """Return a systemd unit that runs the configuration as the current user."""
     return f"""# Written by meteragent init {__version__}. Install it as a service of your user:
 #   mkdir -p ~/.config/systemd/user && cp THIS-FILE ~/.config/systemd/user/meteragent.service
 #   systemctl --user enable --now meteragent && loginctl enable-linger

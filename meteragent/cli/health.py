@@ -111,7 +111,6 @@ def _counts(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _stream(stream: dict[str, Any]) -> str:
-    """Return the line of one of the agent's streams."""
     shard = "" if stream["shard"] is None else f", shard {stream['shard']}"
     group = "" if stream["group"] is None else f", in the total of the group {stream['group']}"
     messages = count_text(stream["waiting"], "message" if stream["group"] is None else "report")

@@ -66,7 +66,6 @@ def _start_ms(day: date) -> int:
 
 
 def _date(text: str) -> date:
-    """Parse a date."""
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -92,7 +92,8 @@ def _row(charges: commands.DayCharge) -> dict[str, str | int]:
     return dict(zip(names, (charges.meter, day, charges.stream, charges.windows, epsilon), strict=True))
 
 
-def _time_ms(text: str) -> int:
+@common.argument
+def parse_time_ms(text: str) -> int:
     """Parse a time, in Unix ms, or the word `now`."""
     if text == "now":
         return common.now_ms()
@@ -100,6 +101,3 @@ def _time_ms(text: str) -> int:
         return grid.parse_time(text)
     except ValueError:
         raise ValueError("`now`, or a time with its zone, such as 2026-11-20T12:00:00Z") from None
-
-
-parse_time_ms = common.argument(_time_ms)

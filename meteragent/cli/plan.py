@@ -90,7 +90,6 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def _level(text: str) -> Fraction:
-    """Parse a level."""
     expected = f"a number from {float(_LEVEL_MIN):g} to {_LEVEL_MAX} such as 1, 0.5 or 1/3"
     with suppress(ZeroDivisionError):
         if _LEVEL.fullmatch(text) and _LEVEL_MIN <= Fraction(text) <= _LEVEL_MAX:
@@ -99,7 +98,6 @@ def _level(text: str) -> Fraction:
 
 
 def _zone(text: str) -> str:
-    """Parse the name of a time zone."""
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

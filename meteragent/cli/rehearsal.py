@@ -56,7 +56,7 @@ class _Stage:
         """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
         self.links = Links.of(stream)
         self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), common.now_ms())
-        self.view = View(stream, self.rehearsal, _write, _local_time)
+        self.view = View(stream, self.rehearsal, partial(print, flush=True), _local_time)
 
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message."""
@@ -87,11 +87,5 @@ async def _show(config: settings.Config) -> None:
             stage.view.end()
 
 
-def _write(line: str) -> None:
-    """Write a line to the terminal, and flush it."""
-    print(line, flush=True)
-
-
 def _local_time(time_ms: int) -> str:
-    """Return the time of day in the local time zone."""
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))

@@ -149,7 +149,6 @@ def _facts(result: Any) -> dict[str, Any]:
 
 
 def _number_facts(counts: Any) -> dict[str, int]:
-    """Return the counts of an input's numbers."""
     return {
         "read": counts.numbers,
         "missing": counts.gap,
@@ -173,13 +172,11 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Return the number of released windows and the count of numbers in each, in words."""
     numbers = count_text(result.policy.usual.n, "number")
     return f"{count_text(result.admission.released_windows, 'window')} of {numbers}"
 
 
 def _refused(count: int) -> str:
-    """Return a line about the number of refused windows."""
     verb = "overlaps" if count == 1 else "overlap"
     return f"  refused        {count_text(count, 'window')} that {verb} windows released before"
 
@@ -203,7 +200,6 @@ def _terms(result: Any) -> list[str]:
 
 
 def _own_names_texts(result: Any) -> list[str]:
-    """Return a warning if the output contains the meters' own names."""
     if result.policy.stream.sink.pseudonym_key_file is not None:
         return []
     return ["column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"]
@@ -246,69 +242,44 @@ def _row_lines(preview: Any) -> list[str]:
     return lines
 
 
-def _check_texts(result: Any) -> list[str]:
-    """Return what the operator should check, before a run and after it."""
-    count, texts = result.admission.ambiguous_readings, _name_texts(result)
-    texts += [f"{count:,} readings at local times that occur twice are told apart by order"] * (count > 0)
-    if result.counts is None:
-        return texts
-    return [
-        *texts,
-        *_conflict_texts(result),
-        *_coverage_texts(result),
-        *_clamp_texts(result),
-        *_unit_texts(result),
-    ]
+def _check_texts(result: Any) -> Iterator[str]:
+    """Yield what the operator should check, before a run and after it."""
+    admission, counts, unit = result.admission, result.counts, result.policy.usual.readings.unit
+    if admission.similar_meters:
+        names = (
+            f"{admission.similar_meters:,} meters differ from another only by case, spaces or Unicode form"
+        )
+        yield f"{names}: if they are one meter, its intervals are released once for each name"
+    if admission.ambiguous_readings:
+        count = f"{admission.ambiguous_readings:,}"
+        yield f"{count} readings at local times that occur twice are told apart by order"
+    if counts is None:
+        return
+    if counts.first_conflict is not None:
+        readings, (meter, time_ms) = count_text(counts.conflicting, "reading"), counts.first_conflict
+        place = (
+            f"beside a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
+        )
+        yield f"{readings} {place}, left out: are times local, or do homes share a name?"
+    yield from _coverage_texts(result)
+    if counts.are_mostly_clamped:
+        percent = 100 * counts.clamped // counts.present
+        yield f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"
+    if counts.small > _SMALL_SHARE * counts.present:  # such as kW instead of W
+        share = f"{counts.small / counts.present:.0%}"
+        yield f"{share} of the numbers are tiny beside window.range: are they in {unit}?"
 
 
-def _conflict_texts(result: Any) -> list[str]:
-    """Return a warning if readings of a meter have the same time and different values."""
-    first = result.counts.first_conflict
-    if first is None:
-        return []
-    readings, (meter, time_ms) = count_text(result.counts.conflicting, "reading"), first
-    place = f"beside a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
-    return [f"{readings} {place}, left out: are times local, or do homes share a name?"]
-
-
-def _coverage_texts(result: Any) -> list[str]:
-    """Return a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
+def _coverage_texts(result: Any) -> Iterator[str]:
+    """Yield a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
     policy, windows = result.policy, result.admission.windows
     usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:
-        return []
+        return
     share = numbers * policy.reach_ms / (windows * usual.length_ms)
     is_energy = usual.readings.kind is Kind.INTERVAL_ENERGY
     setting = f"{'source.interval' if is_energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
     if share < _COVERAGE_MIN:
-        return [f"readings cover at most {share:.0%} of the time with {setting}; the rest is gap"]
-    if is_energy and share > _COVERAGE_MAX:
-        return [f"readings cover {share:.0%} of the time with {setting}; overlaps are dropped"]
-    return []
-
-
-def _name_texts(result: Any) -> list[str]:
-    """Return a warning if meters have names that differ only as spellings of one name do."""
-    count = result.admission.similar_meters
-    if not count:
-        return []
-    finding = f"{count:,} meters differ from another only by case, spaces or Unicode form"
-    return [f"{finding}: if they are one meter, its intervals are released once for each name"]
-
-
-def _clamp_texts(result: Any) -> list[str]:
-    """Return a warning if most numbers are clamped, probably because they are in another unit."""
-    counts = result.counts
-    if not counts.are_mostly_clamped:
-        return []
-    percent, unit = 100 * counts.clamped // counts.present, result.policy.usual.readings.unit
-    return [f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"]
-
-
-def _unit_texts(result: Any) -> list[str]:
-    """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
-    usual, counts = result.policy.usual, result.counts
-    if counts.small <= _SMALL_SHARE * counts.present:
-        return []
-    share = f"{counts.small / counts.present:.0%}"
-    return [f"{share} of the numbers are tiny beside window.range: are they in {usual.readings.unit}?"]
+        yield f"readings cover at most {share:.0%} of the time with {setting}; the rest is gap"
+    elif is_energy and share > _COVERAGE_MAX:
+        yield f"readings cover {share:.0%} of the time with {setting}; overlaps are dropped"

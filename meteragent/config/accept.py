@@ -166,5 +166,4 @@ def _finer_settings(rules: Terms) -> str:
 
 
 def _energy(wh: Fraction) -> str:
-    """Format an energy in Wh or, from 1,000 Wh, in kWh."""
     return f"{three_figures(wh)} Wh" if wh < 1000 else f"{three_figures(wh / 1000)} kWh"

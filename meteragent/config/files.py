@@ -60,7 +60,6 @@ def world_readable_files(config: Config) -> dict[str, Path]:
 
 
 def _mode(path: Path) -> int:
-    """Return the mode of a file, or 0 if it is unknown."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -129,7 +128,6 @@ def sink_broker(stream: Stream) -> Broker:
 
 
 def _is_source_broker(stream: Stream) -> bool:
-    """Return whether the sink and the source have the same broker."""
     if stream.sink.url is None:
         return True
     try:

@@ -130,7 +130,6 @@ class Form:
                 self._repair(error.errors(include_url=False))
 
     def _repair(self, details: Sequence[ErrorDetails]) -> None:
-        """Record all errors of one round, and repair them."""
         unknown_details = [detail for detail in details if detail["type"] == "extra_forbidden"]
         new_paths = {self._unknown(detail["loc"]) for detail in unknown_details}
         for detail in details:
@@ -257,7 +256,6 @@ def _misspelt_streams(document: dict[str, Any]) -> str | None:
 
 
 def _names(path: Sequence[str | int]) -> list[str]:
-    """Return the names in a path, without the indices of elements."""
     return [part for part in path if isinstance(part, str)]
 
 

@@ -176,13 +176,9 @@ def interval_ms(source: Source) -> int:
 
 def every_ms(source: Source) -> int:
     """Return the usual time between readings: `every`, `interval` or the profiles' longest; 0 if unknown."""
-    times = [_usual_ms(part) for part in part_sources(source)]
+    devices = ((profile_of(part), quantity_of(part)) for part in part_sources(source))
+    times = [0 if device is None else device.usual_period_ms(quantity) for device, quantity in devices]
     return source.every or source.interval or (max(times) if all(times) else 0)
-
-
-def _usual_ms(source: Source) -> int:
-    device_profile = profile_of(source)
-    return 0 if device_profile is None else device_profile.usual_period_ms(quantity_of(source))
 
 
 def period_ms(source: Source) -> int | None:

@@ -74,6 +74,7 @@ def usual_shape(stream: Stream) -> Shape:
     return row_of(stream).build(stream, length_ms(stream), _usual_bands(stream))
 
 
+@lru_cache(maxsize=64)
 def quantum(stream: Stream) -> Fraction:
     """Return the lattice step of slot values, in their unit: as configured, or else the preset's.
 
@@ -82,13 +83,10 @@ def quantum(stream: Stream) -> Fraction:
     the next smaller step of the series 1, 2, 5, 10, ... (0.05 Wh). A finer lattice does not weaken the
     promise, because the loss is counted in whole quanta, rounded up (THEORY-2 A.1.2).
     """
-    return stream.privacy.quantum or _preset_quantum(stream)
-
-
-@lru_cache(maxsize=64)
-def _preset_quantum(stream: Stream) -> Fraction:
-    """Return the preset's quantum: in W, or in Wh where energies are released whatever the readings are."""
+    if stream.privacy.quantum:
+        return stream.privacy.quantum
     shape, source = usual_shape(stream), stream.source
+    # The preset's quantum is in W, or in Wh where energies are released whatever the readings are.
     in_wh = shape.is_energy(Kind.POWER)
     factor = 1 if in_wh else Fraction(shape.step_ms, HOUR_MS) / shape.hours_per_value(source.kind)
     usual = preset(stream).quantum * factor / shape.wh_per_value(source.unit, source.kind)
@@ -151,7 +149,6 @@ def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Round
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...], rounding: Rounding) -> Terms:
-    """Return the terms of a window with this length and these bands or price hours."""
     shape = row_of(stream).build(stream, window_ms, bands)
     return Terms(
         shape=shape,
@@ -173,7 +170,6 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...], rounding: Ro
 
 @lru_cache(maxsize=64)
 def _readings(stream: Stream) -> Readings:
-    """Return how a stream's readings come and count."""
     source, window = stream.source, stream.window
     per_w = units_per_watt(source.kind, source.unit, interval_ms(source))
     return Readings(

@@ -65,7 +65,6 @@ def _size(text: str) -> int:
 
 
 def _energy_wh(value: Any) -> Fraction:
-    """Parse an energy; return it in Wh."""
     match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("an energy such as '110Wh' or '0.3kWh'")
@@ -89,7 +88,6 @@ def _length_text(text: str) -> str:
 
 
 def _hours(value: Any) -> Hours:
-    """Parse hours of the local day."""
     match = _HOURS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
@@ -114,7 +112,6 @@ def _days(value: Any) -> frozenset[int]:
 
 
 def _date(value: Any) -> date:
-    """Parse a day of the calendar, given as a TOML date or as a string."""
     if type(value) is date:
         return value
     if isinstance(value, str) and _DATE.fullmatch(value):
@@ -150,21 +147,18 @@ def _space(value: Any) -> Space:
 
 
 def _plain_topic(value: Any) -> str:
-    """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.is_publishable(value):
         raise ValueError("a topic without placeholders or wildcards, such as 'meteragent/status'")
     return value
 
 
 def _shard(value: Any) -> identity.Shard:
-    """Parse the number of an agent in a fleet, and the number of agents."""
     if not isinstance(value, str):
         raise ValueError("a string such as '2/8': agent 2, counted from 0, of 8 agents")  # noqa: TRY004
     return identity.Shard.parse(value)
 
 
 def _string_schema(pattern: str, *examples: str) -> WithJsonSchema:
-    """Return the JSON Schema of a string that matches a pattern."""
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)})
 
 

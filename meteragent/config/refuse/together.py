@@ -57,8 +57,8 @@ def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[S
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     for writer in earlier_streams:
-        written = identity.parse_sink_template(writer.sink.topic)
-        is_shared = identity.overlaps(written, template) or identity.overlaps(template, written)
+        peer_template = identity.parse_sink_template(writer.sink.topic)
+        is_shared = identity.overlaps(peer_template, template) or identity.overlaps(template, peer_template)
         if is_shared and broker == _broker_of(sink_url(writer)):
             expected = "a different topic for each stream: records of two streams would mix"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)

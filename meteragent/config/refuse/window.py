@@ -1,11 +1,9 @@
 """Refusals for windows: calendars, the keys of each kind of window, slots, bands, prices, ranges and gaps."""
 
 import zoneinfo
-from collections.abc import Iterator
-from fractions import Fraction
 from itertools import chain, pairwise
 
-from meteragent.config.model import Stream, Weights
+from meteragent.config.model import Stream
 from meteragent.config.refuse.check import GRID_KEYS, PROMISE_KEYS, Refusals, check_of
 from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, row_of, shape_class, space
 from meteragent.config.source import interval_ms
@@ -233,21 +231,17 @@ def _weights(stream: Stream) -> Refusals:
     if table.topic is not None and stream.window.clock is not Clock.WALL:
         expected = "'wall': a price counts only if it arrives before its time"
         yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
-    for key, price in _numbers_by_key(table):
+    for key, price in (
+        ("bound", table.bound),
+        ("default", table.default),
+        *(("price", row.price) for row in table.price),
+    ):
         if (price * MICRO).denominator != 1:
             expected = "a number with at most six decimals"
             yield ConfigError(f"window.weights.{key}", exact_text(price), expected)
         elif abs(price) > table.bound:
             expected = f"between plus and minus window.weights.bound = {exact_text(table.bound)}"
             yield ConfigError(f"window.weights.{key}", exact_text(price), expected)
-
-
-def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
-    """Yield the table's numbers with their keys."""
-    yield "bound", table.bound
-    yield "default", table.default
-    for row in table.price:
-        yield "price", row.price
 
 
 # Values -------------------------------------------------------------------------------------------

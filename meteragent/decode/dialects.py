@@ -67,9 +67,5 @@ def translate_path(text: str) -> str | None:
     names = names or parse_steps(_ROOT.sub("", path, count=2), _STEP if template is None else _JINJA_STEP)
     if not names or (path := to_jmespath(names)) == text:
         return None
-    return f"write {_literal(path)}{scale}"
-
-
-def _literal(text: str) -> str:
-    """Return a text as TOML, in single quotation marks if it has none."""
-    return f"'{text}'" if "'" not in text else json.dumps(text, ensure_ascii=False)
+    toml = f"'{path}'" if "'" not in path else json.dumps(path, ensure_ascii=False)
+    return f"write {toml}{scale}"

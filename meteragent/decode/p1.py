@@ -52,7 +52,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _entry(byte: int) -> int:
-    """Compute the entry of the CRC table for a byte."""
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte

@@ -75,7 +75,6 @@ def _probable_key(path: Path, document: Any) -> str | None:
 def _refusal(
     detail: ErrorDetails, path: Path, probable_keys: Mapping[Path, str | None], key_lines: Mapping[Path, int]
 ) -> ConfigError:
-    """Return the error for a key."""
     if detail["type"] == "extra_forbidden":
         nearest_key = probable_keys[detail["loc"]]
         expected = nearest_key or f"one of {', '.join(_keys(path))}"

@@ -30,7 +30,6 @@ from meteragent.domain.units import ENERGIES_WH, POWERS_W, Kind
 
 
 def _duration(value: Any) -> int:
-    """Parse a positive duration."""
     if not isinstance(value, str) or not (duration_ms := parse_duration(value)):
         raise ValueError("a duration such as '10s' or '5min'")
     return duration_ms
@@ -42,7 +41,6 @@ def _period(value: Any) -> int:
 
 
 def _path(value: Any) -> str:
-    """Check that a value is a valid path."""
     if not isinstance(value, str):
         raise ValueError("a path, as a string")  # noqa: TRY004  pydantic reports only ValueError
     make_finder(value)
@@ -50,7 +48,6 @@ def _path(value: Any) -> str:
 
 
 def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
-    """Parse a path, a list of paths to add, or a list of such lists."""
     terms = value if isinstance(value, list) else [value]
     sums = terms if terms and isinstance(terms[0], list) else [terms]
     if not all(isinstance(paths, list) and paths for paths in sums):
@@ -65,14 +62,12 @@ def _term(value: Any) -> Term:
 
 
 def _channel(value: Any) -> Any:
-    """Check that a value is a channel's number, or `all`."""
     if value != "all" and (type(value) is not int or value < 0):
         raise ValueError("the channel's number, from 0, or 'all' for the sum")
     return value
 
 
 def _plain_path(value: str) -> str:
-    """Check that a path consists of names."""
     if "*" in (names_of(value) or "*"):
         raise ValueError("a path of names, such as 'params.ts'")
     return value
@@ -84,7 +79,6 @@ def _time(value: str) -> str | None:
 
 
 def _topic(value: str) -> str:
-    """Check that a string is a topic template."""
     if not value or "#" in value or any(c in value for c in " \t\n"):
         raise ValueError("a topic such as 'tele/{meter}/SENSOR', where + is any segment")
     return value
@@ -97,7 +91,6 @@ def _prefix(value: str) -> str:
 
 
 def _match(value: Any) -> tuple[Conditions, ...]:
-    """Parse a table of conditions, or a list of alternative tables."""
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
@@ -107,7 +100,6 @@ def _match(value: Any) -> tuple[Conditions, ...]:
 
 
 def _conditions(condition: Any) -> tuple[Condition, ...]:
-    """Parse the conditions on one path."""
     conditions = tuple(condition) if isinstance(condition, list) else (condition,)
     if not conditions or not all(isinstance(value, bool | str | int | Decimal) for value in conditions):
         raise ValueError("true (present), false (absent), the value that it must equal, or a list of these")

@@ -119,7 +119,8 @@ def make_reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
                 if record.unit in units and (record.sum if is_sum else record.value) is not None
             ]
         else:
-            matches = [record for record in pack if _is_named(record.name, name)]
+            ends = f":{name}", f"/{name}"
+            matches = [record for record in pack if record.name == name or record.name.endswith(ends)]
         if not matches:
             raise PayloadError("other")
         if len({record.name for record in matches}) > 1:
@@ -127,10 +128,6 @@ def make_reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
         return [PayloadNumber(record.time_ms, _number(record, kind, is_sum=is_sum)) for record in matches]
 
     return read
-
-
-def _is_named(full_name: str, name: str) -> bool:
-    return full_name == name or full_name.endswith((f":{name}", f"/{name}"))
 
 
 def _number(record: Record, kind: Kind, *, is_sum: bool) -> Decimal:

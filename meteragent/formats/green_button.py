@@ -116,7 +116,6 @@ def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> 
 def _stream(
     feed: ET.Element, place: str, reading_type: str, entries: list[Entry], power: int, now_ms: int
 ) -> None:
-    """Append a MeterReading and its blocks."""
     blocks = f"{place}/IntervalBlock"
     content = _resource(feed, place, place.rpartition("/")[0], [blocks, reading_type], "", now_ms)
     add_child(content, f"{ESPI}MeterReading")

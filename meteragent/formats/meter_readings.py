@@ -67,7 +67,6 @@ def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
 
 
 def _block(parent: ET.Element, code: str, entries: Iterable[Entry]) -> None:
-    """Append the values of one ReadingType."""
     element = add_child(parent, f"{NAMESPACE}IntervalBlocks")
     for entry in entries:
         reading = add_child(element, f"{NAMESPACE}IntervalReadings")

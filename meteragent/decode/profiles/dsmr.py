@@ -39,12 +39,10 @@ def _telegram_reader(find: Callable[[Telegram], Decimal], zone: str | None = Non
 
 
 def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
-    """Make the quantity for a power in a telegram."""
     return Quantity(Kind.POWER, _KILO, _telegram_reader(find), in_zone=partial(_telegram_reader, find))
 
 
 def _energy(direction: int) -> Quantity:
-    """Make the quantity for one direction's register."""
     find = _register(direction)
     in_zone = partial(_telegram_reader, find)
     return Quantity(Kind.REGISTER, _KILO, _telegram_reader(find), step_wh=_WH, counters=2, in_zone=in_zone)

@@ -44,11 +44,6 @@ def _column(position: int, count: int) -> Read:
     return read
 
 
-def _input_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity for an input, whose unit the configuration states."""
-    return Quantity(kind, None, _input(name))
-
-
 def _position_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity, without a unit, at a position such as `2 of 11`; None if that is impossible."""
     match = _POSITION.fullmatch(name)
@@ -66,7 +61,7 @@ CODED = {
             "pulse": Quantity(Kind.REGISTER, None, _input("pulse"), is_count=True),
             "E1": Quantity(Kind.REGISTER, Fraction(1), _input("E1"), step_wh=Fraction(1)),
         },
-        named=_input_quantity,
+        named=lambda kind, name: Quantity(kind, None, _input(name)),  # the configuration states the unit
         fields=("time", "power1", "P1", "pulsecount", "pulse", "E1"),
     ),
     "emonhub-csv": Coded(

@@ -52,7 +52,6 @@ def _rtl_433(model: str, id_: str, count: str, medium: str) -> _Format:
 
 
 def _rtlamr(type_: str, id_: str, count: str, medium: str) -> _Format:
-    """Make the layout of an rtlamr message."""
     return _Format("Type", type_, ("Message",), id_, count, medium, "Time")
 
 
@@ -183,7 +182,6 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
 
 
 def _quantities(scm: _Format, scm_plus: _Format, idm: _Format) -> dict[str, Quantity]:
-    """Return a program's quantities, given the layouts of its messages."""
     timed = scm.time_key is not None
     return {
         "scm": Quantity(Kind.REGISTER, None, _register(scm), has_time=timed, is_count=True),

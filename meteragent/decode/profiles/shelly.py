@@ -98,7 +98,6 @@ def _quantity(read: Read, counters: int, direction: Direction) -> Quantity:
 
 
 def _quantities(component: str, channels: int) -> dict[str, Quantity]:
-    """Return the quantities of a component's channels."""
     keys = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
     import_quantities = {
         f"minutes{suffix}": _quantity(_import_minutes(key), 2, "import") for suffix, key in keys.items()

@@ -72,7 +72,6 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _tariff_facts(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the errors of tariff costs, if there are tariffs."""
     errors = guarantee.tariffs
     if errors is None:
         return {}

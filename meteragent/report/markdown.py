@@ -121,7 +121,6 @@ def _head(settings: config.Config) -> list[str]:
 
 
 def _agent_lines(settings: config.Config) -> Sequence[str]:
-    """Return the sentences about all streams of the agent."""
     if all(stream.group is not None for stream in settings.stream):
         return crowd.HEAD
     keep = duration_text(settings.store.keep)

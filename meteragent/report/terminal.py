@@ -21,7 +21,6 @@ def guarantees_text(guarantees: Sequence[Guarantee], settings: config.Config) ->
 
 
 def _receivers(settings: config.Config) -> str:
-    """Return the receivers and their total cost; empty if there is a sink instead."""
     if not settings.receiver:
         return ""
     lines = (wrap_text(line, _INDENT, _INDENT * 2) for line in sharing.receiver_lines(settings))
@@ -93,7 +92,6 @@ def _costs(guarantee: Guarantee) -> list[str]:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the lines of a table of labels and cells."""
     width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
     return [f"  {label:<{width}}{cell}" for label, cell in rows]
 

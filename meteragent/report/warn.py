@@ -151,7 +151,6 @@ def _cost_warning(terms: Terms) -> str:
 
 
 def _cost_reason(terms: Terms) -> str:
-    """Return the reason why a change by the hidden energy can count as a larger one."""
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy(step_wh))
@@ -160,5 +159,4 @@ def _cost_reason(terms: Terms) -> str:
 
 
 def _energy(wh: Fraction) -> str:
-    """Format an energy in Wh, or in kWh if it is large."""
     return f"{figures_text(wh)} Wh" if wh < 1000 else f"{figures_text(wh / 1000)} kWh"

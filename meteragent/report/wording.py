@@ -95,7 +95,9 @@ def promise_lines(guarantee: Guarantee) -> list[str]:
         *(shape_text(key, terms.shape) for key in row.first),
         hidden_sentence(guarantee),
         odds_sentence(guarantee),
-        parameter_sentence(guarantee),
+        say(
+            "promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full_text(terms.quantum)
+        ),
         *(shape_text(key, terms.shape) for key in row.about),
         in_all_sentences(guarantee),
         windows_sentence(guarantee),
@@ -126,13 +128,6 @@ def odds_sentence(guarantee: Guarantee) -> str:
         radius=f"{full_text(terms.radius)} {terms.value_unit}",
         odds=odds_text(terms.level),
     )
-
-
-def parameter_sentence(guarantee: Guarantee) -> str:
-    """Return the sentence about the privacy parameter and the lattice."""
-    terms = guarantee.terms
-    quantum = full_text(terms.quantum)
-    return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=quantum)
 
 
 def windows_sentence(guarantee: Guarantee) -> str:
@@ -243,7 +238,6 @@ def cost_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _label(name: str) -> str:
-    """Return the label for an error named in `_HOME_LABELS`."""
     return say(_HOME_LABELS[name], days=MONTH_DAYS)
 
 

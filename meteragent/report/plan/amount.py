@@ -205,7 +205,6 @@ def as_text(answer: AmountAnswer) -> str:
 
 
 def _verdict(answer: AmountAnswer) -> str:
-    """Return the question, and whether the answer meets its goal."""
     question = answer.question
     parts = [say("plan.hide", change=question.hide.title)] if question.hide else []
     parts.append(say("plan.amount_share", share=question.share.title, price=question.bound.text))

@@ -52,18 +52,17 @@ class Division:
     @cached_property
     def errors_w(self) -> tuple[float, ...]:
         """One standard deviation of each length's best estimate, as mean power, in W."""
-        kinds = [self._kind(length, share) for length, share in zip(self.lengths, self.shares, strict=True)]
+        kinds = []
+        for length, share in zip(self.lengths, self.shares, strict=True):
+            level = max(share, _NO_SHARE) * self.level  # numbers with a share of 0 have almost no weight
+            mechanism = noise_mechanism(self.hide_wh / length.hours, level)
+            kinds.append(Kind(mechanism, "dithered", float(length.hours / 1000)))  # in kWh
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
         path = nested.regular_path(kinds, counts)
         return tuple(
             1000 * nested.sd(path[: len(path) - index]) / float(length.hours)
             for index, length in enumerate(self.lengths)
         )
-
-    def _kind(self, length: Share, share: Fraction) -> Kind:
-        """Return the noise of a length's numbers, in kWh; numbers with a share of 0 have almost no weight."""
-        mechanism = noise_mechanism(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
-        return Kind(mechanism, "dithered", float(length.hours / 1000))
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,6 @@ def as_text(answer: NestedAnswer) -> str:
 
 
 def _row(name: str, share: str, nested_error: str, single_error: str, goal: str) -> str:
-    """Return a row of the table of errors."""
     return f"  {name:<16}{share:>8}{nested_error:>14}{single_error:>16}{goal:>12}"
 
 

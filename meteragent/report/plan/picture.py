@@ -36,7 +36,9 @@ def draw_answer(answer: Answer, path: Path) -> None:
     axes.loglog()
     _draw_lines(axes, setting, homes)
     _draw_examples(axes, setting)
-    _draw_goal(axes, answer, setting)
+    if answer.question.goal is not None:
+        goal = answer.question.goal.power_w(setting.share) * _units_per_watt(setting)
+        axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))
     axes.set_title(say("picture.title", share=setting.share.title), loc="left", fontweight="bold", pad=64)
     axes.set_xlabel(say("picture.energy"))
     unit = "kWh" if setting.share.is_in_kwh else "W"
@@ -86,10 +88,3 @@ def _draw_examples(axes: Axes, setting: Setting) -> None:
     for label_wh, text in labels:
         transform = axes.get_xaxis_transform()
         axes.text(label_wh, 1.01, text, transform=transform, rotation=25, fontsize=8, ha="left", va="bottom")
-
-
-def _draw_goal(axes: Axes, answer: Answer, setting: Setting) -> None:
-    """Draw the line of the error to reach, if the question has a goal."""
-    if answer.question.goal is not None:
-        goal = answer.question.goal.power_w(setting.share) * _units_per_watt(setting)
-        axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))

@@ -56,7 +56,6 @@ def share_of_home(power_w: float) -> str:
 
 
 def _question(answer: Answer) -> str:
-    """Return the question in one line."""
     question, goal = answer.question, answer.question.goal
     parts = [] if question.hide is None else [say("plan.hide", change=question.hide.title)]
     parts += [] if question.share is None else [say("plan.share", share=question.share.title)]
@@ -242,7 +241,6 @@ def _sliding(offer: SlidingSetting) -> list[str]:
 
 
 def _nearest(answer: Answer) -> list[str]:
-    """Return the lines about the nearest possible settings, each with its error."""
     if not answer.nearest:
         return [say("plan.none_near")]
     lines = [say("plan.near")]

@@ -40,7 +40,6 @@ def assemble_candidates(points: Iterable[Point]) -> tuple[list[Candidate], list[
 
 
 def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
-    """Return one device's candidate or None, and an entry for each point that cannot be proposed."""
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_directions(points):
@@ -78,7 +77,6 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _with_directions(points: Sequence[Point]) -> list[Point]:
-    """Return the points, completed by directions that follow from the device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
     imports = {
         (point.kind, point.meaning.labels) for point in points if point.meaning.direction is Direction.DRAWN
@@ -118,7 +116,8 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     if wholes and set(phases) == {"2", "3"} and not any(point.meaning.is_total for point in wholes):
         return _sum([wholes[0], phases["2"], phases["3"]], "phases; the name without a phase is phase 1")
     if wholes:
-        return _single(min(wholes, key=_length_of_name))
+        totals = [point for point in wholes if point.meaning.is_total]
+        return _single(min(totals or wholes, key=lambda point: len(point.log.topic) + len(point.value or "")))
     if len(tariffs) > 1:
         return _sum(list(tariffs.values()), "tariffs")
     if set(phases) in ({"1", "2", "3"}, {"1", "2"}):
@@ -126,11 +125,6 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     if tariffs:
         return "only one tariff: no other tariff's register was received"
     return "only one phase: no other phase's numbers were received"
-
-
-def _length_of_name(point: Point) -> tuple[bool, int]:
-    """Return a key by which a total comes first, and then a short name."""
-    return not point.meaning.is_total, len(point.log.topic) + len(point.value or "")
 
 
 def _by(points: Iterable[Point], part: str) -> dict[str, Point]:

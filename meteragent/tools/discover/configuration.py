@@ -112,7 +112,6 @@ def _register_period(candidate: Candidate) -> str | None:
 
 
 def _is_accepted(candidate: Candidate, text: str) -> bool:
-    """Return whether a candidate's configuration is accepted."""
     device = candidate.device
     return config.parse_or_none(text, {} if device is None else {device.name: device}) is not None
 
@@ -162,7 +161,9 @@ def source_keys(candidate: Candidate) -> Mapping[str, Any]:
     if candidate.factor is not None:
         keys["scale"] = candidate.factor
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
-        keys["interval"] = _interval(candidate)
+        every_ms = cadence_ms(candidate.topics) or 15 * MINUTE_MS
+        nearest = min(_USUAL_INTERVALS_MIN, key=lambda minutes: abs(minutes * MINUTE_MS - every_ms))
+        keys["interval"] = format_duration(nearest * MINUTE_MS)
     return keys
 
 
@@ -188,12 +189,6 @@ def toml_value(value: Any) -> str:
     if isinstance(value, Decimal):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _interval(candidate: Candidate) -> str:
-    every_ms = cadence_ms(candidate.topics) or 15 * MINUTE_MS
-    nearest = min(_USUAL_INTERVALS_MIN, key=lambda minutes: abs(minutes * MINUTE_MS - every_ms))
-    return format_duration(nearest * MINUTE_MS)
 
 
 def is_slow(candidate: Candidate) -> bool:

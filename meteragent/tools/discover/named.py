@@ -144,7 +144,9 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
     stated = _with_context(stated, outer, replace(meaning_of("_".join(names)), objection=objection))
     stated = replace(stated, labels=label_words)
     if stated.kind is not None and stated.unit is None:
-        stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
+        texts = (leaf.siblings.get(key) for key in _UNIT_KEYS)
+        units = (text for text in texts if isinstance(text, str) and text in UNITS[stated.kind])
+        stated = replace(stated, unit=next(units, None))
     if stated.role is Role.UNKNOWN:
         stated = replace(stated, role=topic_meaning.role)
     point = Point(
@@ -212,11 +214,6 @@ def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unp
         source["unit"] = point.unit
     text = reason if point.value is None else f"{point.value}: {reason}"
     return Unplaced(point.log.topic, text or "", missing, source if missing else {})
-
-
-def _unit_beside(leaf: Leaf, kind: Kind) -> str | None:
-    texts = (leaf.siblings.get(key) for key in _UNIT_KEYS)
-    return next((text for text in texts if isinstance(text, str) and text in UNITS[kind]), None)
 
 
 def _time(leaf: Leaf) -> str | None:

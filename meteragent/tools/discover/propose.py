@@ -56,7 +56,6 @@ def progress_line(listener: Listener, seconds: int) -> str:
 
 
 def _heard_count(listener: Listener) -> str:
-    """Return the numbers of messages and topics as text."""
     return f"{count_text(listener.message_count, 'message')} on {count_text(len(listener.topics), 'topic')}"
 
 

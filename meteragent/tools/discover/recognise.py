@@ -169,11 +169,8 @@ def _candidate(
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
     """Return whether a quantity counts both directions, but another of its kind counts only consumption."""
-    quantity, alternatives = profile.quantities[name], [profile.quantities[row_name] for row_name in rows]
-    has_import = any(
-        alternative.kind is quantity.kind and alternative.direction == "import"
-        for alternative in alternatives
-    )
+    quantity, peers = profile.quantities[name], (profile.quantities[row_name] for row_name in rows)
+    has_import = any(peer.kind is quantity.kind and peer.direction == "import" for peer in peers)
     return quantity.direction == "both" and has_import
 
 
@@ -345,8 +342,7 @@ def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Pla
             beginning = "".join(f"{segment}/" for segment in topic.split("/")[: -1 - end.count("/")])
             place = place_of(f"{beginning}{end}", log)
             beside = [f"{beginning}{name}" in logs for name in profile.known.beside]
-            is_among = not beside or any(beside)
-            if place is not None and is_among:
+            if place is not None and (not beside or any(beside)):
                 places[fill_wildcards([f"{beginning}{end}"], [log])[0]].append(place)
     return places
 

@@ -53,7 +53,7 @@ def search_log(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -
     logged = [log for log in logs.values() if log.topic not in described.topics]
     logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described, profiles)
-    recognised = _without_contradictions(recognised, described)
+    recognised = [candidate for candidate in recognised if not _is_contradicted(candidate, described)]
     covered = {log.topic: candidate for candidate in recognised for log in logs_of(candidate)}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
     owners = {point.log.topic: point.device for point in described.points}
@@ -111,11 +111,6 @@ def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
             yield log.topic
         if log.topic.endswith("/STATE") and any(str(key).startswith("POWER") for key in document):
             yield f"{log.topic.removesuffix('/STATE')}/SENSOR"
-
-
-def _without_contradictions(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
-    """Drop candidates that contradict a description, or whose numbers a description refuses."""
-    return [candidate for candidate in candidates if not _is_contradicted(candidate, described)]
 
 
 def _is_contradicted(candidate: Candidate, described: Descriptions) -> bool:

@@ -175,10 +175,8 @@ class Rehearsal:
 
 
 def _key(record: dict[str, Any]) -> tuple[str, str, str | None]:
-    """Return a record's meter, time and band."""
     return record["meter"], record["t"], record.get("band")
 
 
 def _replace(section: Any, **keys: Any) -> Any:
-    """Return a stream or a section of it with some values replaced."""
     return section.model_copy(update=keys)

@@ -59,7 +59,6 @@ class View:
                 self._say(f"{item.text}. {item.cure}")
 
     def _say(self, text: str) -> None:
-        """Write a sentence."""
         for line in wrap_sentence(text):
             self._write(line)
 
@@ -114,7 +113,6 @@ def _range(stream: settings.Stream) -> str:
 
 
 def _clamped(count: int, stream: settings.Stream) -> str:
-    """Return a sentence about clamped readings."""
     readings = "1 reading was" if count == 1 else f"{count:,} readings were"
     return (
         f"{readings} outside window.range ({_range(stream)}), with source.unit = {stream.source.unit!r}:"

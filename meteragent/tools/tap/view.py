@@ -235,19 +235,16 @@ class View:
         try:
             is_shown = stream.take_source_message(topic, payload, retain, self._now_ms())
         except PayloadError as error:
-            self._write_refusal(stream, topic, error.reason)
+            self._refused[stream.name, error.reason] += 1
+            count = self._refused[stream.name, error.reason]
+            if str(count).strip("0") == "1":  # 1, 10, 100 and so on
+                times = "" if count == 1 else f" ({count:,} messages so far)"
+                reason = f"{COUNTERS[error.reason]} ({error.reason})"
+                self.write_line(f"not a reading: {topic}: {reason}{times}")
             return
         if is_shown:
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status_line(self._now_ms()), WIDTH).ljust(WIDTH))
-
-    def _write_refusal(self, stream: StreamView, topic: str, reason: str) -> None:
-        """Write why messages are not readings: for each reason, after 1, 10, 100 messages and so on."""
-        self._refused[stream.name, reason] += 1
-        count = self._refused[stream.name, reason]
-        if str(count).strip("0") == "1":
-            times = "" if count == 1 else f" ({count:,} messages so far)"
-            self.write_line(f"not a reading: {topic}: {COUNTERS[reason]} ({reason}){times}")
 
     def show_sink_message(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message from the sink, and write its line if it is a record that was not retained."""

@@ -105,7 +105,6 @@ def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place:
 
 
 def _identifier(device: Mapping[str, Any]) -> str | None:
-    """Return the first identifier or connection of a device."""
     for name in ("identifiers", "connections"):
         value = device.get(name)
         while isinstance(value, list) and value:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from meteragent.decode.dialects import to_jmespath
 from meteragent.tools.discover.describe.document import text_in
 from meteragent.tools.discover.describe.statement import Statement
 from meteragent.tools.discover.words import Role, split_words
@@ -34,7 +35,7 @@ def _device(topic: str, name: str, features: list[dict[str, Any]]) -> Iterator[S
         yield Statement(
             source=SOURCE,
             topic=topic,
-            value=_path(field),
+            value=to_jmespath([field]),
             unit=text_in(feature, "unit"),
             names=tuple(text for text in (field, text_in(feature, "description")) if text),
             device=f"z2m:{topic}",
@@ -43,10 +44,6 @@ def _device(topic: str, name: str, features: list[dict[str, Any]]) -> Iterator[S
             is_total=True,
             role=Role.DEVICE if is_plug else Role.UNKNOWN,
         )
-
-
-def _path(field: str) -> str:
-    return field if field.isidentifier() and field.isascii() else f'"{field}"'
 
 
 def _features(exposes: Any, depth: int = 0) -> Iterator[dict[str, Any]]:

@@ -1,16 +1,14 @@
-"""The parts of a configured stream: its brokers, core settings, budget, and how long it may be silent."""
+"""The parts of a configured stream: its brokers, core settings and budget."""
 
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.config.source import every_ms, has_local_times, hold_ms, part_decoders, reports_on_change
-from meteragent.core.arrivals import Limits
+from meteragent.config.source import has_local_times, part_decoders
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Budget, Receiver
 from meteragent.domain.terms import Clock
-from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger
@@ -64,31 +62,6 @@ def core_of(
         price_topic=price_topic(stream),
         needs_zone=has_local_times(stream.source),
     )
-
-
-def intake_limits(stream: settings.Stream) -> Limits:
-    """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
-
-    Before the first message: two usual times between readings, at least a minute; an hour if that time is
-    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
-    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
-    """
-    if stream.window.clock is Clock.EVENT:
-        return Limits(None, None, None)
-    usual_ms = every_ms(stream.source)
-    is_on_change = reports_on_change(stream.source)
-    soon_ms = max(MINUTE_MS, 2 * usual_ms) if usual_ms else HOUR_MS
-    meter_ms = max(HOUR_MS, 3 * usual_ms)
-    if is_on_change:
-        meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
-    elif not usual_ms:
-        # It may send once a slot; but a slot of a month must not hide a silence for a month.
-        terms = settings.terms(stream)
-        meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
-    if not is_on_change:
-        return Limits(soon_ms, meter_ms, soon_ms)
-    stands_ms = hold_ms(stream.source) if stream.source.kind is Kind.POWER else None
-    return Limits(soon_ms, meter_ms, None, stands_ms)
 
 
 def price_topic(stream: settings.Stream) -> str | None:

@@ -6,19 +6,20 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from meteragent import config as settings
-from meteragent.agent import metrics, parts
 from meteragent.agent.clock import loop_s
 from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.link.outlets import Outlets
-from meteragent.agent.metrics import AgentVitals, StreamVitals
 from meteragent.agent.runner import UNERASED_MAX_S
-from meteragent.core.arrivals import ArrivalRow
+from meteragent.agent.vitals import METERS_MAX, AgentVitals, StreamVitals
+from meteragent.config.source import every_ms, hold_ms, reports_on_change
+from meteragent.core.arrivals import ArrivalRow, Limits
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import round_down
 from meteragent.domain.problem import Problem, make_problem
-from meteragent.domain.units import DAY_MS
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Serve, Session
 from meteragent.service import health
 from meteragent.service.vitals import as_json
@@ -30,6 +31,31 @@ if TYPE_CHECKING:
 
 METERS_QUESTION = b"meters"
 """The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
+
+
+def intake_limits(stream: settings.Stream) -> Limits:
+    """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
+
+    Before the first message: two usual times between readings, at least a minute; an hour if that time is
+    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
+    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
+    """
+    if stream.window.clock is Clock.EVENT:
+        return Limits(None, None, None)
+    usual_ms = every_ms(stream.source)
+    is_on_change = reports_on_change(stream.source)
+    soon_ms = max(MINUTE_MS, 2 * usual_ms) if usual_ms else HOUR_MS
+    meter_ms = max(HOUR_MS, 3 * usual_ms)
+    if is_on_change:
+        meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
+    elif not usual_ms:
+        # It may send once a slot; but a slot of a month must not hide a silence for a month.
+        terms = settings.terms(stream)
+        meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
+    if not is_on_change:
+        return Limits(soon_ms, meter_ms, soon_ms)
+    stands_ms = hold_ms(stream.source) if stream.source.kind is Kind.POWER else None
+    return Limits(soon_ms, meter_ms, None, stands_ms)
 
 
 class StreamWatch:
@@ -51,7 +77,7 @@ class StreamWatch:
         self._stream = stream
         self._pipeline = pipeline
         self._outlets = outlets
-        self._limits = parts.intake_limits(stream)
+        self._limits = intake_limits(stream)
         self._context = context
         self._first_minutes = first_minutes
         self._crowd = crowd
@@ -71,7 +97,7 @@ class StreamWatch:
 
     def arrival_rows(self) -> tuple[ArrivalRow, ...]:
         """Return what has arrived of each of the first meters and phases, for those who ask on the device."""
-        return tuple(islice(self._pipeline.arrivals.arrival_rows(self._limits), metrics.METERS_MAX))
+        return tuple(islice(self._pipeline.arrivals.arrival_rows(self._limits), METERS_MAX))
 
     def note_event(self, side: str, queue: str, event: str) -> None:
         """Count an event of a connection; a side is up only while all of its queues are connected."""
@@ -101,7 +127,7 @@ class StreamWatch:
         queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids
         waiting_count, first_ms = await thread.call(_waiting, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
-        if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
+        if len(public_ids) <= METERS_MAX and now_ms is not None:
             epsilons = await thread.call(_spent, connection, public_ids, round_down(now_ms, DAY_MS))
         faults = {side: code for (side, _), code in self._faults.items() if code}
         if self.up["sink"] and not self._outlets.retains:

@@ -1,7 +1,7 @@
 """The configuration of `collect`: a TOML file that is read once. A refusal lists every error with its line.
 
 The error messages are those of the agent's configuration (`domain.refusal`). The table `[source]` is in
-`broker`.
+`source_table`.
 """
 
 import difflib
@@ -15,10 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from meteragent.collect import broker
-from meteragent.collect.broker import Source
+from meteragent.collect import source_table
 from meteragent.collect.core import Limits
 from meteragent.collect.partition import Length
+from meteragent.collect.source_table import Source
 from meteragent.collect.topic import Role, StreamTopic
 from meteragent.config import read_password, read_secret
 from meteragent.config.value import Duration, Span, Template
@@ -263,7 +263,7 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
 def _value_errors(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
     broker_errors = list(
-        broker.source_refusals(settings.source, [stream.topic for stream in settings.stream])
+        source_table.source_refusals(settings.source, [stream.topic for stream in settings.stream])
     )
     yield from broker_errors
     database = settings.database

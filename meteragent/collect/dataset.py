@@ -39,8 +39,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent import __version__
-from meteragent.collect import record_file
+from meteragent.collect import dataset_file
 from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.dataset_file import Length, Part, Terms
 from meteragent.collect.outcome import (
     DATA_FAULTS,
     SLICE_MAX,
@@ -52,7 +53,6 @@ from meteragent.collect.outcome import (
     unparsed_digests,
     without_overlaps,
 )
-from meteragent.collect.record_file import Length, Part, Terms
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS
@@ -307,11 +307,11 @@ class Staging:
         staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *limits)]
         rows = [(row, count) for row, count in staged if row not in overlaps]
         path = self._folder / "record" / part.path
-        table = record_file.table_of([row for row, _ in rows], terms)
+        table = dataset_file.table_of([row for row, _ in rows], terms)
         counts = np.array([count for _, count in rows], np.int64)
-        merged = record_file.merge_rows(record_file.read_file(path), table, counts)
+        merged = dataset_file.merge_rows(dataset_file.read_file(path), table, counts)
         if merged.new:
-            record_file.write_table(path, self._folder, merged.table)
+            dataset_file.write_table(path, self._folder, merged.table)
         refusal_counts = Counter({(part.stream, "twice"): merged.different})
         refusal_counts[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
         refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
@@ -331,7 +331,9 @@ class Staging:
             limits = part.stream, part.start_ms, part.end_ms, last
             staged = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)] if mixed else []
             if rows := [row for row in staged if (row.stream, row.meter) in mixed]:
-                flags = record_file.overlap_flags(self._around(part, rows), record_file.table_of(rows, terms))
+                flags = dataset_file.overlap_flags(
+                    self._around(part, rows), dataset_file.table_of(rows, terms)
+                )
                 overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
         for stream in {stream for stream, _ in mixed} & {part.stream for part in parts}:
             rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
@@ -343,17 +345,17 @@ class Staging:
         """Return the slots in files that may overlap rows of a part; other meters' slots are not read."""
         meters_by_span = _meters_by_span(rows, dict(self._rows(_LONGEST, part.stream)), self._length)
         start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
-        tables = [record_file.SCHEMA.empty_table()]
-        for file in record_file.parts_between(part.stream, start_ms, end_ms, self._length):
+        tables = [dataset_file.SCHEMA.empty_table()]
+        for file in dataset_file.parts_between(part.stream, start_ms, end_ms, self._length):
             spans = [span for span in meters_by_span if span[0] <= file.start_ms and file.end_ms <= span[1]]
             if meters := set[str]().union(*(meters_by_span[span] for span in spans)):
-                tables.append(record_file.read_file(self._folder / "record" / file.path, meters))
+                tables.append(dataset_file.read_file(self._folder / "record" / file.path, meters))
         return pa.concat_tables(tables)
 
     def _staged_parts(self, last: int) -> list[Part]:
         """Return, in order, the parts that contain staged rows up to the place `last`."""
         hours = self._rows(_HOURS, HOUR_MS, last)
-        return sorted({record_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in hours})
+        return sorted({dataset_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in hours})
 
     def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
@@ -392,7 +394,7 @@ class Staging:
         if count == self._descriptor_count:
             return
         path = self._folder / "descriptor.parquet"
-        record_file.replace_file(path, self._folder, partial(_fill, self._database.execute(_DESCRIPTORS)))
+        dataset_file.replace_file(path, self._folder, partial(_fill, self._database.execute(_DESCRIPTORS)))
         self._descriptor_count = count
 
     @contextmanager
@@ -417,7 +419,7 @@ def _meters_by_span(
     meters: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
     for row in rows:
         ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1
-        first, last = (record_file.part_of(row.stream, time_ms, length) for time_ms in ends)
+        first, last = (dataset_file.part_of(row.stream, time_ms, length) for time_ms in ends)
         meters[first.start_ms, last.end_ms].add(row.meter)
     return meters
 
@@ -441,8 +443,8 @@ def _lock(number: int, folder: Path) -> None:
 
 def _fits_file(row: Row, terms: dict[str, Terms], length: Length) -> bool:
     try:
-        record_file.part_of(row.stream, row.time_ms, length)
-        record_file.table_of([row], terms)
+        dataset_file.part_of(row.stream, row.time_ms, length)
+        dataset_file.table_of([row], terms)
     except DATA_FAULTS:
         return False
     return True

@@ -46,7 +46,7 @@ def sink_of(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     """Return the sink that a configuration names. Raises ImportError or ConfigError."""
     name, database, dataset = settings.source.client_id, settings.database, settings.dataset
     if dataset is not None:
-        from meteragent.collect.parquet_sink import ParquetSink  # noqa: PLC0415  needs an extra of its own
+        from meteragent.collect.dataset_sink import ParquetSink  # noqa: PLC0415  needs an extra of its own
 
         return ParquetSink.connect(dataset.folder, name, dataset.partition, dataset.delay / 1000)
     if database is None:

@@ -3,7 +3,7 @@
     pipeline   decides when slots open and close, and what is charged and released (start here)
     stream     the stream's settings, the names of its meters, and the answer to a feed
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
-    arrivals   judges what arrives of each meter and phase, `judgement` which readings of a counter count
+    arrivals   judges what arrives of each meter and phase; `register_judgement` does so for counters
     timeline   integrates one meter's `pending` readings into slots; `register` does so for registers
     window     holds the sums of a window's slots; `largest` those of a peak, `shares` those of a crowd
     factory    makes timelines and windows, of the class that a kind of window needs

@@ -14,7 +14,7 @@ from itertools import chain
 from statistics import median_high
 from typing import NamedTuple
 
-from meteragent.core.judgement import Verdict
+from meteragent.core.register_judgement import Verdict
 from meteragent.domain.counters import REFUSALS, Counts
 from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS

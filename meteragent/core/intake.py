@@ -11,9 +11,9 @@ from math import inf
 from typing import NamedTuple
 
 from meteragent.core.arrivals import Arrival, Arrivals
-from meteragent.core.judgement import Judge
 from meteragent.core.pending import Outcome, Pending, Share
 from meteragent.core.phases import make_phases, rules_of_phase
+from meteragent.core.register_judgement import Judge
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import Timeline
 from meteragent.decode.unit import stated_unit

@@ -13,11 +13,11 @@ integrated does not change (`timeline`, rule 2).
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its
 next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any
-range. So each phase's readings are judged (`judgement`), its register is interpolated between the good ones,
-and the registers are summed at the time of each good reading up to which all phases are settled. Between two
-sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases' slots. A
-phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is kept until
-there is a sum at or after the time of the phase's next good reading.
+range. So each phase's readings are judged (`register_judgement`), its register is interpolated between the
+good ones, and the registers are summed at the time of each good reading up to which all phases are settled.
+Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases'
+slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is
+kept until there is a sum at or after the time of the phase's next good reading.
 
 Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
 that does not count now. So it stands where another one has been read (`standing_sums`), but only up to the
@@ -35,8 +35,8 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from meteragent.core.judgement import Change, droppable_doubts, next_change
 from meteragent.core.pending import PENDING_MAX, Outcome, Pending, Share
+from meteragent.core.register_judgement import Change, droppable_doubts, next_change
 from meteragent.domain.reading import Token
 from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms

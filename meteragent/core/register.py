@@ -12,8 +12,8 @@ to r(end) - r(start). A reading's span lies between that reading and the next on
 time after the newest reading is gap. When the next reading arrives, the span counts only from the split on,
 at the span's rate.
 
-Which readings count is judged in `judgement`: a register that falls, or rises as no load makes it, is
-doubted until later readings show a glitch, a reset or a jump. Until then the split stays at the last good
+Which readings count is judged in `register_judgement`: a register that falls, or rises as no load makes it,
+is doubted until later readings show a glitch, a reset or a jump. Until then the split stays at the last good
 reading, so nothing of a doubted reading is on disk. The span of a reset or a jump is gap; the promise does
 not hide it. All other uses are clamped to the range, with a step and a second allowed.
 
@@ -53,10 +53,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from meteragent.core.judgement import HELD_MAX, Change, droppable_doubts, is_within, next_change
 from meteragent.core.largest import integrable_until_ms
 from meteragent.core.pending import Pending
 from meteragent.core.phases import RegisterPhases
+from meteragent.core.register_judgement import HELD_MAX, Change, droppable_doubts, is_within, next_change
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.reading import Token

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from meteragent.core.judgement import use_limits
 from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
+from meteragent.core.register_judgement import use_limits
 from meteragent.domain.commit import Destination, OpenWindow, Slot
 from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms

@@ -25,6 +25,8 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import packets
 from meteragent.mqtt.packets import LAST_ID, MQTT_5, Connect, Cursor, Kind, Malformed
 
+MAX_PACKET_BYTES: Final = 4 * 2**20
+"""The size of the largest packet that is read; a larger message is skipped."""
 REFUSED: Final = 0x80
 """The smallest reason code of a refusal."""
 

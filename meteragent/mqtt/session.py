@@ -11,6 +11,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import packets
 from meteragent.mqtt.link import Link, Token
 from meteragent.mqtt.protocol import (
+    MAX_PACKET_BYTES,
     REFUSED,
     TLS_ANSWER,
     Connected,
@@ -27,8 +28,6 @@ from meteragent.mqtt.protocol import (
 from meteragent.mqtt.transport import Transport
 from meteragent.mqtt.unacknowledged import Unacknowledged
 
-MAX_PACKET_BYTES: Final = 4 * 2**20
-"""The size of the largest packet that is read; a larger message is skipped."""
 SKIP_S: Final = 60.0
 """The longest time, in seconds, that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0

@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from meteragent import config
-from meteragent.agent import metrics, watch
+from meteragent.agent import watch
 from meteragent.agent.page import view
-from meteragent.agent.parts import intake_limits
-from meteragent.agent.watch import METERS_QUESTION
+from meteragent.agent.vitals import AgentVitals, StreamVitals
+from meteragent.agent.watch import METERS_QUESTION, intake_limits
 from meteragent.cli import health
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -322,11 +322,11 @@ async def test_liveness_ignores_what_arrives(
     """A restart cures no meter, and whoever gets the numbers sees it; readiness counts everything."""
 
     class Watched:
-        async def vitals(self) -> metrics.AgentVitals:
+        async def vitals(self) -> AgentVitals:
             """Return vitals with the problems of this case."""
-            stream = metrics.StreamVitals("main", True, True, 0, 0.0, 1, {}, is_waiting=waiting)
+            stream = StreamVitals("main", True, True, 0, 0.0, 1, {}, is_waiting=waiting)
             raised = tuple(Problem(code, "cause", "cure", "main") for code in codes)
-            return metrics.AgentVitals(
+            return AgentVitals(
                 service="agent",
                 running_s=1.0,
                 counts={},

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.agent.vitals import AgentVitals, StreamVitals
 from meteragent.cli import health
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, Alarms

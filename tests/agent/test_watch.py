@@ -13,8 +13,8 @@ from threading import Event
 import pytest
 
 from meteragent import cli
-from meteragent.agent import metrics, runner, watch
-from meteragent.agent.metrics import AgentVitals
+from meteragent.agent import runner, vitals, watch
+from meteragent.agent.vitals import AgentVitals
 from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import COUNTERS
 from meteragent.service import health
@@ -150,7 +150,7 @@ async def test_a_full_disk_is_told_while_the_agent_runs(
 
 async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that keeps the log is a problem, then pauses processing until the reader ends."""
-    monkeypatch.setattr(metrics, "UNERASED_S", 0.0)
+    monkeypatch.setattr(vitals, "UNERASED_S", 0.0)
     async with world.running():
         world.sides["source"].send(1)
         await world.until(lambda: world.agent.counts["opened"] == 1)

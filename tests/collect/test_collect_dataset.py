@@ -20,12 +20,12 @@ import pytest
 
 from meteragent.cli import main
 from meteragent.collect import dataset as dataset_module
-from meteragent.collect import record_file
+from meteragent.collect import dataset_file
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
 from meteragent.collect.dataset import Staging
-from meteragent.collect.parquet_sink import ParquetSink
-from meteragent.collect.record_file import Length
+from meteragent.collect.dataset_file import Length
+from meteragent.collect.dataset_sink import ParquetSink
 from meteragent.collect.sink import Sink
 from meteragent.collect.topic import StreamTopic
 from meteragent.consume import by_feeder, collect, read_slots, read_table
@@ -218,13 +218,13 @@ async def test_a_dataset_of_another_version_is_refused(tmp_path: Path) -> None:
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long outage, no more rows than a slice are in memory as objects, with one grid or several."""
     monkeypatch.setattr(dataset_module, "MOVED_MAX", 16)
-    sizes, table_of = [], record_file.table_of
+    sizes, table_of = [], dataset_file.table_of
 
     def noted(rows: Sequence[Any], terms: Any) -> Any:
         sizes.append(len(rows))
         return table_of(rows, terms)
 
-    monkeypatch.setattr(record_file, "table_of", noted)
+    monkeypatch.setattr(dataset_file, "table_of", noted)
     records = record_messages(TERMS, range(-45, 0), first=-45)
     for batch in ([], [terms_message(HOURLY), *record_messages(HOURLY, [1])]):
         async with opened(tmp_path / str(len(batch))) as sink:
@@ -358,11 +358,11 @@ async def test_each_unit_and_grid_is_given_back(terms: Terms, tmp_path: Path) ->
 def test_parts_meet() -> None:
     """A part begins where the one before it ends, across the end of a year."""
     for length in ("month", "day", "hour"):
-        parts = list(record_file.parts_between("s", NOON_MS, NOON_MS + 60 * DAY_MS, length))
+        parts = list(dataset_file.parts_between("s", NOON_MS, NOON_MS + 60 * DAY_MS, length))
         assert all(part.end_ms == follower.start_ms for part, follower in itertools.pairwise(parts))
         assert parts[0].start_ms <= NOON_MS
         assert parts[-1].end_ms >= NOON_MS + 60 * DAY_MS
-    assert record_file.part_of("a/b", NOON_MS, "hour").path == Path(
+    assert dataset_file.part_of("a/b", NOON_MS, "hour").path == Path(
         "stream=a%2Fb/hour=2026-11-20T12/records.parquet"
     )
 
@@ -395,7 +395,7 @@ async def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
 
     async with opened(tmp_path) as sink:
         with monkeypatch.context() as patch:
-            patch.setattr(record_file, "write_table", full)
+            patch.setattr(dataset_file, "write_table", full)
             await feed(sink, [DESCRIPTOR, *record_messages(TERMS, [1, 2])])
             with pytest.raises(LinkError, match=f"the dataset: {tmp_path}: no space left"):
                 await sink.flush()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from meteragent.collect.core import Core, Limits, Message, Row
 from meteragent.collect.database import Database
-from meteragent.collect.parquet_sink import ParquetSink
+from meteragent.collect.dataset_sink import ParquetSink
 from meteragent.collect.sink import Sink
 from meteragent.collect.topic import StreamTopic
 from meteragent.consume import read_table

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from meteragent.core.judgement import (
+from meteragent.core.register_judgement import (
     HELD_MAX,
     Change,
     droppable_doubts,

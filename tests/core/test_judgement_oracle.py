@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meteragent.core import judgement
-from meteragent.core.judgement import Change, next_change
+from meteragent.core import register_judgement as judgement
+from meteragent.core.register_judgement import Change, next_change
 from meteragent.domain.readings import Readings
 from meteragent.domain.units import MICRO
 from tests.core.test_judgement import COARSE, NET, ROLLING, RULES, Count

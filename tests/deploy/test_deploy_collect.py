@@ -2,7 +2,7 @@
 
 import re
 
-from meteragent.collect import broker, configuration
+from meteragent.collect import configuration, source_table
 from meteragent.collect.core import REASONS, Limits
 from tests.support.not_run import ROOT
 
@@ -18,7 +18,7 @@ def test_the_configuration_is_accepted() -> None:
     assert settings.stream[0].topic == "private/{meter}/power"
     written = set(re.findall(r"^(?:# )?(\w+) = ", (FOLDER / "collect.toml").read_text(), re.MULTILINE))
     tables = (
-        broker.Source,
+        source_table.Source,
         configuration.Stream,
         configuration.Database,
         configuration.Dataset,
@@ -47,7 +47,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
     )
     assert Limits() == Limits(accept.oldest, accept.ahead, None, accept.max_meters, accept.max_per_day)
     assert configuration.Database(url="").partition == "month"
-    assert broker.Source().sasl == "SCRAM-SHA-512"
+    assert source_table.Source().sasl == "SCRAM-SHA-512"
 
 
 def test_a_dataset_is_where_the_unit_may_write() -> None:

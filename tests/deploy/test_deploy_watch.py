@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from promql_parser import Expr, VectorSelector
 
 from deploy.exporter.exporter import Board
-from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.agent.vitals import AgentVitals, StreamVitals
 from meteragent.collect import vitals as collector
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, make_problem

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.collect import record_file
+from meteragent.collect import dataset_file
 from meteragent.collect.core import Core, Limits
 from meteragent.collect.dataset import Staging
 from meteragent.collect.topic import StreamTopic
@@ -42,7 +42,7 @@ class Power:
         self._image = image
         for owner, name in (
             (os, "fsync"),
-            (record_file, "sync_folder"),
+            (dataset_file, "sync_folder"),
             (whole_file, "sync_folder"),
             (Path, "replace"),
             (Staging, "_count"),

@@ -17,7 +17,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from deploy.exporter.exporter import Board
-from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.agent.vitals import AgentVitals, StreamVitals
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import make_problem
 from meteragent.service.vitals import as_metrics

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from meteragent.archive import files, key
-from meteragent.collect import record_file
+from meteragent.collect import dataset_file
 from meteragent.operators import identity
 from meteragent.service import whole_file as module
 from meteragent.service.whole_file import whole_file
@@ -36,7 +36,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], bytes | None]] = {
     "another content": (fill, OLD),
     "a part of an archive": (lambda path: files.write(path, lambda file: file.write(NEW)), OLD),
     "a file of records": (
-        lambda path: record_file.replace_file(path, path.parent, lambda file: file.write(NEW)),
+        lambda path: dataset_file.replace_file(path, path.parent, lambda file: file.write(NEW)),
         None,
     ),
     "a key": (lambda path: key.create(path, "tenant"), None),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from meteragent.core import judgement, register
-from meteragent.core.judgement import Change
+from meteragent.core import register
+from meteragent.core import register_judgement as judgement
+from meteragent.core.register_judgement import Change
 from meteragent.domain.readings import Readings
 from simulators.invariant import InvariantViolation
 from simulators.simtest import runs

@@ -4,7 +4,7 @@ import json
 from dataclasses import fields
 from fractions import Fraction
 
-from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.agent.vitals import AgentVitals, StreamVitals
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.problem import Problem
 

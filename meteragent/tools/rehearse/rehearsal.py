@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from meteragent import config as settings
 from meteragent.agent import parts
+from meteragent.agent.watch import intake_limits
 from meteragent.config.source import every_ms, hold_ms, interval_ms, lateness_ms
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -71,7 +72,7 @@ class Rehearsal:
         exact = _replace(fast, privacy=_replace(fast.privacy, level=_NOISELESS_LEVEL))
         self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
         self._exact = self._pipeline(exact, links, secret, bits, Counts())
-        self._limits = parts.intake_limits(stream)._replace(first_ms=PATIENCE_MS)
+        self._limits = intake_limits(stream)._replace(first_ms=PATIENCE_MS)
         self._half_widths: dict[str, float] = {}
 
     def _pipeline(

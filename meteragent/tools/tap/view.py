@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from meteragent import config as settings
-from meteragent.agent import parts
+from meteragent.agent.watch import intake_limits
 from meteragent.config.source import part_decoders
 from meteragent.config.tables import first_receiver
 from meteragent.consume import Record
@@ -157,7 +157,7 @@ class StreamView:
         """Yield the code of each problem of what arrives, and what to do; a shard may have no meters."""
         self.arrivals.advance_clock(now_ms, is_connected=True)
         hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
-        limits = parts.intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
+        limits = intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
         for item in self.arrivals.problems(limits):
             if item.code != "no_message" or self._stream.source.shard is None:
                 yield item.code, f"{item.text}. {item.cure}{hint}"

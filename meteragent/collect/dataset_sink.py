@@ -12,8 +12,8 @@ from typing import Final, NoReturn, Self, TypeVar
 
 from meteragent.collect.core import Batch, Key, Waiting
 from meteragent.collect.dataset import Staging
+from meteragent.collect.dataset_file import Length
 from meteragent.collect.outcome import Content, Outcome, UnstorableError
-from meteragent.collect.record_file import Length
 from meteragent.domain.errors import DatabaseError, LinkError
 
 STAGED_MAX: Final = 500_000

@@ -339,8 +339,7 @@ def machine_routes(watch: Watch) -> tuple[Route, ...]:
 
     async def figures() -> tuple[int, str, bytes]:
         """Return the vitals in Prometheus' text format."""
-        text = as_metrics(await watch.vitals())
-        return 200, "text/plain; version=0.0.4", text.encode()
+        return 200, "text/plain; version=0.0.4", as_metrics(await watch.vitals()).encode()
 
     return (
         Route("/healthz", healthz, is_open=True),

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from meteragent import __version__, config
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.crowd.group import Group
 from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock
@@ -33,19 +32,15 @@ def startup_lines(settings: config.Config) -> Iterator[str]:
             f" profile {source.profile}"
         )
         yield f"{name}: hides {hidden_text(terms)}"
-        if stream.group is not None:
-            yield f"{name}: {_group_text(stream.group)}"
+        if (group := stream.group) is not None:
+            yield (
+                f"{name}: counts in the total of the group {group.name} ({group.id.hex()}), which"
+                f" {group.leader.name} and {group.helper.name} publish for {group.smallest_crowd:,} or more"
+                " homes; no number of a home leaves"
+            )
         if not stream.receivers:
             yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
-
-
-def _group_text(group: Group) -> str:
-    """Return the words that name a group and the two operators that publish its total."""
-    return (
-        f"counts in the total of the group {group.name} ({group.id.hex()}), which {group.leader.name} and"
-        f" {group.helper.name} publish for {group.smallest_crowd:,} or more homes; no number of a home leaves"
-    )
 
 
 def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:

@@ -114,7 +114,6 @@ def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: 
 
 
 def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
-    """Return the incoming side of a stream."""
     topic, prices = core.source, core.price_topic
     return Source(
         topic.filters if prices is None else (*topic.filters, prices),

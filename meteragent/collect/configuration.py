@@ -206,7 +206,6 @@ def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
 
 
 def _sink_errors(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal unless the file has exactly one of the tables `[database]` and `[dataset]`."""
     names = [name for name in ("database", "dataset") if name in document]
     if len(names) != 1:
         expected = "either [database] with the url of a PostgreSQL database, or [dataset] with a folder"
@@ -247,7 +246,6 @@ def _replace_values(document: dict[str, Any], details: Sequence[ErrorDetails]) -
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:
-    """Return the refusal of a value that is wrong or missing."""
     path = detail["loc"]
     if detail["type"] == "missing":
         names = tuple(part for part in path if isinstance(part, str))

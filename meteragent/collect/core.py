@@ -12,9 +12,9 @@ bounded by `Limits.max_meters`.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from meteragent.collect.topic import Place, Role, StreamTopic
 from meteragent.consume.message import Check, Descriptor, Record, digest_of, load_fields
@@ -61,6 +61,7 @@ WAITING_MAX: Final = 2_000
 _DESCRIPTORS_PER_METER, _WAITING_PER_METER = 4, 10
 """The room for different descriptors, and for waiting records, for each of `Limits.max_meters`."""
 _JOULES_PER_WH = 3600
+_T = TypeVar("_T")
 
 
 class Message(NamedTuple):
@@ -309,7 +310,10 @@ class Core:
                 stream = "" if place is None else place.stream
                 batch.add_refusal(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
         if batch.links and batch.waiting:
-            self._settle(batch, now_ms)
+            # Check again the records that arrived before their descriptor.
+            early_records = [record for record in batch.waiting if self._terms(record.key, record.d)]
+            batch.waiting = [record for record in batch.waiting if not self._terms(record.key, record.d)]
+            batch.add_batch(self.take_messages(early_records, now_ms))
         return batch
 
     def refuse_message(self, message: "Message | Waiting") -> Batch:
@@ -326,12 +330,6 @@ class Core:
             self._waiting.leave(message.key)
             if message.place:
                 batch.released.append(message.place)
-
-    def _settle(self, batch: Batch, now_ms: int) -> None:
-        """Check again the records that arrived before a descriptor in the same batch."""
-        early_records = [record for record in batch.waiting if self._terms(record.key, record.d)]
-        batch.waiting = [record for record in batch.waiting if not self._terms(record.key, record.d)]
-        batch.add_batch(self.take_messages(early_records, now_ms))
 
     def knows(self, key: Key) -> bool:
         """Return whether a meter has announced a descriptor."""
@@ -379,7 +377,7 @@ class Core:
 
     def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
         """Add what a meter announces to `batch` unless it is known. Raises Refused if it breaks a rule."""
-        facts = _load(payload)
+        facts = _parsed(lambda text: load_fields(text, float), payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
@@ -468,24 +466,18 @@ def _origin(topic: str) -> str:
     return topic[:ORIGIN_MAX].replace("\0", "?").encode(errors="replace").decode()
 
 
-def _detail(error: Exception) -> str:
-    """Return what is wrong with a message; an encoding error would contain the payload."""
-    return str(error) if isinstance(error, RecordError) else "text that is not UTF-8"
-
-
-def _load(payload: bytes) -> Mapping[str, Any]:
+def _parsed(parse: Callable[[bytes], _T], payload: bytes) -> _T:
     try:
-        return load_fields(payload, float)
+        return parse(payload)
     except (RecordError, UnicodeError) as error:
-        raise Refused("unreadable", _detail(error)) from None
+        # An encoding error would contain the payload.
+        detail = str(error) if isinstance(error, RecordError) else "text that is not UTF-8"
+        raise Refused("unreadable", detail) from None
 
 
 def _record(payload: bytes) -> Record:
     """Parse a record. Raises Refused if it is not valid or the sink could not store one of its names."""
-    try:
-        record = Record.parse(payload)
-    except (RecordError, UnicodeError) as error:
-        raise Refused("unreadable", _detail(error)) from None
+    record = _parsed(Record.parse, payload)
     if not fits_segment(record.meter):
         raise Refused("unreadable", "'meter' is not a name")
     return record

@@ -207,7 +207,7 @@ class Database:
         with self._answered():
             async with self._connection.transaction():
                 await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK_KEY)
-                is_new = await self._value("SELECT to_regclass('meteragent.setting') IS NULL")
+                [(is_new,)] = await self._rows("SELECT to_regclass('meteragent.setting') IS NULL")
                 if is_new:
                     await self._execute("CREATE SCHEMA IF NOT EXISTS meteragent")
                 await self._execute("SET LOCAL search_path = meteragent")
@@ -337,7 +337,6 @@ class Database:
         return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
 
     async def _copy(self, rows: Sequence[Row], mixed: set[Meter]) -> None:
-        """Copy rows into the temporary table."""
         async with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             for place, row in enumerate(rows):
                 stream, meter, time_ms, band, until_ms, *numbers = row
@@ -371,12 +370,8 @@ class Database:
         rows: list[tuple[Any, ...]] = await (await self._execute(query, *parameters)).fetchall()
         return rows
 
-    async def _value(self, query: Any) -> Any:
-        return (await self._rows(query))[0][0]
-
 
 def _tables(length: partition.Length) -> str:
-    """Return the statements that create the tables."""
     text = (resources.files("meteragent.collect") / "tables.sql").read_text("utf-8")
     return text.replace(" PARTITION BY RANGE (t)", "") if length == "none" else text
 
@@ -390,7 +385,6 @@ def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate psycopg's errors into LinkError and DatabaseError."""
     try:
         yield
     except psycopg.Error as error:

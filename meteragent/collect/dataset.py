@@ -182,7 +182,7 @@ class Staging:
             raise
         self._descriptor_count: int | None = None
         """The number of rows in `descriptor.parquet`; None until this process has written the file."""
-        self._outcome = _empty_outcome()
+        self._outcome = Outcome(0, 0, Counter())
         """The outcome of the flushes since the last batch."""
         self._latest = ""
         """The time of the last batch in ISO 8601; empty before the first batch."""
@@ -263,7 +263,7 @@ class Staging:
             self._stage(batch.rows)
             self._count(Outcome(0, 0, batch.refusal_counts, batch.refusals), messages)
         self.staged += len(batch.rows)
-        flushed, self._outcome = self._outcome, _empty_outcome()
+        flushed, self._outcome = self._outcome, Outcome(0, 0, Counter())
         refusals = [*flushed.refusals, *batch.refusals]
         counts = flushed.refusal_counts + batch.refusal_counts
         return flushed._replace(refusal_counts=counts, refusals=refusals)
@@ -274,7 +274,8 @@ class Staging:
         while (last := self._rows(_LAST, MOVED_MAX)[0][0]) is not None:
             self._write_descriptors()
             try:
-                parts = self._staged_parts(last)
+                hours = self._rows(_HOURS, HOUR_MS, last)
+                parts = sorted({dataset_file.part_of(stream, ms, self._length) for stream, ms in hours})
                 overlaps = self._overlapping(parts, terms, last)
                 for part in parts:
                     self._move(part, terms, overlaps, last)
@@ -352,11 +353,6 @@ class Staging:
                 tables.append(dataset_file.read_file(self._folder / "record" / file.path, meters))
         return pa.concat_tables(tables)
 
-    def _staged_parts(self, last: int) -> list[Part]:
-        """Return, in order, the parts that contain staged rows up to the place `last`."""
-        hours = self._rows(_HOURS, HOUR_MS, last)
-        return sorted({dataset_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in hours})
-
     def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         execute = self._database.executemany
@@ -425,7 +421,6 @@ def _meters_by_span(
 
 
 def _fill(rows: sqlite3.Cursor, file: Any) -> None:
-    """Write rows of descriptors to a file, in slices."""
     with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
         while slice_rows := rows.fetchmany(SLICE_MAX):
             columns = zip(zip(*slice_rows, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
@@ -434,7 +429,6 @@ def _fill(rows: sqlite3.Cursor, file: Any) -> None:
 
 
 def _lock(number: int, folder: Path) -> None:
-    """Lock a folder, given its file descriptor. Raises DatabaseError if another process holds the lock."""
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -448,10 +442,6 @@ def _fits_file(row: Row, terms: dict[str, Terms], length: Length) -> bool:
     except DATA_FAULTS:
         return False
     return True
-
-
-def _empty_outcome() -> Outcome:
-    return Outcome(0, 0, Counter())
 
 
 def _sum(outcome: Outcome, other: Outcome) -> Outcome:

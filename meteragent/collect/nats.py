@@ -188,7 +188,9 @@ class NatsSource:
             if message.subject == inbox:
                 answers.put_nowait(_status(message))
                 return
-            self._enqueue(message)
+            self._queue.put(Message(topic_of(message.subject), message.data, message.reply))
+            if self._queue.is_full:
+                self._room.clear()
             remaining_count -= 1
             if not remaining_count:
                 answers.put_nowait("")
@@ -203,11 +205,6 @@ class NatsSource:
                     status = await answers.get()
                 if status:
                     raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
-
-    def _enqueue(self, message: Msg) -> None:
-        self._queue.put(Message(topic_of(message.subject), message.data, message.reply))
-        if self._queue.is_full:
-            self._room.clear()
 
 
 async def _close(client: Client) -> None:

@@ -1,6 +1,6 @@
 """Partitions of the table `record`: one for each UTC month or day, selected by the start of the slot."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -37,9 +37,5 @@ def partitions_covering(times_ms: Iterable[int], now_ms: int, length: Length) ->
     if length == "none":
         return set()
     days = {time_ms // DAY_MS for time_ms in times_ms}
-    return {partition_of(day * DAY_MS, length) for day in [*days, *_days_ahead(now_ms, length)]}
-
-
-def _days_ahead(now_ms: int, length: Length) -> Iterator[int]:
-    """Yield the days, counted from the epoch, whose partitions are created before their records arrive."""
-    yield from range(now_ms // DAY_MS, (now_ms + _AHEAD_MS[length]) // DAY_MS + 1)
+    days_ahead = range(now_ms // DAY_MS, (now_ms + _AHEAD_MS[length]) // DAY_MS + 1)
+    return {partition_of(day * DAY_MS, length) for day in [*days, *days_ahead]}

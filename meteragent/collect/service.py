@@ -121,8 +121,7 @@ class Service:
     async def _write(self, core: Core, tables: Sink) -> NoReturn:
         """Write batches until the sink is unavailable, which raises LinkError.
 
-        If collectors share a source, another collector may have written the descriptor for which a record
-        waits. The core is therefore rebuilt from the tables about every LOOK_S seconds.
+        A collector that shares the source may have written the descriptor for which a record waits.
         """
         clock_s = asyncio.get_running_loop().time
         rebuild_s, pause_s = clock_s(), RELOAD_S if self._source.is_shared else EXPIRE_S

@@ -90,7 +90,6 @@ def source_refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigErr
 
 
 def _other_brokers_keys(source: Source) -> Iterator[ConfigError]:
-    """Yield refusals of keys that are meant for another kind of broker."""
     for key, kind in (("protocol", "MQTT"), ("kafka_topics", "Kafka"), ("sasl", "Kafka")):
         if key in source.model_fields_set and kind != source.kind:
             yield ConfigError(f"source.{key}", f"a key for {kind}", f"no such key for {source.kind}")

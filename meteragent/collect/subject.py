@@ -21,18 +21,11 @@ def is_accepted_topic(topic: str) -> bool:
 
 def subjects_of(topic_filter: str) -> tuple[str, ...]:
     """Return the subject filters that match what an MQTT filter matches: ``a`` and ``a.>`` for ``a/#``."""
-    subject = ".".join(map(_token, topic_filter.split("/")))
+    levels = topic_filter.split("/")
+    subject = ".".join(_WILDCARDS.get(level) or level.replace(".", "//") or "/" for level in levels)
     return (subject.removesuffix(".>"), subject) if subject.endswith(".>") else (subject,)
 
 
 def topic_of(subject: str) -> str:
     """Return the MQTT topic that corresponds to a subject."""
-    return "/".join(map(_level, subject.split(".")))
-
-
-def _level(part: str) -> str:
-    return "" if part == "/" else part.replace("//", ".")
-
-
-def _token(level: str) -> str:
-    return _WILDCARDS.get(level) or level.replace(".", "//") or "/"
+    return "/".join("" if part == "/" else part.replace("//", ".") for part in subject.split("."))

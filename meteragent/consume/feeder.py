@@ -115,7 +115,8 @@ def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[P
 
 def _bias(means: Floats, laws: Sequence[Law]) -> float:
     """Compute E max(m_t + z_t) - max m_t for shrunk `means` m_t and the `laws` of z_t (see the module)."""
-    variance = float(np.mean([_variance(law) for law in laws]))
+    # The variance of an error is the integral over h of 2 h P(|error| > h).
+    variance = float(np.mean([_integral(2 * law.h * (1 - law.within), law.h) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
     shrunk_means = means.mean() + scale * (means - means.mean())
@@ -125,11 +126,6 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
     for mean, law in zip(shrunk_means, laws, strict=True):
         cumulative *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
     return float(reach) - _integral(cumulative, x)
-
-
-def _variance(law: Law) -> float:
-    """Compute the variance of an error as the integral over h of 2 h P(|error| > h)."""
-    return _integral(2 * law.h * (1 - law.within), law.h)
 
 
 def _integral(y: Floats, x: Floats) -> float:

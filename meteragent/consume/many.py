@@ -81,7 +81,7 @@ def by_feeder(
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
-    names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
+    names, feeder = _feeders(slots.meters, feeder_of)
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
     first_rows = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
@@ -153,26 +153,19 @@ def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float
     return np.array(errors)[cell.reshape(-1)]
 
 
-def _as_mapping(
-    meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
-) -> Mapping[str, str] | None:
-    """Return `feeder_of` as a mapping or None. Raises TypeError if it is something else."""
-    if feeder_of is None or isinstance(feeder_of, Mapping):
-        return feeder_of
-    if not callable(feeder_of):
-        raise TypeError(
-            "feeder_of must be a mapping or a function from a meter's name to its feeder's, "
-            f"not {type(feeder_of).__name__}"
-        )
-    return {meter: feeder_of(meter) for meter in meters}
-
-
 def _feeders(
-    meters: tuple[str, ...], feeder_of: Mapping[str, str] | None
+    meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """Return the feeders' names, and the index of each meter's. Raises ValueError if it has none."""
+    """Return the feeders' names, and the index of each meter's. Raises TypeError or ValueError."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
+    if not isinstance(feeder_of, Mapping):
+        if not callable(feeder_of):
+            raise TypeError(
+                "feeder_of must be a mapping or a function from a meter's name to its feeder's, "
+                f"not {type(feeder_of).__name__}"
+            )
+        feeder_of = {meter: feeder_of(meter) for meter in meters}
     missing_count = sum(meter not in feeder_of for meter in meters)
     if missing_count:
         raise ValueError(f"meters without a feeder: {missing_count}")
@@ -183,7 +176,9 @@ def _feeders(
 
 def _may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
     """Return, for each of so many `feeders`, whether a home may have more than `share` of its energy."""
-    energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
+    sums_u = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
+    np.add.at(sums_u, (slots.meter, slots.terms), slots.summable_u)
+    energies, compositions = energy_kwh(sums_u, slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)
     for index in range(feeders):
         homes = np.flatnonzero(feeder == index)
@@ -193,15 +188,7 @@ def _may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules
     return results
 
 
-def _sums_u(slots: Slots) -> Integers:
-    """Sum each meter's values under each descriptor, in millionths of the unit, shape (meters, terms)."""
-    sums = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
-    np.add.at(sums, (slots.meter, slots.terms), slots.summable_u)
-    return sums
-
-
 def _compositions(slots: Slots) -> list[Composition]:
-    """Return the composition of the sum of each meter's slots."""
     starts, window = np.unique(slots.window_ms, return_inverse=True)
     meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
     windows, counts = np.unique(meter_terms * starts.size + window.reshape(-1), return_counts=True)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
 from meteragent.domain.metric import Metric
-from meteragent.domain.shapes import Shape, Space
+from meteragent.domain.shapes import OfShape, Shape, Space
 from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
@@ -37,7 +37,7 @@ _DECODERS: dict[Callable[[str], Any], json.JSONDecoder] = {
 
 
 @dataclass(frozen=True)
-class Descriptor:
+class Descriptor(OfShape):
     """The terms under which records were released: the mechanism, the promise and the grid.
 
     `level`, `radius` and the mechanism's parameters are exact. The radius and the quantum are in `unit`, and
@@ -135,21 +135,6 @@ class Descriptor:
         """What each record must agree with."""
         deviation = float(self.facts["sd"])
         return Check(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
-
-    @property
-    def n(self) -> int:
-        """The number of slots in a window."""
-        return self.shape.n
-
-    @property
-    def length_ms(self) -> int:
-        """The length of a window."""
-        return self.shape.length_ms
-
-    @property
-    def step_ms(self) -> int:
-        """The duration to which a value refers; if slots differ in length, that of the shortest."""
-        return self.shape.step_ms
 
     @property
     def variance(self) -> Fraction:
@@ -337,7 +322,6 @@ def _mechanism(fields: Fields) -> LInfLaplace:
 
 
 def _shape(fields: Fields) -> Shape:
-    """Return the shape that a descriptor states. Raises RecordError if it cannot be read."""
     try:
         return shapes.read_shape(fields.facts, fields["length"], fields["step"])
     except ValueError as error:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Integers, Series, freeze
 from meteragent.privacy import nested as error
+from meteragent.privacy.accuracy import require_coverage
 from meteragent.privacy.nested import Kind, Path, Tree
 from meteragent.privacy.table import Columns
 
@@ -83,11 +84,9 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
 
 
 def _check(streams: Sequence[Series], coverage: float) -> None:
-    """Refuse series that cannot belong to nested streams. Raises ValueError."""
     if len(streams) < 2:
         raise ValueError("there must be at least two nested streams: a fine one and coarser ones")
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    require_coverage(coverage)
     if len({series.meter for series in streams}) != 1:
         raise ValueError("nested streams must belong to one meter")
     descriptors = [terms for series in streams for terms in series.descriptors.values()]
@@ -143,7 +142,6 @@ def _fills(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -
 
 
 def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
-    """Return the start and the end of the slot of a piece's root."""
     place, index = piece.place
     return int(streams[place].time_ms[index]), int(streams[place].end_ms[index])
 

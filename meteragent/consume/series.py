@@ -65,7 +65,10 @@ class Series(Columns):
         """
         records_by_slot: dict[tuple[int, str], Record] = {}
         for record in records:
-            _check(record, descriptors)
+            terms = descriptors.get(record.descriptor)
+            if terms is None:
+                raise RecordError("a record whose descriptor is not among the given descriptors")
+            terms.record_check.require_match(record)
             if records_by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
                 raise RecordError("two different records of one slot")
         sorted_records = tuple(records_by_slot[slot] for slot in sorted(records_by_slot))
@@ -79,7 +82,6 @@ class Series(Columns):
         return series
 
     def _require_full_windows(self) -> None:
-        """Raise RecordError if a window on a calendar has more slots than its descriptor states."""
         if any(terms.timezone and terms.n > 1 for terms in self.descriptors.values()):
             ids = (record.descriptor for record in self.records)
             slots = Counter(zip(ids, self.window_ms.tolist(), strict=True))
@@ -337,13 +339,6 @@ def _overlaps(record: Record, next_record: Record) -> bool:
     are_bands = record.band is not None and next_record.band is not None
     is_same_window = (record.time_ms, record.step_ms) == (next_record.time_ms, next_record.step_ms)
     return record.time_ms + record.step_ms > next_record.time_ms and not (are_bands and is_same_window)
-
-
-def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
-    terms = descriptors.get(record.descriptor)
-    if terms is None:
-        raise RecordError("a record whose descriptor is not among the given descriptors")
-    terms.record_check.require_match(record)
 
 
 def freeze(array: T) -> T:

@@ -18,7 +18,7 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Estimate, Floats, Integers, Series, freeze
 from meteragent.domain.shapes import Space
 from meteragent.domain.units import KILO, UNIT_FACTOR
-from meteragent.privacy.accuracy import half_width, sd
+from meteragent.privacy.accuracy import half_width, require_coverage, sd
 from meteragent.privacy.curve import reconstruct
 from meteragent.privacy.totals import half_width_of_window
 
@@ -118,8 +118,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     """
     window, terms = _window(series, time_ms, "a highest mean", Space.PEAK)
     [record] = window.records
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    require_coverage(coverage)
     estimate = _estimate(float(record.value), terms, 1, window.unit, 1 - (1 - coverage) / record.draws)
     return replace(estimate, sd=record.draws**0.5 * estimate.sd, coverage=coverage)
 

@@ -6,7 +6,7 @@ such, so sums are exact and do not depend on the order or the engine of the comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -122,9 +122,7 @@ class Slots:
         import pyarrow as pa  # noqa: PLC0415 -- as in `read`
 
         table = table.combine_chunks()
-        descriptors_by_id: Mapping[str, Descriptor] = {
-            descriptor.id: descriptor for descriptor in descriptors
-        }
+        descriptors_by_id = {descriptor.id: descriptor for descriptor in descriptors}
         names, meter = _encode(table["meter"], pa)
         ids, d = _encode(table["d"], pa)
         if not set(ids) <= set(descriptors_by_id):
@@ -137,10 +135,8 @@ class Slots:
             for name in ("start", "end")
         )
         if "value" in table.column_names:
-            window_ms = _windows(row_descriptors, terms, start_ms)
-            return cls(
-                names, row_descriptors, meter, terms, window_ms, start_ms, end_ms, _micro(table["value"], pa)
-            )
+            window_ms, value_u = _windows(row_descriptors, terms, start_ms), _micro(table["value"], pa)
+            return cls(names, row_descriptors, meter, terms, window_ms, start_ms, end_ms, value_u)
         row, slot_start_ms, slot_end_ms = _slot_intervals(table["values"], start_ms, end_ms)
         value_u = _micro(table["values"].combine_chunks().flatten(), pa)
         return cls(

@@ -28,7 +28,7 @@ distinguished, and the sureness is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ import numpy as np
 from meteragent.consume.series import Estimate, Floats, Series, parts_of
 from meteragent.domain.shapes import Space
 from meteragent.domain.tariff import Tariff, price_difference
+from meteragent.privacy.accuracy import require_coverage
 from meteragent.privacy.tail import Term, tail_probability
 from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
@@ -95,10 +96,7 @@ def compare_tariffs(
 
 
 def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
-    """Select the windows from `start_ms` to `end_ms`, or only the window at `start_ms` if `end_ms` is None.
-
-    Raises ValueError if there is no such window, a record is missing, or slots are not energies of bands.
-    """
+    """Select the windows from `start_ms` to `end_ms`; if that is None, only the window at `start_ms`."""
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
@@ -109,8 +107,7 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
 
 def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
     """Estimate a cost; the energy of an unknown band may have any price in the tariff's range."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    require_coverage(coverage)
     prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
     costs = prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]
     fees = _fees(windows, tariff)
@@ -123,7 +120,6 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
 
 
 def _fees(windows: Series, tariff: Tariff) -> float:
-    """Sum the tariff's fees for the windows."""
     starts = {record.time_ms: windows.descriptor_of(record) for record in windows.records}
     return sum(
         tariff.fee_for_window(
@@ -156,14 +152,9 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
     difference = float(released_difference) + _fees(windows, tariff) - _fees(windows, cheapest)
-    terms = list(_terms(*_weighted_records(windows, prices)))
+    parts = parts_of(*_weighted_records(windows, prices))  # each slot of an l1 window is a part: one weight
+    terms = [Term(part.mechanism, part.weights[0], part.windows, part.rounding) for part in parts]
     is_range = bool((prices[:, 0] != prices[:, 1]).any())
     if not terms or (is_range and difference <= 0):
         return 0.0 if difference > 0 else 1.0
     return tail_probability(terms, difference)
-
-
-def _terms(windows: Series, weights: Floats) -> Iterator[Term]:
-    for part in parts_of(windows, weights):
-        [weight] = part.weights  # `parts_of` makes each slot of an l1 window a separate part
-        yield Term(part.mechanism, weight, part.windows, part.rounding)

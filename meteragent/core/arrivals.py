@@ -434,7 +434,6 @@ class Arrivals:
         return [arrival for arrival in phases if arrival.counted_ms is None or arrival.counted_ms < oldest_ms]
 
     def _fields(self, code: str, arrivals: list[Arrival], limits: Limits) -> dict[str, str | int]:
-        """Return the fields of a problem's text."""
         if code == "no_readings":
             return {"limit_ms": limits.meter_ms or 0}
         if code == "phase_silent":
@@ -462,5 +461,4 @@ class Arrivals:
 
 
 def _newest_ms(origins: dict[str | None, Arrival]) -> int:
-    """Return when the newest reading of a meter's origins counted."""
     return max(arrival.counted_ms or 0 for arrival in origins.values())

@@ -72,9 +72,7 @@ class SlotMeans:
         return [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
 
     def _open(self, start_ms: int) -> None:
-        """Open a window with all its slots, without noise."""
-        window = make_noiseless_window(self._schedule.terms_at(start_ms), start_ms)
-        self._windows.append(window)
+        self._windows.append(make_noiseless_window(self._schedule.terms_at(start_ms), start_ms))
 
     def _close(self) -> None:
         """Keep the means of ended slots; drop windows without open slots, but never the last window."""

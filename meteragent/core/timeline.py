@@ -236,7 +236,6 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings whose time is at most `time_ms`."""
         return bisect_right(self.pending, time_ms, key=itemgetter(0))
 
     def _end_ms(self, index: int) -> int:

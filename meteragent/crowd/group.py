@@ -142,7 +142,6 @@ def parse_group(text: str) -> Group:
 
 
 def _not_toml(error: Exception) -> ConfigError:
-    """Return the refusal of a file that is not TOML, with the reason."""
     reason = str(error)
     if isinstance(error, RecursionError):
         reason = "brackets nested too deeply"
@@ -206,7 +205,6 @@ class _Fields:
         return None
 
     def _whole(self, key: str, low: int, high: int) -> Any:
-        """Return the value of a key if it is an integer from `low` to `high`; None, with an error, if not."""
         return self._read(key, lambda value: type(value) is int and low <= value <= high, f"{low} to {high}")
 
     def _exact(self, key: str, *, is_positive: bool) -> Fraction | None:
@@ -236,7 +234,6 @@ class _Fields:
         return None if name is None or identity is None else Operator(name, identity)
 
     def _refuse_unknown(self, fields: Mapping[str, Any], names: set[str], prefix: str) -> None:
-        """Add an error for each field that is not in `names`."""
         for name in sorted(fields.keys() - names):
             self.errors.append(ConfigError(f"{prefix}{name}", "an unknown field", ", ".join(sorted(names))))
 
@@ -254,7 +251,6 @@ def _is_exact(value: Any) -> bool:
 
 
 def _text_of(name: str, value: Any) -> str:
-    """Return the text with which an error shows a value."""
     try:
         return value_text(name, value)
     except ValueError:  # Python does not convert integers with thousands of digits to strings

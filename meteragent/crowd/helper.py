@@ -44,7 +44,8 @@ class Helper(Machine):
         if reason in _UNANSWERED:
             effects.refusals.append(reason)
         elif reason:
-            self._refuse(effects, batch, reason)
+            effects.refusals.append(reason)
+            effects.messages.append(Outgoing("answer", self._refusal(batch, reason)))
         elif answer:
             effects.messages.append(Outgoing("answer", answer))
         else:
@@ -86,11 +87,6 @@ class Helper(Machine):
             (fixed_batch is None and batch.homes < self.group.smallest_crowd, "too_few"),
         )
         return next((reason for refused, reason in conditions if refused), None)
-
-    def _refuse(self, effects: Effects, batch: Batch, reason: str) -> None:
-        """Send a refusal that does not count as the slot's one answer."""
-        effects.refusals.append(reason)
-        effects.messages.append(Outgoing("answer", self._refusal(batch, reason)))
 
     def _answer(self, effects: Effects, batch: Batch) -> None:
         """Give a slot its one answer, when its request is complete; delete the request's chunks."""

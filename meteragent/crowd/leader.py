@@ -11,7 +11,7 @@ from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, response_due_s
-from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report, Signed
+from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report
 from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
 from meteragent.crowd.share import HOMES_MAX, sum_modulo, to_signed_64
 from meteragent.crowd.total import TotalFormat
@@ -48,7 +48,6 @@ class Leader(Machine):
         return effects
 
     def _refusal_of(self, label: str, report: Report, payload: bytes, now_s: int) -> str | None:
-        """Return the reason to refuse a report; None to accept it."""
         slot_s, reports = report.slot_s, self._names("report", report.slot_s)
         keys = self.keys_of_slot(slot_s)
         conditions = (
@@ -94,8 +93,10 @@ class Leader(Machine):
     def take_answer(self, payload: bytes, now_s: int) -> Effects:
         """Accept the helper's answer or refusal; publish the total if the answer is valid and expected."""
         effects = Effects()
+        is_refusal = message.message_type(payload) == message.REFUSAL
+        kind: type[Answer | Refusal] = Refusal if is_refusal else Answer
         try:
-            answer = self._decode(payload)
+            answer = kind.decode(self.group.id, payload)
         except Malformed as error:
             effects.refusals.append(error.refusal)
             return effects
@@ -123,13 +124,7 @@ class Leader(Machine):
             self._hold(effects, now_s, batch.homes)
         return effects
 
-    def _decode(self, payload: bytes) -> Signed[Answer] | Signed[Refusal]:
-        if message.message_type(payload) == message.REFUSAL:
-            return Refusal.decode(self.group.id, payload)
-        return Answer.decode(self.group.id, payload)
-
     def _is_fixed(self, slot_s: int) -> bool:
-        """Return whether the batch of a slot is fixed, or the slot is closed."""
         return bool(self._names("request", slot_s) or self._get("closed", slot_s))
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
@@ -171,7 +166,6 @@ class Leader(Machine):
         return batch, entries
 
     def _share(self, keys: DayKeys, report: Report) -> int | None:
-        """Return the share of a report; None if it does not open."""
         hpke_info = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
         return keys.unseal_number(report.share, hpke_info)
 

@@ -72,7 +72,7 @@ class Machine:
         for key, value in rows.items():
             self._tables[key.table].setdefault(key.at, {})[key.name] = value
         make_tables(group.loss_per_quantum)
-        self._day_keys = lru_cache(maxsize=4 * DAYS_AHEAD)(self._derive)
+        self._keys_of = lru_cache(maxsize=4 * DAYS_AHEAD)(self._derive)
 
     @property
     def rows(self) -> dict[Key, bytes]:
@@ -119,7 +119,7 @@ class Machine:
         for day in sorted(self._tables["secret"]):
             if self._is_finished(day, now_s):
                 self._delete(effects, "secret", day)
-                self._day_keys.cache_clear()
+                self._keys_of.cache_clear()
                 self._mark(effects, "destroyed", max(day, self._highest("destroyed")))
         for day in range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1):
             if not (self._get("secret", day) or self._is_finished(day, now_s)):
@@ -174,9 +174,6 @@ class Machine:
             return False
         return all(self.is_closed(slot_s, now_s) for slot_s in range(first, first + DAY_S, self.group.slot_s))
 
-    def _keys_of(self, day: int) -> DayKeys:
-        return self._day_keys(day)
-
     def _derive(self, day: int) -> DayKeys:
         secret = self._get("secret", day)
         if secret is None:
@@ -187,7 +184,6 @@ class Machine:
         return self._tables[table].get(at, {}).get(name)
 
     def _names(self, table: str, at: int) -> Mapping[str, bytes]:
-        """Return the rows of a table for a slot or day, by name."""
         return self._tables[table].get(at, {})
 
     def _put(self, effects: Effects, key: Key, value: bytes) -> None:
@@ -195,6 +191,5 @@ class Machine:
         effects.rows[key] = value
 
     def _delete(self, effects: Effects, table: str, at: int) -> None:
-        """Delete all rows of a table for a slot or day."""
         for name in self._tables[table].pop(at, {}):
             effects.rows[Key(table, at, name)] = None

@@ -121,11 +121,8 @@ class Chunk(NamedTuple):
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
         """Decode a chunk. Raises Malformed, or OtherGroup for a chunk of another group."""
         reader = _reader(REQUEST, group_id, data)
-        slot_s, digest, leader_key = (
-            reader.read_number(8),
-            reader.read_bytes(ID_BYTES),
-            reader.read_bytes(ID_BYTES),
-        )
+        slot_s = reader.read_number(8)
+        digest, leader_key = reader.read_bytes(ID_BYTES), reader.read_bytes(ID_BYTES)
         homes, index, chunks = reader.read_number(4), reader.read_number(2), reader.read_number(2)
         count = reader.read_number(4)
         if not (0 < homes <= HOMES_MAX and index < chunks <= CHUNKS_MAX and 0 < count <= homes):

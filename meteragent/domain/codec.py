@@ -97,7 +97,6 @@ def _record_reader(kind: Any) -> _Reader:
 
 
 def _shape(items: Any) -> Any:
-    """Return the kind of window that the name in `items` says."""
     values = {name: item for name, item in items.items() if name != _SPACE}
     return _record_reader(SHAPES[Space(items[_SPACE])])(values)
 

@@ -213,11 +213,6 @@ def render_topic(template: str, public_id: str) -> str:
     return template.replace(PLACEHOLDER, public_id)
 
 
-def parse_public_id(template: str, topic: str) -> str:
-    """Return the public name in `topic`, which is a sink topic of the template or a subtopic of one."""
-    return topic.split("/")[template.split("/").index(PLACEHOLDER)]
-
-
 def pseudonym(key: bytes, meter: str) -> str:
     """Return a keyed name for a meter, which nobody can test without the key: HMAC-SHA-256, 16 hex digits."""
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]

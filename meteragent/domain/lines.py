@@ -110,7 +110,6 @@ class _Scanner:
         self._read_value(path)
 
     def _read_value(self, path: Path) -> None:
-        """Read the value of a path."""
         opening = self._text[self._position]
         if opening == "[":
             self._read_array(path)
@@ -120,7 +119,6 @@ class _Scanner:
             self._match(_STRING if opening in "\"'" else _BARE)
 
     def _read_array(self, path: Path) -> None:
-        """Read an array and its elements."""
         index = 0
         self._position += 1
         while not self._skip_to_next("]"):
@@ -155,7 +153,6 @@ class _Scanner:
         return parts
 
     def _skip_blank(self) -> None:
-        """Skip spaces, line ends and comments."""
         if match := _BLANK.match(self._text, self._position):
             self._position = match.end()
 
@@ -168,7 +165,6 @@ class _Scanner:
         return match[0]
 
     def _line_here(self) -> int:
-        """Return the line number of the current position."""
         self._line += self._text.count("\n", self._counted_position, self._position)
         self._counted_position = self._position
         return self._line

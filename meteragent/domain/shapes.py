@@ -13,6 +13,7 @@ readings are of power, and energies if they are of energy.
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 from meteragent.domain.metric import Metric
@@ -159,6 +160,27 @@ class Shape:
     def is_sound(self) -> bool:
         """Return whether the numbers make a window: durations are positive, and whole slots fill it."""
         return self.length_ms > 0 and self.step_ms > 0 and self.length_ms % self.step_ms == 0
+
+
+class OfShape:
+    """The base of classes that hold the `shape` of a window."""
+
+    shape: Shape
+
+    @property
+    def length_ms(self) -> int:
+        """The length of a window."""
+        return self.shape.length_ms
+
+    @property
+    def step_ms(self) -> int:
+        """The duration to which a value refers; if slots differ in length, that of the shortest."""
+        return self.shape.step_ms
+
+    @cached_property
+    def n(self) -> int:
+        """The number of slots in a window."""
+        return self.shape.n
 
 
 @dataclass(frozen=True, slots=True)

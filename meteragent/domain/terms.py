@@ -10,7 +10,7 @@ from meteragent.domain.grid import Band
 from meteragent.domain.metric import Metric
 from meteragent.domain.prices import PRICE_MS, Price, cut_at_prices
 from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Amount, Bands, Shape
+from meteragent.domain.shapes import Amount, Bands, OfShape, Shape
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -31,7 +31,7 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 @dataclass(frozen=True)  # without slots, because the properties are cached
-class Terms:
+class Terms(OfShape):
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
     shape           the kind of window, and its slots
@@ -71,21 +71,6 @@ class Terms:
         return codec.digest(self)
 
     # --- the window and its slots --------------------------------------------------------------
-
-    @property
-    def length_ms(self) -> int:
-        """The length of the window."""
-        return self.shape.length_ms
-
-    @property
-    def step_ms(self) -> int:
-        """The duration to which a value refers; if slots differ in length, that of the shortest."""
-        return self.shape.step_ms
-
-    @cached_property
-    def n(self) -> int:
-        """The number of slots in a window."""
-        return self.shape.n
 
     @property
     def slots_per_bound(self) -> int:

@@ -7,7 +7,7 @@ list from a clock that is years ahead and the loss of the store, homes would ref
 import time
 from typing import Final
 
-from meteragent.service.boot_clock import STEP_MS, BootClock, was_synchronised
+from meteragent.service.boot_clock import STEP_MS, BootClock, boot_ms, was_synchronised
 
 TICK_S: Final = 10
 """The time between two ticks of a machine, in seconds."""
@@ -28,7 +28,7 @@ class Clock:
 
     def boot_ms(self) -> int:
         """Return the time since the machine's start, in ms; setting the wall clock does not change it."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        return boot_ms()
 
 
 class Steps:

@@ -114,7 +114,6 @@ def parse(text: str) -> Settings:
 
 
 def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigError]]:
-    """Return the settings and no refusals, or None and a refusal for each value that has the wrong form."""
     try:
         return Settings.model_validate(document), []
     except ValidationError as error:
@@ -124,7 +123,6 @@ def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigErr
 def _result(
     read: Callable[[dict[str, Any]], _T], document: dict[str, Any]
 ) -> tuple[_T | None, list[ConfigError]]:
-    """Return the result of `read` for a document and no refusals, or None and the refusals that it raised."""
     try:
         return read(document), []
     except ConfigError as error:
@@ -174,7 +172,6 @@ def _address(document: dict[str, Any]) -> Endpoint | None:
 
 
 def _identity_errors(group: Group, signer: Identity, role: str) -> Iterator[ConfigError]:
-    """Yield a refusal if the group has another identity for this role."""
     public, expected = signer.public.hex(), getattr(group, role).identity
     if public != expected:
         text = f"its public key is {public}, but the group's {role} has {expected}"
@@ -190,7 +187,6 @@ def _locate(errors: Iterable[ConfigError], text: str) -> None:
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:
-    """Return the refusal of a wrong value, a missing key or an unknown key."""
     path = detail["loc"]
     key = key_text(path)
     if detail["type"] == "missing":

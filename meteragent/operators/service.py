@@ -72,12 +72,12 @@ class Service:
 
     async def run(self) -> NoReturn:
         """Serve until cancelled. Raises StoreError if the store cannot be used."""
-        operation = self._operation
+        operation, group = self._operation, self._operation.group
         with (
-            Store.open(operation.store, operation.role, operation.group.id) as store,
+            Store.open(operation.store, operation.role, group.id) as store,
             ThreadPoolExecutor(1, "operator") as thread,
         ):
-            machine = _MACHINES[operation.role](operation.group, operation.identity, store.read_rows())
+            machine = _MACHINES[operation.role](group, operation.identity, store.read_rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(health.serve_socket(socket_path(operation.store), self._reply))
@@ -88,7 +88,7 @@ class Service:
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
                 tasks.create_task(self._link.run())
                 tasks.create_task(self._release_when_due())
-                _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))
+                _log.info("%s of the group %s, id %s", operation.role, group.name, group.id.hex())
                 await self._work(worker)
         raise AssertionError
 
@@ -108,7 +108,6 @@ class Service:
         return max(0, self._published_serial - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
-        """Run one round after another until cancelled."""
         self._round_s, self._has_begun = self._clock.now_s(), True
         ticks = Ticks(self._round_s)
         while True:
@@ -245,7 +244,3 @@ class _Worker:
     def _commit(self, step: Step) -> Step:
         self._store.commit_step(step.rows, step.lines)
         return step
-
-
-def _id(operation: Operation) -> str:
-    return operation.group.id.hex()

@@ -13,7 +13,7 @@ Rules:
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -68,7 +68,10 @@ class Store(OpenStore):
             undo.callback(wal.close_connection, connection, path)
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if is_new:
-                _create(connection)
+                connection.executescript(
+                    f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
+                    f" PRAGMA user_version = {_VERSION}; COMMIT;"
+                )
             _check(connection, path)
             store = cls(path, connection)
             undo.callback(store._generation_file.close)
@@ -143,16 +146,7 @@ def _locked(path: Path, lock: Callable[[Path], int]) -> int:
         ) from None
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    """Create the tables of a new store."""
-    connection.executescript(
-        f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
-        f" PRAGMA user_version = {_VERSION}; COMMIT;"
-    )
-
-
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError if a store must not be used."""
     [(application_id,)] = connection.execute("PRAGMA application_id")
     [(version,)] = connection.execute("PRAGMA user_version")
     if (application_id, version) != (_APPLICATION_ID, _VERSION):
@@ -175,10 +169,5 @@ def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:
     tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted_keys)
     secrets = [(key.at, value) for key, value in rows.items() if value is not None and key.table == "secret"]
     tx.executemany("INSERT OR REPLACE INTO secret VALUES (?, ?)", secrets)
-    tx.executemany("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", _values(rows))
-
-
-def _values(rows: Mapping[Key, bytes | None]) -> Iterator[tuple[str, int, str, bytes]]:
-    for key, value in rows.items():
-        if value is not None and key.table != "secret":
-            yield (*key, value)
+    other_rows = [(*key, value) for key, value in rows.items() if value is not None and key.table != "secret"]
+    tx.executemany("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", other_rows)

@@ -76,6 +76,12 @@ def _deviation(mechanism: LInfLaplace) -> float:
     return math.sqrt(float(np.sum(table.probability * (table.r**2 - 0.25))) / 3)
 
 
+def require_coverage(coverage: float) -> None:
+    """Raise ValueError unless `coverage` is between 0 and 1."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+
+
 @lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
     """Return an h such that a slot's value is within h of its release with probability `coverage`.
@@ -88,8 +94,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     interval has at least this coverage for every value (THEORY-2 A.8). Raises ValueError if the coverage is
     not between 0 and 1.
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    require_coverage(coverage)
     n, a = mechanism.n, float(mechanism.a)
     table = _lattice(n, a)
     if rounding == "dithered" and table is not None:

@@ -178,7 +178,6 @@ _SYSTEM_BITS: weakref.WeakSet[SystemBits] = weakref.WeakSet()
 
 
 def _discard_all() -> None:
-    """Empty the buffers of all `SystemBits`."""
     for bits in _SYSTEM_BITS:
         bits.discard()
 

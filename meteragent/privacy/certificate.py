@@ -145,7 +145,6 @@ def _append_windows(library: Library, through: ArrayLike) -> Integers:
 
 
 def _require_integers(name: str, windows: NDArray[Any]) -> Integers:
-    """Return windows as int64. Raises TypeError if their values are not integers."""
     if windows.dtype.kind not in "iu":
         raise TypeError(f"{name} must be whole quanta, an array of integers, not of {windows.dtype}")
     return windows.astype(np.int64)

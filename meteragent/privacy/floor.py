@@ -37,8 +37,9 @@ from typing import Any, Literal
 
 from meteragent.privacy.channel.exponential import Number, exp, to_number
 from meteragent.privacy.channel.finite import Channel
-from meteragent.privacy.exact import Exact, not_negative, positive, rational, set_fields
-from meteragent.privacy.metric import Distance, Metric
+from meteragent.privacy.exact import Exact, positive, set_fields
+from meteragent.privacy.mechanism.base import make_guarantee
+from meteragent.privacy.metric import Metric
 
 Outputs = Literal["points", "anywhere"]
 
@@ -56,7 +57,12 @@ def expected_error(
     total, truth = to_number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
         if mass != 0:
-            total += mass * _require_finite(metric(truth, output))
+            distance = metric(truth, output)
+            if not math.isfinite(distance):
+                raise ValueError(
+                    "the expected error is infinite: an output is infinitely far from the answer"
+                )
+            total += mass * Fraction(distance)
     return total
 
 
@@ -75,7 +81,8 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
     Theorem 6. Raises ValueError if distance is not positive, epsilon is below zero, or delta is not in [0,
     1].
     """
-    return positive("distance", distance) * _certainty(delta) / (1 + exp(not_negative("epsilon", epsilon)))
+    separation, pair = positive("distance", distance), make_guarantee(epsilon, delta)
+    return separation * (1 - pair.delta) / (1 + exp(pair.epsilon))
 
 
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
@@ -97,23 +104,9 @@ def finite_floor(
     """
     if m < 1:
         raise ValueError(f"m + 1 points must be at least two points: m must be at least 1, not {m}")
-    separation, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
-    floor = separation * m * _certainty(delta) / (m + odds)
+    separation, pair = positive("kappa", kappa), make_guarantee(epsilon, delta)
+    floor = separation * m * (1 - pair.delta) / (m + exp(pair.epsilon))
     return floor if outputs == "points" else max(floor / 2, two_point_floor(separation, epsilon, delta))
-
-
-def _certainty(delta: Exact) -> Fraction:
-    """Return 1 - delta."""
-    exact = rational("delta", delta)
-    if not 0 <= exact <= 1:
-        raise ValueError(f"delta must lie in [0, 1], not {exact}")
-    return 1 - exact
-
-
-def _require_finite(distance: Distance) -> Fraction:
-    if not math.isfinite(distance):
-        raise ValueError("the expected error is infinite: an output is infinitely far from the answer")
-    return Fraction(distance)
 
 
 @dataclass(frozen=True, init=False)

@@ -105,7 +105,6 @@ def euclidean(x: Any, y: Any) -> Distance:
 
 
 def _pair_rows(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Pair the rows of two points by index. Raises ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both the same number")
     return zip(x, y, strict=True)
@@ -169,7 +168,8 @@ class Induced:
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
         self.links: dict[tuple[Hashable, Hashable], Distance] = {}
         """The length of each link between two answers, in both orders: the least distance of their points."""
-        for (x, y), (u, v) in _with_answers(query, points):
+        point_answers = [(x, query(x)) for x in points]
+        for (x, u), (y, v) in combinations(point_answers, 2):
             if u != v:
                 length = min(metric(x, y), self.links.get((u, v), math.inf))
                 self.links[u, v] = self.links[v, u] = length
@@ -178,14 +178,6 @@ class Induced:
     def __call__(self, x: Hashable, y: Hashable) -> Distance:
         """Return the distance between two answers."""
         return Fraction(0) if x == y else self._paths.get(x, {}).get(y, math.inf)
-
-
-def _with_answers(
-    query: Callable[[Any], Hashable], points: Iterable[Any]
-) -> Iterator[tuple[tuple[Any, Any], tuple[Hashable, Hashable]]]:
-    """Yield all pairs of points, each with the pair of their answers."""
-    point_answers = [(x, query(x)) for x in points]
-    return (((x, y), (u, v)) for (x, u), (y, v) in combinations(point_answers, 2))
 
 
 def shortest_paths(lengths: Mapping[tuple[Any, ...], Distance]) -> dict[Hashable, dict[Hashable, Distance]]:

@@ -137,10 +137,9 @@ class Query:
         return self._least_stretch(self._search_points())
 
     def _least_stretch(self, points: Sequence[Any]) -> Distance:
-        return domination(points, self._distance_of_answers, self.domain.metric)
-
-    def _distance_of_answers(self, x: Any, y: Any) -> Distance:
-        return self.metric(self.function(x), self.function(y))
+        return domination(
+            points, lambda x, y: self.metric(self.function(x), self.function(y)), self.domain.metric
+        )
 
     def _search_points(self) -> tuple[Any, ...]:
         points = list_points(self.domain)
@@ -259,7 +258,6 @@ def is_in_family_c(query: Query) -> bool:
 
 
 def _present(x: Sequence[Any]) -> list[Any]:
-    """Return the rows that are present."""
     return [row for row in x if row is not None]
 
 

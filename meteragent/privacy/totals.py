@@ -126,7 +126,7 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
     Raises ValueError if there is no part, slots are not in 1..n, windows < 1, a weight is not positive and
     finite, or the coverage is not between 0 and 1.
     """
-    _check_coverage(coverage)
+    accuracy.require_coverage(coverage)
     return _half_width(tuple(_windows(parts).items()), coverage)
 
 
@@ -145,7 +145,7 @@ def half_width_of_window(
     `accuracy`, the worst load is half a quantum off the lattice, for every R. For n = 1 both results are
     `accuracy.half_width`. Raises ValueError if the coverage is not between 0 and 1.
     """
-    _check_coverage(coverage)
+    accuracy.require_coverage(coverage)
     if mechanism.n == 1:
         return accuracy.half_width(mechanism, coverage, rounding)
     r, probability = _half_bounds(mechanism, 1 << 14)
@@ -173,11 +173,6 @@ def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     return _law(tuple(_windows(parts).items()))
 
 
-def _check_coverage(coverage: float) -> None:
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
-
-
 def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
     """Count the windows of each kind in a total."""
     windows: Counter[_Window] = Counter()
@@ -196,7 +191,6 @@ def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
 
 @lru_cache(maxsize=1024)
 def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> float:
-    """Compute the half-width of a total from the count of each kind of window."""
     window, count = windows[0]
     if len(windows) == count == 1 and window.is_single_slot:
         return window.weight * accuracy.half_width(window.mechanism, coverage, window.rounding)

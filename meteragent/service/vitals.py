@@ -88,7 +88,6 @@ def as_metrics(vitals: Vitals) -> str:
 
 
 def _shared(vitals: Vitals) -> Iterator[Figure]:
-    """Yield the metrics that every service has."""
     yield Figure(
         "info", "gauge", "the service", [({"service": vitals.service, "version": vitals.version}, 1)]
     )

@@ -130,7 +130,6 @@ class DeltaLedger:
         return ledger
 
     def _create(self) -> None:
-        """Create the table, if it does not exist."""
         from deltalake import DeltaTable  # noqa: PLC0415  the extra may be missing
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
@@ -206,7 +205,6 @@ class DeltaLedger:
         return frame.mark_taken(windows, merge_intervals(self._read(spark, files, reader, INTERVALS)))
 
     def _read(self, spark: SparkSession, files: Iterable[str], reader: Reader, schema: str) -> DataFrame:
-        """Return the rows of files, as workers read them."""
         names = spark.createDataFrame([(file,) for file in sorted(files)], "file string")
         return names.mapInArrow(reader, schema)
 
@@ -311,6 +309,5 @@ def _files(table: "DeltaTable", is_wanted: pc.Expression) -> frozenset[str]:
 
 
 def _statistics(report: dict[str, Any]) -> str:
-    """Return what Delta's log says of a file's rows, in Delta's form."""
     first, last = ({name: iso_time(report[f"{name}_ms"])} for name in ("start", "end"))
     return json.dumps({"numRecords": report["rows"], "minValues": first, "maxValues": last})

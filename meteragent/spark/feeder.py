@@ -102,7 +102,6 @@ def _slots(windows: DataFrame) -> DataFrame:
 
 
 def _micro(value: Column) -> Column:
-    """Convert a column of values to whole millionths."""
     return (value * F.lit(MICRO)).cast("bigint")
 
 

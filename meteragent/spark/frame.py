@@ -242,7 +242,6 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return a type in Spark's notation."""
     if pa.types.is_list(kind):
         return f"array<{_type(kind.value_type)}>"
     if pa.types.is_decimal(kind):

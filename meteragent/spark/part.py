@@ -92,7 +92,6 @@ def release_reader(address: str, policy: Policy) -> Reader:
 
 
 def _write(address: str, path: str, content: pa.Buffer) -> None:
-    """Write a file. Raises ArchiveError if that fails."""
     with (
         path_in_errors(f"{address}/{path}", "cannot be written"),
         files_below(address).open_output_stream(path, buffer_size=2 * _PIECE_BYTES) as stream,

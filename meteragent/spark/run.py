@@ -186,7 +186,6 @@ class _Spark:
         return Parts(part_count, 0, _counts(observation.get, admission))
 
     def _windows(self, source: Source) -> DataFrame:
-        """Return the windows of an input, as whole quanta."""
         return frame.windows_of(self._rows(source), source.layout, source.policy)
 
     def _rows(self, source: Source) -> frame.Rows:

@@ -148,7 +148,6 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 
 def _save(path: Path, facts: dict[str, Any]) -> None:
-    """Write facts as JSON. Raises ArchiveError if the file cannot be written."""
     files.write(path, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
 
@@ -225,9 +224,7 @@ class _TableClosing:
         result = self.ledger.release(windows, self.policy)
         _log.info(_COUNTS, batch, result.released_windows, result.refused_windows)
         self.sink(result.releases, batch)
-        if (
-            self.last_result is not None
-        ):  # of a micro-batch that Spark never repeats, because this one follows
+        if self.last_result is not None:  # Spark never repeats its micro-batch, because this one follows
             self.last_result.remove_releases()
         self.last_result = result
 

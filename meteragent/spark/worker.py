@@ -52,13 +52,7 @@ class WorkerError(MeteragentError):
 
 def safely(work: Work) -> Reader:
     """Return a function that applies `work` to each batch, as Spark expects; its errors quote no values."""
-
-    def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield the result of `work` for each batch."""
-        for batch in batches:
-            yield attempt(partial(work, batch))
-
-    return work_on_all
+    return each(lambda batch: map(work, [batch]))
 
 
 def each(work: Callable[[RecordBatch], Iterator[RecordBatch]]) -> Reader:
@@ -214,14 +208,12 @@ def _with_counts(intervals: RecordBatch, numbers: pa.Array, policy: Policy) -> R
 
 
 def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Integers]:
-    """Return the meters and times of a batch."""
     names = policy.columns
     meters = layout.meters(batch.column(names.meter), policy)
     return meters, number.milliseconds(batch.column(names.time), names.time)
 
 
 def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatch:
-    """Return a batch with the meter, start and end of windows."""
     ends = policy.ends(policy.starts(starts))
     return RecordBatch.from_pydict({"meter": meters, "start": _times(starts), "end": _times(ends)})
 
@@ -249,26 +241,15 @@ def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     def work(batch: RecordBatch) -> RecordBatch:
         """Release the windows that are not taken; fill the rows of taken windows with nulls."""
         is_taken = batch.column("taken")
-        new_windows, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
+        new_windows, refused_windows = batch.filter(pc.invert(is_taken)), batch.filter(is_taken)
         releases = add_noise(new_windows, policy, fingerprint)
         released_columns = {**_columns(releases), "name": new_windows.column("meter")}
-        refused_columns = {
-            "name": refused_rows["meter"],
-            "start": refused_rows["start"],
-            "end": refused_rows["end"],
-        }
-        refused_count = len(refused_rows["meter"])
-        columns = {
-            name: pa.concat_arrays(
-                [
-                    column,
-                    refused_columns[name].cast(column.type)
-                    if name in refused_columns
-                    else pa.nulls(refused_count, column.type),
-                ]
-            )
-            for name, column in released_columns.items()
-        }
+        names = {"name": "meter", "start": "start", "end": "end"}
+        refused_columns = {name: refused_windows.column(source) for name, source in names.items()}
+        columns = {}
+        for name, column in released_columns.items():
+            refused_column = refused_columns.get(name, pa.nulls(refused_windows.num_rows, column.type))
+            columns[name] = pa.concat_arrays([column, refused_column.cast(column.type)])
         return _for_spark(columns)
 
     return work
@@ -335,7 +316,6 @@ def name_normaliser() -> Work:
 
 
 def _columns(batch: RecordBatch) -> dict[str, pa.Array]:
-    """Return a batch's columns by name."""
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
@@ -356,7 +336,6 @@ def for_spark(batch: RecordBatch) -> RecordBatch:
 
 
 def _for_spark(columns: dict[str, pa.Array]) -> RecordBatch:
-    """Convert columns to types that Spark accepts."""
     time_names = {name for name, column in columns.items() if pa.types.is_timestamp(column.type)}
     return RecordBatch.from_pydict(
         {name: column.cast(TIME) if name in time_names else column for name, column in columns.items()}

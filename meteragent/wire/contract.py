@@ -136,15 +136,14 @@ def manifest_schema() -> dict[str, Any]:
 
 def all_schemas() -> dict[str, dict[str, Any]]:
     """Return all schemas by name."""
-    makers = {
-        "record": record_schema,
-        "descriptor": descriptor_schema,
-        "total": total_schema,
-        "status": status_schema,
-        "prices": prices_schema,
-        "manifest": manifest_schema,
+    return {
+        "record": record_schema(),
+        "descriptor": descriptor_schema(),
+        "total": total_schema(),
+        "status": status_schema(),
+        "prices": prices_schema(),
+        "manifest": manifest_schema(),
     }
-    return {name: make() for name, make in makers.items()}
 
 
 _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {

@@ -122,7 +122,6 @@ def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, 
 
 
 def _sensor(name: str, topic: str, value: str = "value_json.value", **fields: Any) -> dict[str, Any]:
-    """Return a sensor that shows a value of the messages on a topic."""
     return {"name": name, "state_topic": topic, "value_template": f"{{{{ {value} }}}}"} | fields
 
 

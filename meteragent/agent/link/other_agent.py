@@ -155,7 +155,6 @@ class Listener:
             question.grant_s = loop_s()
 
     def _stop_listening(self, name: str) -> None:
-        """Stop listening on a topic."""
         question = self._questions.pop(name)
         if question.grant_s is not None:
             self._unsubscribe(name + LATEST)

@@ -184,7 +184,6 @@ def _link(endpoint: Endpoint, client_id: str, sink: Sink, role: str) -> Link:
 
 
 def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
-    """Return the keys of a stream's group; None if it has no group."""
     if stream.group is None:
         return None
     from meteragent.agent.link import crowd  # noqa: PLC0415 -- it needs the extra `crowd`

@@ -53,7 +53,6 @@ def _receipt_lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[
 
 
 def _promise(item: Terms) -> str:
-    """Return the promise of a window's terms, in one line."""
     preset = f"preset {item.preset}, " if item.preset else ""
     length = f"a window of {format_duration(item.length_ms)}"
     if item.timezone is not None:

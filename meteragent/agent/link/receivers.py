@@ -41,7 +41,6 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
 
 
 def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
-    """Return why a receiver is not admitted at `now_ms`; None if it is admitted."""
     revoked_ms = revocation_ms(stream, receiver)
     if receiver.paused:
         return "paused"

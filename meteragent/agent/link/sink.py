@@ -207,7 +207,6 @@ class Announcer:
             await self._publish_allowed(session, *self.presence.discovery.message(sink_topic, descriptor))
 
     async def _publish_allowed(self, session: Session, topic: str, payload: bytes) -> None:
-        """Publish a status or device, unless the broker refuses its topic."""
         if self.refusals.may_send(topic, 0, 0):
             await self.publish(session, Flight(0, topic, retain=True), topic, payload)
 

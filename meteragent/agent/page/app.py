@@ -103,9 +103,8 @@ class _Page:
         is_right = self._keys.matches(form.get("token", [""])[0].encode(), request)
         if not is_right:
             texts = _texts(request)
-            has_to_wait = is_right is None
-            wrong = texts["login.wait"] if has_to_wait else texts["login.wrong"]
-            return _html("login.html", {**texts, "wrong": wrong}, 429 if has_to_wait else 403)
+            reason, status = ("login.wait", 429) if is_right is None else ("login.wrong", 403)
+            return _html("login.html", {**texts, "wrong": texts[reason]}, status)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
         return answer
@@ -114,7 +113,6 @@ class _Page:
         return Response(json.dumps(_texts(request)), media_type="application/json")
 
     async def _facts(self, request: Request) -> Response:
-        """Answer with the facts about all streams, and the current problems."""
         streams, problems = self._view.streams, await self._view.problems()
         promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
         with catalogue.use_language(_language(request)):
@@ -194,7 +192,6 @@ def _language(request: Request) -> str:
 
 
 def _texts(request: Request) -> Mapping[str, str]:
-    """Return the texts in a request's language."""
     return read_texts(_language(request))
 
 

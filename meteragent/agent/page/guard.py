@@ -128,7 +128,6 @@ class Guard:
             _log.error("page: %s", type(error).__name__)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the refusal of a request; None if the request is allowed."""
         host = request.headers.get("host", "")
         if _name(host) not in self._names:
             return PlainTextResponse("This host name is not in page.hosts.\n", 421)
@@ -144,7 +143,6 @@ class Guard:
         return PlainTextResponse("Log in first.\n", 401)
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
-        """Return the refusal of a request for a local route; None if the request is allowed."""
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("Available only on this machine.\n", 403)
         if route.is_open or self._keys.has_token(request):

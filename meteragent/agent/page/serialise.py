@@ -73,7 +73,6 @@ def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
 
 
 def _group(group: Group | None) -> dict[str, Any] | None:
-    """Return the public facts of a group; None if the stream sends records."""
     if group is None:
         return None
     return {

@@ -141,7 +141,6 @@ class _Protocol(H11Protocol):
         self._deadline = self.loop.call_later(PATIENCE_S, self._hang_up)
 
     def _hang_up(self) -> None:
-        """Drop the connection if no request is being answered on it."""
         if not self._is_answering:
             self.drop()
 

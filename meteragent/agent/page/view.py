@@ -339,8 +339,7 @@ def machine_routes(watch: Watch) -> tuple[Route, ...]:
 
     async def figures() -> tuple[int, str, bytes]:
         """Return the vitals in Prometheus' text format."""
-        text = as_metrics(await watch.vitals())
-        return 200, "text/plain; version=0.0.4", text.encode()
+        return 200, "text/plain; version=0.0.4", as_metrics(await watch.vitals()).encode()
 
     return (
         Route("/healthz", healthz, is_open=True),
@@ -350,7 +349,6 @@ def machine_routes(watch: Watch) -> tuple[Route, ...]:
 
 
 def _status(problems: Sequence[Problem], *, is_waiting: bool = False) -> tuple[int, str, bytes]:
-    """Return the status, type and text of an answer about problems."""
     well = "waiting for the first message" if is_waiting else "all is well"
     text = "\n".join([f"{item.code}: {item.text}" for item in problems] or [well])
     return 503 if problems or is_waiting else 200, "text/plain", f"{text}\n".encode()

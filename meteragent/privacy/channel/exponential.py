@@ -139,7 +139,6 @@ def exp(exponent: Exact) -> Number:
 
 
 def _operand(value: object) -> Number | None:
-    """Convert an operand to a Number; return None for an unsupported type."""
     if isinstance(value, Number):
         return value
     if isinstance(value, int | Fraction):

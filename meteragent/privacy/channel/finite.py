@@ -119,7 +119,6 @@ class Channel(Matrix):
 
 
 def _largest(numbers: Iterable[Number]) -> Number:
-    """Return the largest of the numbers and zero."""
     return max(chain([ZERO], numbers))
 
 

@@ -63,7 +63,6 @@ def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the unions of all sets of atoms. Raises ValueError if there are more than 20 atoms."""
     if len(atoms) > _LARGEST:
         raise ValueError(f"{len(atoms)} atoms have 2^{len(atoms)} unions: at most {_LARGEST} are enumerated")
     choices = chain.from_iterable(combinations(atoms, k) for k in range(len(atoms) + 1))

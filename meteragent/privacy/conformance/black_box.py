@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.audit import STATISTICS, Check
-from meteragent.privacy.conformance.trial import PointPair, UnsupportedMechanism, to_array
+from meteragent.privacy.conformance.trial import PointPair, UnsupportedMechanism, release_copies, to_array
 from meteragent.privacy.statistics import prove_loss
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ def check_pairs(
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:
-        outputs = [_draw(release, point, samples) for point in (pair.x, pair.x_prime)]
+        outputs = [release_copies(release, point, samples) for point in (pair.x, pair.x_prime)]
         statistics = dict(_statistics(pair, *outputs))
         share = alarm / len(pairs) / len(statistics)
         bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
@@ -41,13 +41,6 @@ def check_pairs(
         finding = f"a loss of at least {lower:.3f} (statistic: {statistic}); the claim is {pair.loss:.3f}"
         figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
         yield Check(f"black box: {pair.x} or {pair.x_prime}", lower <= pair.loss, finding, figures)
-
-
-def _draw(release: Callable[[Any], Any], point: Any, count: int) -> NDArray[Any]:
-    outputs = np.asarray(release(np.repeat(to_array([point]), count, axis=0)))
-    if outputs.shape[:1] != (count,):
-        raise UnsupportedMechanism(f"{count} points were released as an array of shape {outputs.shape}")
-    return outputs
 
 
 def _statistics(

@@ -51,7 +51,6 @@ def check_parameters(make: "partial[Any]") -> Check:
 
 
 def _number(value: Any) -> Fraction | None:
-    """Return the number that a keyword's value states; None if it is not an exact number."""
     if isinstance(value, bool) or not isinstance(value, Fraction | Decimal | int | str):
         return None
     try:
@@ -61,7 +60,6 @@ def _number(value: Any) -> Fraction | None:
 
 
 def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -> bool:
-    """Return whether a call raises this error."""
     try:
         call(*args, **keywords)
     except error:

@@ -83,10 +83,12 @@ def conform(
     Raises UnsupportedMechanism if the mechanism lacks a method, no pair of points can be tested, or a method
     returns an array of the wrong shape or a log mass of NaN.
     """
-    if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
-        return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)
-    trial = Trial(mechanism, promised_pairs(mechanism, pairs), samples, bits or BulkBits())
+    has_law = isinstance(mechanism, Mechanism) or not isinstance(mechanism, LawlessMechanism)
+    trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=has_law), samples, bits or BulkBits())
     checks = [] if make is None else [promise.check_parameters(make)]
+    if not has_law:
+        checks += _black_box_checks(trial, alarm)
+        return Report(repr(mechanism), samples, alarm, tuple(checks))
     if isinstance(mechanism, MetricMechanism):
         checks += [promise.check_loss(mechanism), *promise.check_ratios(trial, tight=tight)]
     else:
@@ -116,23 +118,13 @@ def audit_release(
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))
 
 
-def _conform_black_box(
-    mechanism: LawlessMechanism,
-    pairs: Iterable[tuple[Any, Any]] | None,
-    make: partial[Any] | None,
-    samples: int,
-    alarm: float,
-    bits: Bits | None,
-) -> Report:
-    """Test the loss, shapes and outputs of a mechanism without `log_mass`, and `make` if it is given."""
-    source = bits or BulkBits()
-    trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
-    checks = [] if make is None else [promise.check_parameters(make)]
-    release = partial(mechanism.release, bits=source)
+def _black_box_checks(trial: Trial, alarm: float) -> Iterator[Check]:
+    """Yield the checks of the loss, shapes and outputs of a mechanism without `log_mass`."""
+    release = partial(trial.mechanism.release, bits=trial.bits)
     tested_pairs = trial.most_telling_pairs(draws.CALIBRATION_PAIRS)
-    checks += [promise.check_loss(mechanism), draws.check_shapes(trial)]
-    checks += black_box.check_pairs(release, tested_pairs, samples, alarm)
-    return Report(repr(mechanism), samples, alarm, tuple(checks))
+    yield promise.check_loss(trial.mechanism)
+    yield draws.check_shapes(trial)
+    yield from black_box.check_pairs(release, tested_pairs, trial.samples, alarm)
 
 
 def _windows(trial: Trial, alarm: float) -> Iterator[Check]:

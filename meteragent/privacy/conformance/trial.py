@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -88,6 +89,14 @@ def to_array(points: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
+def release_copies(release: Callable[[Any], Any], point: Any, count: int) -> NDArray[Any]:
+    """Release `point` `count` times at once. Raises UnsupportedMechanism if fewer return."""
+    released = np.asarray(release(np.repeat(to_array([point]), count, axis=0)))
+    if released.shape[:1] != (count,):
+        raise UnsupportedMechanism(f"{count} points were released as an array of shape {released.shape}")
+    return released
+
+
 @dataclass(frozen=True)
 class Trial:
     """A mechanism under test, its pairs of points, the number of draws for each test, and the bits."""
@@ -99,11 +108,7 @@ class Trial:
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
         """Release `point` `count` times at once, by `bits`. Raises UnsupportedMechanism if fewer return."""
-        batch = np.repeat(to_array([point]), count, axis=0)
-        released = np.asarray(self.mechanism.release(batch, bits=bits or self.bits))
-        if released.shape[:1] != (count,):
-            raise UnsupportedMechanism(f"{count} points were released as an array of shape {released.shape}")
-        return released
+        return release_copies(partial(self.mechanism.release, bits=bits or self.bits), point, count)
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
         """Return the outputs' log masses. Raises UnsupportedMechanism if one is missing or NaN."""

@@ -135,7 +135,6 @@ class Categorical:
         return np.array([self._index(label) for label in labels.ravel().tolist()], np.int64)
 
     def _index(self, label: Hashable) -> int:
-        """Return the index of a label. Raises ValueError if the label is not in the set."""
         try:
             return self._index_by_label[label]
         except (KeyError, TypeError):

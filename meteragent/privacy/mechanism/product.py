@@ -101,7 +101,6 @@ class MetricProduct(_Rows):
 
 
 def _require_row(row: Mechanism) -> Mechanism:
-    """Return `row`. Raises ValueError if its points are not single values."""
     point, _ = next(iter(row.space.pairs()))
     if np.ndim(point):
         raise ValueError("a row is a single value: choose a mechanism on numbers or categories")

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import require_int64_vectors
+from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative
+from meteragent.privacy.mechanism.whole import VectorNoise, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
@@ -37,28 +37,13 @@ _TERMS = 1 << 20  # the largest number of terms of a sum that are computed at on
 
 
 @dataclass(frozen=True, init=False)
-class _Selection:
+class _Selection(VectorNoise):
     """The parameters, space, loss and error bounds of noisy max and of the exponential mechanism."""
-
-    epsilon: Fraction
-    quantum: Fraction
-    n: int
-    sensitivity: Fraction
-
-    def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
-        set_fields(
-            self,
-            epsilon=positive("epsilon", epsilon),
-            quantum=positive("quantum", quantum),
-            n=n,
-            sensitivity=positive("sensitivity", sensitivity),
-        )
-        sampling.check_parameters(n, self.a * n)
 
     @property
     def a(self) -> Fraction:
         """The quotient epsilon q / (2 Delta), half the privacy loss of one quantum."""
-        return self.epsilon * self.quantum / (2 * self.sensitivity)
+        return super().a / 2
 
     @property
     def space(self) -> Windows:

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
-from meteragent.privacy.mechanism.whole import absolute_differences, require_int64_vectors
+from meteragent.privacy.exact import Exact, not_negative
+from meteragent.privacy.mechanism.whole import VectorNoise, absolute_differences, require_int64_vectors
 from meteragent.privacy.space import Windows
 
 
 @dataclass(frozen=True, init=False)
-class VectorLaplace:
+class VectorLaplace(VectorNoise):
     """Independent discrete Laplace noise for n numbers: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
 
     `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. An
@@ -37,26 +37,6 @@ class VectorLaplace:
     value, counts of the values have Delta = 1 (if a person is added or removed) or 2 (if a value is changed).
     Raises TypeError if n is not an int; ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
-
-    epsilon: Fraction
-    quantum: Fraction
-    n: int
-    sensitivity: Fraction
-
-    def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
-        set_fields(
-            self,
-            epsilon=positive("epsilon", epsilon),
-            quantum=positive("quantum", quantum),
-            n=n,
-            sensitivity=positive("sensitivity", sensitivity),
-        )
-        sampling.check_parameters(n, self.a * n)
-
-    @property
-    def a(self) -> Fraction:
-        """The quotient epsilon q / Delta, the privacy loss of one quantum."""
-        return self.epsilon * self.quantum / self.sensitivity
 
     @property
     def space(self) -> Windows:
@@ -110,7 +90,6 @@ class VectorLaplace:
 
 
 def _probability(beta: float) -> float:
-    """Return `beta`. Raises ValueError if it is not between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")
     return beta

@@ -1,16 +1,44 @@
-"""Whole quanta: checks that noise can be added to points in int64, and differences of such points."""
+"""Whole quanta: noise parameters, differences, and checks that noise can be added to points in int64."""
 
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meteragent.privacy.exact import require_present
+from meteragent.privacy import sampling
+from meteragent.privacy.exact import Exact, positive, require_present, set_fields
 
 _LATTICE_LIMIT = 1 << 62
 """The largest |x| in quanta; it keeps x + z within int64."""
 
 _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min() by 3 us per window
+
+
+@dataclass(frozen=True, init=False)
+class VectorNoise:
+    """The parameters of noise for n numbers in whole quanta that may change by `sensitivity`, in the unit."""
+
+    epsilon: Fraction
+    quantum: Fraction
+    n: int
+    sensitivity: Fraction
+
+    def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
+        set_fields(
+            self,
+            epsilon=positive("epsilon", epsilon),
+            quantum=positive("quantum", quantum),
+            n=n,
+            sensitivity=positive("sensitivity", sensitivity),
+        )
+        sampling.check_parameters(n, self.a * n)
+
+    @property
+    def a(self) -> Fraction:
+        """The quotient epsilon q / Delta, the privacy loss of one quantum."""
+        return self.epsilon * self.quantum / self.sensitivity
 
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:

@@ -72,7 +72,6 @@ class Curve:
         return b != c or (b - a) * (end - joint) != (d - c) * (joint - start)
 
     def _value_at(self, i: int, time_s: Fraction) -> Fraction:
-        """Return the value of piece i at `time_s`."""
         start, end = self.times_s[i], self.times_s[i + 1]
         start_value, end_value = self.pieces[i]
         return start_value + (end_value - start_value) * (time_s - start) / (end - start)

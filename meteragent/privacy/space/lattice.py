@@ -159,7 +159,6 @@ def _is_between(low: int | None, x: Any, high: int | None) -> bool:
 
 
 def _refuse_crossed(low: int | None, high: int | None) -> None:
-    """Raise ValueError if `low` is above `high`."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high: not {low} and {high}")
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from importlib import resources
 from math import floor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.decode import number
+from meteragent.decode import number, profiles
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.units import MICRO
 from tests.commands import profile_table
@@ -42,6 +43,14 @@ TEXTS = [case for case in CASES if parsed(case.payload) is None]
 BARE = [case for case in TEXTS if not case.value_places]
 by_case = pytest.mark.parametrize("case", CASES, ids=str)
 by_document = pytest.mark.parametrize("case", DOCUMENTS, ids=str)
+
+
+def test_each_profile_is_listed() -> None:
+    """A file in the folder of profiles is a profile that `discover` tries."""
+    folder = resources.files(profiles)
+    assert {file.name for file in folder.iterdir() if file.name.endswith(".toml")} == {
+        f"{n}.toml" for n in PROFILES
+    }
 
 
 @cache

@@ -177,5 +177,5 @@ def _open(role: str, spec: WindowSpec, label: str, start_ms: int, sealed: bytes)
     group_id, slot_s = bytes.fromhex(spec.group_id), start_ms // 1000
     keys = day_keys(role, group_id, slot_s // DAY_S)
     purpose = PAD if role == "helper" else SHARE
-    number: int | None = keys.open(sealed, info(purpose, group_id, slot_s, keys.id, label.encode()))
+    number: int | None = keys.unseal_number(sealed, info(purpose, group_id, slot_s, keys.id, label.encode()))
     return number

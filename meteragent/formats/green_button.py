@@ -15,7 +15,7 @@ import re
 import uuid
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -45,6 +45,14 @@ _POWERS: Final = (0, -3, -6)
 """The exponents of ten that are written, in order of preference."""
 _POWER_MAX: Final = 12
 """The largest absolute value of an exponent of ten that is read: from pico to tera."""
+_NUMBERS: Final[dict[str, tuple[int | None, Container[int], str]]] = {
+    "uom": (None, _UOM, "38 (W) or 72 (Wh)"),
+    "accumulationBehaviour": (_DELTA, {0, _DELTA, _INDICATING}, "values of intervals (4)"),
+    "flowDirection": (1, {0, 1, _NET}, "consumption (1) or net (4)"),
+    "commodity": (_ELECTRICITY, {0, _ELECTRICITY}, "electricity (1)"),
+    "powerOfTenMultiplier": (0, range(-_POWER_MAX, _POWER_MAX + 1), f"-{_POWER_MAX} to {_POWER_MAX}"),
+}
+"""The default, the known numbers, and what is expected, by the name of a number of a ReadingType."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
@@ -206,8 +214,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
                 streams[stream].append(_entry(element, name, form))
             else:
                 left_out[f"the value is missing ({stream})"] += 1
-    for place in feed.unused_types:
-        left_out[f"a ReadingType that no value has ({place})"] += 1
+    left_out.update(f"a ReadingType that no value has ({place})" for place in feed.unused_types)
     for stream in _contained(streams, feed.net_streams):
         count = len(streams.pop(stream))
         left_out[f"a total or net flow beside other values of the meter ({stream})"] += count
@@ -243,11 +250,14 @@ class _Feed:
 
     def __init__(self, root: ET.Element, meter: str | None) -> None:
         kinds = "UsagePoint", "MeterReading", "ReadingType"
-        self._points, self._readings, self._types = (_by_place(root, kind) for kind in kinds)
+        self._points, self._readings, types = (_by_place(root, kind) for kind in kinds)
+        self._types = {place: _type(element) for place, element in types.items()}
         if not self._types:
             raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
         self._linking = _by_link(self._points), _by_link(self._readings)
-        self._is_own = root.findtext(f"{ATOM}id") == _FEED_ID
+        is_own, points = root.findtext(f"{ATOM}id") == _FEED_ID, self._points.items()
+        self._titles = {at: point.findtext(f"{ATOM}title", "").strip() for at, point in points if is_own}
+        self._kinds = {at: point.findtext(f".//{ESPI}kind", "0").strip() for at, point in points}
         self._meter = meter
         self._places: dict[str, str] = {}
         self._sources: dict[str, tuple[str, _Type | str]] = {}
@@ -269,13 +279,11 @@ class _Feed:
         (name,) = names
         self.unused_types.pop(name, None)
         point = _owner(reading, stream, "MeterReading", self._points, self._linking[0])
-        kind = self._points[point].findtext(f".//{ESPI}kind", "0") if point in self._points else "0"
-        if kind.strip() != "0":
+        if self._kinds.get(point, "0") != "0":
             return "", "a ServiceCategory other than electricity (0)"
-        try:
-            form, is_net = _type(self._types[name])
-        except FormatError as error:
-            return "", str(error)
+        form, is_net = self._types[name]
+        if isinstance(form, str):
+            return "", form
         if is_net:
             self.net_streams.add(stream)
         return self._name(point), form
@@ -288,8 +296,8 @@ class _Feed:
         """
         address = f"/{place.partition('://')[2] or place}".replace(f"{_ROOT}/", "/", 1)
         name = self._meter or address.strip("/")
-        if self._meter is None and self._is_own and place in self._points:
-            name = (self._points[place].findtext(f"{ATOM}title") or "").strip()
+        if self._meter is None and place in self._titles:
+            name = self._titles[place]
         elif name.startswith("UsagePoint/"):
             raise FormatError(f"the address {place} names no customer: name the only meter with --meter NAME")
         if not is_valid_name(name):
@@ -340,7 +348,7 @@ def _owner(
     if owner in owners:
         return owner
     places = linking.get(place) or linking.get(up) or set()
-    if not places and owner.rpartition("/")[0].endswith("UsagePoint"):
+    if not places and kind == "MeterReading" and owner.rpartition("/")[0].endswith("UsagePoint"):
         return owner  # some files have no entry for it
     if len(places) != 1:
         number = "more than one resource" if places else "no resource"
@@ -352,29 +360,21 @@ def _links(element: ET.Element, relation: str) -> list[str]:
     return [link.get("href", "") for link in element.iterfind(f"{ATOM}link") if link.get("rel") == relation]
 
 
-def _type(resource: ET.Element) -> tuple[_Type, bool]:
-    """Return a ReadingType, and whether it is net flow. Raises FormatError if its values are not read."""
-    element = next(resource.iter(f"{ESPI}ReadingType"))
-    uom = _integer(element, "uom")
-    if uom not in _UOM:
-        raise FormatError(f"uom {uom}: expected 38 (W) or 72 (Wh)")
-    behaviour = _integer(element, "accumulationBehaviour", _DELTA)
-    if behaviour not in {0, _DELTA, _INDICATING}:
-        raise FormatError(f"accumulationBehaviour {behaviour}: expected values of intervals (4)")
-    flow = _integer(element, "flowDirection", 1)
-    if flow not in {0, 1, _NET}:
-        raise FormatError(f"flowDirection {flow}: expected consumption (1) or net (4)")
-    commodity = _integer(element, "commodity", _ELECTRICITY)
-    if commodity not in {0, _ELECTRICITY}:
-        raise FormatError(f"commodity {commodity}: expected electricity (1)")
-    power = _integer(element, "powerOfTenMultiplier", 0)
-    if abs(power) > _POWER_MAX:
-        raise FormatError(f"powerOfTenMultiplier {power}: expected -{_POWER_MAX} to {_POWER_MAX}")
-    scale = Fraction(10) ** power
+def _type(resource: ET.Element) -> tuple[_Type | str, bool]:
+    """Return a ReadingType, or the reason why its values are not read, and whether it is net flow."""
+    element, numbers = next(resource.iter(f"{ESPI}ReadingType")), dict[str, int]()
+    try:
+        for name, (default, known_numbers, expected) in _NUMBERS.items():
+            numbers[name] = _integer(element, name, default)
+            if numbers[name] not in known_numbers:
+                return f"{name} {numbers[name]}: expected {expected}", False
+        quality = _integer(element, "defaultQuality", 0)
+    except FormatError as error:
+        return str(error), False
     title = _TITLE.fullmatch((resource.findtext(f"{ATOM}title") or "").strip())
-    quality = _integer(element, "defaultQuality", 0)
     sd, d = (None, "") if title is None else (float(title[1]), title[2])
-    return _Type(_UOM[uom], scale, quality, sd, d), flow == _NET
+    scale = Fraction(10) ** numbers["powerOfTenMultiplier"]
+    return _Type(_UOM[numbers["uom"]], scale, quality, sd, d), numbers["flowDirection"] == _NET
 
 
 def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:

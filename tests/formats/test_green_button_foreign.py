@@ -7,7 +7,7 @@ import pytest
 from meteragent.domain.errors import FormatError
 from meteragent.formats import green_button
 from meteragent.formats.entry import drop_copies
-from tests.support.steps import steps_of
+from tests.support.steps import ending, steps_of
 
 START_S = 1_735_689_600
 ROOT = "/espi/1_1/resource"
@@ -259,3 +259,22 @@ def test_twice_the_file_costs_at_most_twice_the_steps(shape: str) -> None:
     costs = [steps_of(lambda content=content: green_button.read(content)) for content in contents]  # type: ignore[misc]
     assert costs[1] <= 2 * costs[0]
     assert costs[2] <= 2 * costs[1]
+
+
+@pytest.mark.parametrize("content", ["<e:ReadingType>", "<e:UsagePoint>"])
+def test_a_resource_that_many_share_is_read_once(content: str) -> None:
+    """A long ReadingType or UsagePoint of 5,000 MeterReadings costs as much as that of one."""
+    parts = [usage_point(POINT)]
+    for number in range(5_000):
+        place = f"{POINT}/MeterReading/{number}"
+        parts += [stream(POINT, str(number)), block(place, 5, start_s=START_S + number * 3600)]
+    long_feed = feed(*parts).replace(content.encode(), (content + "<e:x/>" * 200_000).encode(), 1)
+    with ending(cpu_s=8):
+        assert len(green_button.read(long_feed)) == 5_000
+
+
+def test_a_block_of_a_home_without_its_stream_is_refused() -> None:
+    """A UsagePoint is no MeterReading, so its address cannot own a block."""
+    orphan = entry(f"{POINT}/x", link("up", f"{POINT}/IntervalBlock"), "<e:IntervalBlock/>")
+    with pytest.raises(FormatError, match=r"the IntervalBlock \S+ belongs to no resource"):
+        green_button.read(feed(home(POINT), orphan))

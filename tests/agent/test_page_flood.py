@@ -70,6 +70,23 @@ async def test_each_head_has_a_limit(
         assert b"200" not in await slow.reader.read()
 
 
+async def test_a_head_has_a_limit_after_a_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is dropped even if the answer before the head took longer than a head may take."""
+    monkeypatch.setattr(server, "PATIENCE_S", 0.2)
+
+    async def late() -> tuple[int, str, bytes]:
+        done, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.call_later(2 * server.PATIENCE_S, done.set)
+        await done.wait()
+        return await _healthy()
+
+    port, routes = free_port(), (page.Route("/late", late, is_open=True),)
+    async with PageWorld().serving(port=port, routes=routes), line(port) as slow, asyncio.timeout(LIMIT_S):
+        assert await slow.ask("/late") == 200
+        slow.writer.write(HEAD)
+        assert b"200" not in await slow.reader.read()
+
+
 async def login(port: int, token: bytes) -> int:
     """Try a token on a new connection; return the status."""
     body = b"token=" + token

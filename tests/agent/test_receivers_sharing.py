@@ -1,4 +1,4 @@
-"""Pseudonyms, spread and the page, when a receiver has ended or is paused."""
+"""Pseudonyms, spread, the page and problems, when a receiver has ended, is paused, or gets nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +175,18 @@ async def test_the_page_shows_a_receiver_that_is_admitted(home: Home) -> None:
         assert receiver.queue.startswith(f"{home.stream.name}@{name}.")
         assert receiver.topic == f"{name}/{{meter}}"
     assert len(outlets) == 1
+
+
+async def test_a_receiver_that_gets_nothing_is_named(home: Home) -> None:
+    """If an earlier store has released to one of two receivers, the problem says to which."""
+    counts = Counts()
+    thread = StoreThread(home.store, 0, 2**30, [], counts)
+    context = context_of(parsed(""), thread, counts)
+    home.start("")
+    links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
+    app, _ = outlets_of(home.stream, links, context)
+    app.listener.ask(["app/m1"])
+    announced = f'{{"store": "another", "valid_from": "{iso_time(NOON_MS)}"}}'.encode()
+    app.on_message("app/m1/privacy", announced, 1, retain=True, token=None)
+    [actual] = context.alarms.active
+    assert (actual.code, actual.stream) == ("earlier_store", f"{home.stream.name} for app")

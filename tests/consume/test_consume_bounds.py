@@ -44,6 +44,14 @@ def test_no_arithmetic_begins_before_the_bounds(
             Descriptor.parse(form)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_fact_that_is_not_finite_is_refused(number: str) -> None:
+    """JSON has no such number, so no later reader could hold it, even in a field that nobody reads."""
+    for fact in (float(number), [{"x": float(number)}]):
+        with pytest.raises(RecordError, match="'id' does not match its facts"):
+            Descriptor.parse(changed(described(TERMS), is_sealed=True, weather=fact))
+
+
 def test_the_length_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message longer than its table allows is not even parsed."""
     monkeypatch.setattr(message, "load_fields", None)

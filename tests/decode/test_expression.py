@@ -137,7 +137,7 @@ def test_an_expression_cannot_cost_without_bound(what: str, monkeypatch: pytest.
     monkeypatch.setattr(expression_module, "STEPS_MAX", 20_000)
     payload = b'{"p": [1, 2, 3], "t": 1}'
     costs = []
-    for count in (30, 60):
+    for count in (13, 15):  # without the limit, the test would end, too
         stages = {name: stage * count for name, stage in STAGES.items()}
         decode = json_format.make_decoder(COSTLY[what].format(**stages), None)
         costs.append(steps_of(lambda decode=decode: decode(payload)))  # type: ignore[misc]

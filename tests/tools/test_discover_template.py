@@ -25,7 +25,7 @@ COSTLY = {
 @pytest.mark.parametrize("what", COSTLY)
 def test_a_template_of_any_form_is_judged_at_once(what: str) -> None:
     """A template as long as a payload is refused in time that grows as its length does."""
-    with ending():
+    with ending(cpu_s=2):
         path, problem = home_assistant._path_of(COSTLY[what])
         translate_path(COSTLY[what])
     assert path is None

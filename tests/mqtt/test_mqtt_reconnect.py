@@ -21,12 +21,12 @@ async def accept(wire: Wire) -> None:
     await wire.end()
 
 
-def refuse(reason: int) -> Script:
+def refuse(reason: int, properties: bytes = b"") -> Script:
     """Refuse the connection with a reason code."""
 
     async def script(wire: Wire) -> None:
         await wire.hello()
-        wire.send(wire.connack(reason))
+        wire.send(wire.connack(reason, properties=properties))
 
     return script
 
@@ -77,6 +77,17 @@ async def test_a_broker_that_refuses_for_another_reason_is_asked_again_in_the_sa
         assert "not authorised" in await peer.warned()
         await soon(peer.sessions.get())
     assert broker.levels == [5, 5, 5]
+
+
+async def test_no_words_of_a_broker_are_logged() -> None:
+    """A broker may send its own reason string, which could contain lines and escape sequences."""
+    words = b"\x1b]0;x\x07\nINFO all is well"
+    property_ = b"\x1f" + len(words).to_bytes(2) + words
+    async with FakeBroker(refuse(0x87, property_), accept) as broker, connected(broker.url) as peer:
+        line = await peer.warned()
+        assert "not authorised" in line
+        assert not {"\x1b", "\n"} & set(line)
+        assert "all is well" not in line
 
 
 @pytest.mark.parametrize(("version", "reason"), [("5", 0x86), ("5", 0x87), ("3.1.1", 4), ("3.1.1", 5)])

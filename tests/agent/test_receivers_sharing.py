@@ -185,7 +185,7 @@ async def test_a_receiver_that_gets_nothing_is_named(home: Home) -> None:
     home.start("")
     links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
     app, _ = outlets_of(home.stream, links, context)
-    app.listener.ask(["app/m1"])
+    app.listener.ask_about(["app/m1"])
     announced = f'{{"store": "another", "valid_from": "{iso_time(NOON_MS)}"}}'.encode()
     app.on_message("app/m1/privacy", announced, 1, retain=True, token=None)
     [actual] = context.alarms.active

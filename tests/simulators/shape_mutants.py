@@ -58,9 +58,9 @@ def negates(flag: str) -> Callable[[type[Shape], pytest.MonkeyPatch], None]:
 
 
 _WRONG = {
-    "reach": doubles("reach_of_power"),
-    "integrand": doubles("counted"),
-    "lattice": doubles("lattice"),
+    "reach": doubles("distance_per_power"),
+    "integrand": doubles("integrand_u"),
+    "lattice": doubles("steps_per_quantum"),
     "redraw": negates("is_redrawn"),
     "difference": negates("is_difference_stored"),
 }

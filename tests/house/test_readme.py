@@ -5,9 +5,12 @@ import re
 import tomllib
 from fractions import Fraction
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meteragent import __main__ as program
 from meteragent import cli
@@ -15,6 +18,7 @@ from meteragent.cli.usage import make_parser
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.shapes import Space
+from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.report.format import MEAN_W
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
@@ -180,6 +184,18 @@ def test_what_is_hidden_is_that_of_check() -> None:
     assert f"epsilon is {facts()['epsilon']} per watt at level {facts()['level']}" in README
     ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])
     assert f"about {ratio:.1f} times the hidden energy" in README
+
+
+@given(st.integers(1, 6), st.fractions(0, 500, max_denominator=1000))
+def test_the_exact_promise_is_the_loss_of_the_mechanism(n: int, distance: Fraction) -> None:
+    """The sentence holds at every distance, and below whole quanta would not hold without its rounding."""
+    assert "P(Z | x) <= exp(epsilon * d) * P(Z | x')" in README
+    assert "where d is the largest |x_i - x'_i| in whole quanta (1 W here), rounded up" in README
+    epsilon, quantum = terms().epsilon, terms().quantum
+    loss = DitheredLaplace(epsilon, quantum, n, quantum / 1000).loss(distance)
+    assert quantum == 1
+    assert epsilon * distance <= loss <= epsilon * ceil(distance)
+    assert n == 1 or loss == epsilon * ceil(distance)
 
 
 BANDS = """window.rest = "night"

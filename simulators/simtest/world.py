@@ -22,7 +22,7 @@ from simulators.invariant import InvariantViolation
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.configuration import parse
-from simulators.simtest.judge.ending import check_complete, check_retained, epilogue_s
+from simulators.simtest.judge.ending import check_complete, check_retained, epilogue_s, overdue_topics
 from simulators.simtest.judge.oracle import Oracle
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model.receivers import BROKERS
@@ -188,8 +188,10 @@ class World(ProcessEnvironment):
 
     def _finish(self, packet_ids: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
-        # If a process is stopping when the epilogue ends, wait for its successor's acknowledgements.
-        if self.is_alive and self._end is not None and not self._has_postponed_end:
+        # If a process is stopping when the epilogue ends, wait once for what its successor sends and
+        # acknowledges. It stops by itself, for up to ten seconds, when a receiver is admitted or revoked.
+        is_stopping = self._end is not None or bool(self._oracle.checker.expected.grants and self._overdue())
+        if self.is_alive and is_stopping and not self._has_postponed_end:
             self._has_postponed_end = True
             self._loop.call_later(epilogue_s(self.plan) + _STOP_S - _ANSWER_S, self._ask_owed)
             return
@@ -213,9 +215,16 @@ class World(ProcessEnvironment):
             self._stops += 1
             self._task.cancel()
 
+    def _until_ms(self) -> int:
+        """Return the time up to which everything must have been sent."""
+        return self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
+
+    def _overdue(self) -> list[str]:
+        return overdue_topics(self._oracle.checker, self._streams, self._until_ms())
+
     def _check_end(self) -> None:
         """Check that everything due has been sent, and that the store is as expected; complete the counts."""
-        oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
+        oracle, settled_ms = self._oracle, self._until_ms()
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == "wall"}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:

@@ -416,6 +416,24 @@ at 4.324 s: resume jump_ms=330000
 had skipped while the agent did not run. It stops before it knows of its clock, so this is no jump to it."""
 
 
+ADMITS_AT_THE_END = """
+seed=820001443 pace=minutes end_ms=5591
+configuration 0: grid=40/40 receivers=app+58,utility+20
+at 2.070 s: fail down_ms=0 then=0 steps=6
+at 4.354 s: drop side=sink down_ms=1500 forgets=0 shuffles=0
+at 4.374 s: read meter=3 time_ms=262440 value_u=35063633 qos=1 retain=0
+at 5.272 s: read meter=1 time_ms=316320 value_u=2232831013 qos=1 retain=0
+at 5.590 s: resume jump_ms=600000
+"""
+"""A schedule on which the judge erred: at its end, the agent was stopping for ten seconds to admit a
+receiver, and could send nothing because its clock had jumped meanwhile."""
+
+
+def test_the_end_waits_for_an_agent_that_admits_a_receiver(where: Path) -> None:
+    """What waits then is sent by the next start, and the schedule ends after it."""
+    assert runs.run(read(ADMITS_AT_THE_END), where)["receivers"] == 2
+
+
 def test_the_end_waits_for_skipped_windows(where: Path) -> None:
     """The agent gets the time to open and close each of them; other schedules end as soon as ever."""
     assert runs.run(read(SKIPPED), where)["windows"] > 400

@@ -47,11 +47,16 @@ def check_complete(
     """
     incomplete = _incomplete_windows(checker, closed_ms)
     check(not incomplete, "a slot that was due has not been received", incomplete)
+    overdue = overdue_topics(checker, streams, until_ms)
+    check(not overdue, "a row that was due has not been delivered", overdue)
+
+
+def overdue_topics(checker: InvariantChecker, streams: set[str], until_ms: int) -> list[str]:
+    """Return the topics of the rows of `streams` and receivers that were due before `until_ms` and wait."""
     expected = checker.expected
     queues = streams | {grant.queue for grant in expected.grants.values()}
     rows = [row for row in expected.rows.values() if row.queue in queues and not row.is_delivered]
-    overdue = [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
-    check(not overdue, "a row that was due has not been delivered", overdue)
+    return [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
 
 
 def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:

@@ -199,6 +199,6 @@ def test_only_totals_are_logged(run: Run) -> None:
     first = r"INFO stream main: the first reading has arrived\n"
     first += r"INFO stream main: the first number has left, [^\n]+\n"
     ended = r"INFO totals: (\w+=\d+ ?)+\n"  # nothing is due, so it ends at once
-    assert re.fullmatch(begun + connected + first + ended, run.log)
+    assert re.fullmatch(begun + connected + first + ended, run.log), run.log
     for trace in (CANARY, "13371337", HOME, str(START_MS)[:6]):
         assert trace not in run.log

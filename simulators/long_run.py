@@ -107,6 +107,8 @@ class LongRun:
         with _delay_signals():
             self._write(part | {"at": _now()})
             self.parts.append(part)
+        if _arrived:  # and Stopped did not get here: finalizers and callbacks of SQLite lose what they raise
+            raise Stopped(signal.Signals(_arrived[0]).name)
 
     def _write(self, line: Part) -> None:
         if self._log_fd is not None:
@@ -130,12 +132,18 @@ class Stopped(KeyboardInterrupt):
     """
 
 
+_arrived: list[int] = []
+"""The signals that have arrived since the last `stoppable` began."""
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Raise Stopped in the main thread when a signal in STOP_SIGNALS arrives, even one that was ignored."""
+    _arrived.clear()
 
     def stop(number: int, _: object) -> None:
         """Raise Stopped with the signal's name."""
+        _arrived.append(number)
         raise Stopped(signal.Signals(number).name)
 
     with _handle_signals(stop):

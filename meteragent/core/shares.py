@@ -1,4 +1,4 @@
-"""A window that releases a share of its energy; the rest, a pad, goes to the helper (docs/crowd.md 4).
+"""A window that releases a share of its energy; the rest, a pad, goes to the helper (docs/crowd.md 6).
 
 With P the pad, u the dither, S the energy so far and L one quantum in accumulator units, the accumulator is
 

@@ -1,7 +1,7 @@
 """An operator's noise: a discrete Laplace number determined by a key, the group, the slot and the inputs.
 
 The sampler's bits are a pseudorandom function, under the operator's noise key, of everything that determines
-the operator's sum (crowd.md 8). So equal inputs have equal noise, even after a restart. The sampler is the
+the operator's sum (crowd.md 10). So equal inputs have equal noise, even after a restart. The sampler is the
 agent's exact sampler.
 """
 

@@ -1,4 +1,4 @@
-"""The error of a slot's published total (crowd.md 12).
+"""The error of a slot's published total (crowd.md 11).
 
 The error of a total of n homes is the sum of two draws of discrete Laplace noise and of n dithering errors.
 The variance of a dithering error is f (1 - f) quanta^2, where f is the fractional part of the home's energy

@@ -1,4 +1,4 @@
-"""The public file of a group: its operators, its slots, and the noise of its totals (crowd.md 3).
+"""The public file of a group: its operators, its slots, and the noise of its totals (crowd.md 5).
 
 The id of a group is the SHA-256 of its canonical bytes, and is part of everything that a home seals. So an
 operator whose file differs in any value cannot open a report.

@@ -1,4 +1,4 @@
-"""The helper: accepts the leader's request for a slot and gives the slot its one answer (crowd.md 8).
+"""The helper: accepts the leader's request for a slot and gives the slot its one answer (crowd.md 3.4).
 
 The tables of rows are `mark` and `secret` (see `machine`), `batch` by slot (the batch fixed by the first
 accepted chunk), `chunk` by slot and index, and `answer` by slot (the one answer, which may be a refusal).

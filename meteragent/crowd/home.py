@@ -1,4 +1,4 @@
-"""A home's part: a slot opens with a pad and closes with a report (crowd.md 8, steps 1 and 2).
+"""A home's part: a slot opens with a pad and closes with a report (crowd.md 3.1 and 3.2).
 
 `open_slot` returns the row that must be committed before anything about the slot is sent. The row contains
 the pad itself only in sealed form, which only the helper can open.
@@ -20,7 +20,7 @@ _PAD_BITS = 64
 class OpenSlot(NamedTuple):
     """An open slot as it is stored.
 
-    accumulator    the accumulator of crowd.md 4
+    accumulator    the accumulator of crowd.md 6
     lattice        one quantum, in the accumulator's units
     helper_key     the id of the helper's key, to which the pad is sealed
     leader_public  the leader's public key, to which the share will be sealed: not only its id, so that a home

@@ -1,4 +1,4 @@
-"""The leader: accepts reports, sends one request per slot, and publishes one total per slot (crowd.md 8).
+"""The leader: accepts reports, sends a request and publishes a total per slot (crowd.md 3.3 and 3.5).
 
 The tables of rows are `mark` and `secret` (see `machine`), `report` by slot and label, `request` by slot and
 index of the chunk, and `closed` by slot (the record of the total, or the reason why there is no total).

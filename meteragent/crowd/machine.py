@@ -22,7 +22,7 @@ DAYS_AHEAD = 7
 _SEND_STEP_S = 60
 """Messages leave at multiples of this time."""
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
-"""The time reserved for a step: a minute, plus a second per 1,000 homes of the batch (crowd.md 8, Time)."""
+"""The time reserved for a step: a minute, plus a second per 1,000 homes of the batch (crowd.md 4)."""
 
 
 class Key(NamedTuple):

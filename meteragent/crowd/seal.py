@@ -1,4 +1,4 @@
-"""Sealing with HPKE (RFC 9180), signing with Ed25519, and the keys of each day (crowd.md 5 and 6)."""
+"""Sealing with HPKE (RFC 9180), signing with Ed25519, and the keys of each day (crowd.md 8 and 9)."""
 
 import hashlib
 import sys

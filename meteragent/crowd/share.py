@@ -1,4 +1,4 @@
-"""Arithmetic modulo 2^64: the accumulator, which starts from a pad, and the sum of a batch (crowd.md 4).
+"""Arithmetic modulo 2^64: the accumulator, which starts from a pad, and the sum of a batch (crowd.md 6).
 
 Let L be one quantum in accumulator units, P the pad, u the dither and S the energy so far. The accumulator A
 and the share s are

@@ -1,4 +1,4 @@
-"""The published total of a slot, and the descriptor that states its promise (crowd.md 12)."""
+"""The published total of a slot, and the descriptor that states its promise (crowd.md 11)."""
 
 import json
 from functools import cached_property

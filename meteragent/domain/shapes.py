@@ -384,7 +384,7 @@ class Excess(Shape):
 class Share(Shape):
     """A window whose energy, in Wh, counts in the total of the group with the id `group_id` (hex digits).
 
-    A home sends only one of two parts of it, and the group's two operators add the noise (docs/crowd.md 4). A
+    A home sends only one of two parts of it, and the group's two operators add the noise (docs/crowd.md 6). A
     report must have left `deadline_ms` after the window's end.
     """
 

@@ -6,7 +6,7 @@ step of a round (`desk`) asks the machine for its effects, commits them in one t
 messages leave. A machine built from the committed rows continues where the former machine stopped. So after a
 crash at any point, it sends the same bytes again or goes on.
 
-Rules of time (crowd.md 8):
+Rules of time (crowd.md 4):
 1. The time of a message is the time of its arrival, read before the message waits for other work. The time of
    a tick is its instant, a multiple of 10 s, even if the tick runs later.
 2. A message leaves at its instant or, if the work took longer, at the next full minute.

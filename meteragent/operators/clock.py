@@ -66,7 +66,7 @@ class Ticks:
     """The instants of a machine's ticks: the multiples of TICK_S.
 
     A tick may run late because of earlier work. Its time is nevertheless its instant, so its messages do not
-    show how long that work took (crowd.md 8, Time).
+    show how long that work took (crowd.md 4).
     """
 
     def __init__(self, now_s: int) -> None:

@@ -15,7 +15,7 @@ RESEND_S = 300
 PATIENCE_S = 20
 """How long, in seconds, a request or an answer may wait for other work before it is dropped.
 
-The response leaves at least 60 s after the arrival (crowd.md 8, Time).
+The response leaves at least 60 s after the arrival (crowd.md 4).
 """
 REPORT = "report"
 

@@ -1,4 +1,4 @@
-"""The newest list of keys of each operator of a crowd (docs/crowd.md 5), on disk before a key is used."""
+"""The newest list of keys of each operator of a crowd (docs/crowd.md 8), on disk before a key is used."""
 
 import sqlite3
 

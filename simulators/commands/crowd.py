@@ -1,4 +1,4 @@
-"""Compare promised and measured errors of crowd totals, and time the protocol (docs/crowd.md 12).
+"""Compare promised and measured errors of crowd totals, and time the protocol (docs/crowd.md 11).
 
 For each number of homes and hidden energy, SLOTS totals are computed from pads, dithers and shares modulo
 2^64 and the operators' keyed draws, without sealing. Their error is compared with the standard deviation that

@@ -10,7 +10,7 @@ from simulators.commands import crowd
 
 SMALL = ["crowd", "--slots", "200", "--seed", "1"]
 PRINTED = {110: ("44", "4.4", "0.44"), 300: ("120", "12", "1.2"), 6000: ("2400", "240", "24")}
-"""The promised deviations as crowd.md 12 has them."""
+"""The promised deviations as simulators/README.md has them."""
 EVERY_HOME = {110: (98, 31, 9.8), 300: (268, 85, 27), 6000: (5367, 1697, 537)}
 
 

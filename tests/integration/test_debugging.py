@@ -1,4 +1,4 @@
-"""The section Debugging of docs/commands.md is executed: its commands in their order, beside an agent and a broker."""
+"""Debugging in docs/commands.md is executed: its commands in their order, beside an agent and a broker."""
 
 import asyncio
 import os

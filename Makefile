@@ -71,7 +71,7 @@ notebooks: $(STAMP) ## execute the notebooks of the documentation and store what
 	$(BIN)/python -m pip install --quiet --group notebooks
 	nice -n 10 $(BIN)/python -m tests.commands.notebooks
 
-pictures: $(STAMP) ## the pictures of docs/pictures.md, drawn anew from their seeds (3 minutes)
+pictures: $(STAMP) ## the pictures of the documentation, drawn anew from their seeds (3 minutes)
 	nice -n 10 $(BIN)/python -m tests.commands.pictures
 
 parts: $(STAMP)

@@ -1,7 +1,7 @@
 """Random bits for many draws at once, from OpenSSL: the default of most mechanisms, never used by the agent.
 
-For large requests, OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-docs/decisions/randomness.md). But its state is in the process and is reseeded only from time to time, so a
+For large requests, OpenSSL's generator is more than ten times as fast as `os.urandom` (docs/decisions.md says
+how to compare them). But its state is in the process and is reseeded only from time to time, so a
 resumed copy of the memory, such as a virtual machine's snapshot, draws the same bits again.
 """
 

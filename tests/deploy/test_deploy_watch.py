@@ -30,8 +30,8 @@ from tests.support.stores import TERMS
 DEPLOY = ROOT / "deploy"
 DOCS = ROOT / "docs"
 SIGNS = (DOCS / "signs.md").read_text()
-RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs")]
-FILES = (DEPLOY / "README.md").read_text()
+RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs", "brokers", "commands")]
+FILES = (DOCS / "install.md").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 SOURCE = {"type": "prometheus", "uid": "${prometheus}"}
@@ -238,7 +238,7 @@ def test_a_count_that_means_trouble_has_an_alarm(name: str) -> None:
     assert named & rows()[name]
 
 
-@pytest.mark.parametrize("page", [*RUNBOOK, DEPLOY / "README.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*RUNBOOK, DEPLOY / "fleet" / "README.md"], ids=lambda page: page.stem)
 def test_the_links_of_the_runbook_lead_somewhere(page: Path) -> None:
     """Sections and files that a page links to are there."""
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
@@ -249,7 +249,7 @@ def test_the_links_of_the_runbook_lead_somewhere(page: Path) -> None:
 
 
 def test_the_files_of_the_table_are_there() -> None:
-    """Each file that the table of deploy/ names exists."""
+    """Each file that the table of docs/install.md names exists."""
     files = re.findall(r"`([\w./]+)`", FILES.partition("| here | what |")[2].partition("\n\n")[0])
     assert len(files) >= 10
     assert all((DEPLOY / file).exists() for file in files)
@@ -258,7 +258,7 @@ def test_the_files_of_the_table_are_there() -> None:
 def test_every_folder_is_in_the_runbook() -> None:
     """Whatever is in deploy/ is named in its table."""
     table = FILES.partition("| here | what |")[2].partition("\n\n")[0]
-    there = {path.name for path in DEPLOY.iterdir()} - {"README.md", "__pycache__"}
+    there = {path.name for path in DEPLOY.iterdir()} - {"__pycache__"}
     assert {name for name in there if name not in table} == set()
 
 

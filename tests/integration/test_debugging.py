@@ -1,4 +1,4 @@
-"""docs/debugging.md is executed: its commands in their order, beside an agent and a broker."""
+"""Debugging in docs/commands.md is executed: its commands in their order, beside an agent and a broker."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
-PAGE = (ROOT / "docs" / "debugging.md").read_text()
+PAGE = (ROOT / "docs" / "commands.md").read_text().partition("\n## Debugging\n")[2]
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]
 TAP, DEBUGGER = (text.strip() for language, text in BLOCKS if language == "console")

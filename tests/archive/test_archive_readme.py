@@ -1,4 +1,7 @@
-"""The page on archives is executed: its configuration, its commands, its program."""
+"""The page on archives is executed: its configuration, its commands, its program.
+
+`tests/spark/test_recipe.py` has the configuration of its streams.
+"""
 
 import re
 import shlex
@@ -16,10 +19,10 @@ COMMANDS = {"python -m simulators ": simulators.main, "meteragent ": cli.main}
 
 
 def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block runs, in order, in an empty folder; commands end with 0."""
+    """Every block but that of streams runs, in order, in an empty folder; commands end with 0."""
     monkeypatch.chdir(tmp_path)
-    assert [language for language, _ in BLOCKS] == ["toml", "sh", "python"]
-    (settings, commands, program) = (text for _, text in BLOCKS)
+    assert [language for language, _ in BLOCKS] == ["toml", "sh", "python", "toml"]
+    (settings, commands, program, _streams) = (text for _, text in BLOCKS)
     (tmp_path / "archive.toml").write_text(settings)
     for line in commands.splitlines():
         ((start, main),) = ((start, main) for start, main in COMMANDS.items() if line.startswith(start))

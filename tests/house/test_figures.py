@@ -31,7 +31,7 @@ FIGURE = re.compile(
     re.VERBOSE,
 )
 HEADING = re.compile(r"^#+ ", re.MULTILINE)
-PROGRAM = re.compile(r"python (?:-m )?(tests[./]commands[./]\w+|benchmarks[./]shares)")
+PROGRAM = re.compile(r"python (?:-m )?(tests[./]commands[./]\w+|benchmarks[./](?:shares|collect))")
 
 NUMPY, OPENDP, GMQTT = "numpy Generator.laplace", "OpenDP make_laplace", "gmqtt, two connections"
 LOOP = "records a second, QoS 1, closed loop of 1,000"

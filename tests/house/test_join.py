@@ -11,11 +11,10 @@ from meteragent import cli
 from meteragent.crowd import group as groups
 from tests.support.not_run import ROOT
 
-PAGE = (ROOT / "docs" / "choosing.md").read_text("utf-8")
-SECTION = PAGE.partition("\n## Join a crowd\n")[2].partition("\n## ")[0]
-TEXT = " ".join(SECTION.split())
+PAGE = (ROOT / "docs" / "join.md").read_text("utf-8")
+TEXT = " ".join(PAGE.split())
 GROUP = (ROOT / "deploy" / "crowd" / "group.toml").read_text("utf-8")
-HOME = "\n".join(line.removeprefix("    ") for line in SECTION.splitlines() if re.match(r"    |$", line))
+HOME = "\n".join(line.removeprefix("    ") for line in PAGE.splitlines() if re.match(r"    |$", line))
 AWAY = "8 h away"
 
 
@@ -116,6 +115,6 @@ def test_the_error_of_the_mean_is_as_stated(capsys: pytest.CaptureFixture[str]) 
 def test_homes_find_the_page() -> None:
     """README, SECURITY and the door for homes link to it."""
     for page in ("README.md", "SECURITY.md"):
-        assert "(docs/choosing.md#join-a-crowd)" in (ROOT / page).read_text("utf-8")
+        assert "(docs/join.md)" in (ROOT / page).read_text("utf-8")
     (door,) = re.findall(r"^\| \*\*at home.*$", (ROOT / "docs" / "index.md").read_text("utf-8"), re.MULTILINE)
-    assert "(choosing.md#join-a-crowd)" in door
+    assert "(join.md)" in door

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 import tomllib
 from fractions import Fraction
 from importlib import import_module
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import __main__ as program
-from meteragent import cli
+from meteragent import cli, config
 from meteragent.cli.usage import make_parser
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
@@ -29,11 +30,15 @@ from tests.support.readme import (
     BLOCKS,
     CHOOSING,
     COMMANDS,
+    HOME,
     LIBRARY,
     LINES,
+    PAGES,
     PREPARE,
     PROGRAM,
     README,
+    SHARING,
+    TARIFFS,
     blocks,
     facts,
     terms,
@@ -49,7 +54,7 @@ NORMAL_95 = 1.96
 
 def test_every_block_is_known() -> None:
     """The tests below run or compare every block and every command."""
-    assert sum(page.count("\n```") for page in (README, CHOOSING, LIBRARY, COMMANDS)) == 2 * len(BLOCKS)
+    assert sum(page.count("\n```") for page in PAGES) == 2 * len(BLOCKS)
     assert {block.language for block in BLOCKS} == {"sh", "toml", "json", "python"}
     assert sorted(LINES) == sorted([*PREPARE, *(line for line in LINES if line.startswith(PROGRAM))])
 
@@ -141,7 +146,7 @@ def tables(page: str) -> list[list[list[str]]]:
 
 
 SHARED, HIDDEN, _READ_ON = tables(README)
-PRESETS, _TARIFF_CASES = tables(CHOOSING)
+(PRESETS,) = tables(CHOOSING)
 AGENT, SIMULATORS = tables(COMMANDS)
 
 
@@ -218,6 +223,8 @@ def test_the_presets_are_those_of_check() -> None:
         assert_shows(hides, float(Fraction(found["hides_wh"])) / per, unit)
         value_unit, scale = ("kWh", 1000) if bands else ("W", 1)
         assert_shows(number, found["errors"]["number"] / scale, value_unit)
+        if day := number.partition(", ")[2]:
+            assert_shows(day, found["errors"]["day_kwh"], "kWh")
         if is_peak:
             assert (month, "month_kwh" in found["errors"]) == ("–", False)
         else:
@@ -226,10 +233,42 @@ def test_the_presets_are_those_of_check() -> None:
         assert (found["id"] == facts()["id"]) == label.endswith("(default)")
 
 
+def indented(page: str) -> list[str]:
+    """Return the configurations that a page shows, without their indent."""
+    shown = re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.MULTILINE)
+    return [text for text in map(textwrap.dedent, shown) if not text.lstrip().startswith("{")]
+
+
+def test_the_errors_of_tariffs_are_those_of_check() -> None:
+    """Each configuration of docs/tariffs.md is accepted, and hides and costs what the first table says."""
+    threshold, tariff, weights, shares = map(facts, indented(TARIFFS))
+    peak = facts('privacy.preset = "peak"\nwindow.timezone = "Europe/Amsterdam"\n')
+    errors, _cases, _shares = tables(TARIFFS)
+    shown = zip(errors[1:5], (peak, threshold, tariff, weights), (1, 1000, 1000, 1), strict=True)
+    for (*_, error), found, scale in shown:
+        assert_shows(error, found["errors"]["number"] / scale, error.split()[1])
+    for row, hides in zip(errors[1:5], ("110 W ", "110 Wh ", "1 kWh ", "110 Wh "), strict=True):
+        assert row[2].startswith(hides)
+    assert [found["hides_wh"] for found in (threshold, tariff, weights, shares)] == [
+        "110",
+        "1000",
+        "110",
+        "110",
+    ]
+    assert Fraction(peak["hides_wh"]) == Fraction(110, 4)
+
+
+def test_receivers_are_accepted() -> None:
+    """The receivers of docs/sharing.md get one stream, under a source like that of the file that it names."""
+    (receivers,) = indented(SHARING)
+    source = HOME.partition("sink.topic")[0]
+    assert [stream.name for stream in config.parse(source + receivers).stream] == ["main-appliance"]
+
+
 # Links --------------------------------------------------------------------------------------------
 
 
-PAGES = [
+LINKING = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -238,7 +277,7 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", LINKING)
 def test_links_lead_somewhere(name: str) -> None:
     """What a text of ours links to in the project exists, and so do the files that its tables name."""
     page = ROOT / name

@@ -80,7 +80,7 @@ COMMAND_LINES = [line for line in LINES if line.startswith(PROGRAM)]
 def test_the_commands_are_known() -> None:
     """The tests below run every command of these pages, in the order in which they are shown."""
     names = ["init", "run", "run", "tap", "check", "check", "run", "ledger", "export"]
-    names += ["plan", "plan", "plan", "plan", "audit"]
+    names += ["plan", "audit", "plan", "plan", "plan"]
     assert [shlex.split(line)[1] for line in COMMAND_LINES] == names
 
 
@@ -128,7 +128,7 @@ async def shelly(broker: Broker) -> AsyncIterator[str]:
 
 async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) -> None:
     """With the configuration in home.toml, each command does what the page says, as a user types it."""
-    plain, event_, run, ledger, export, plan, cost, limited_cost, nested_plan, audit = COMMAND_LINES[4:]
+    plain, event_, run, ledger, export, plan, audit, cost, limited_cost, nested_plan = COMMAND_LINES[4:]
     (tmp_path / "home.toml").write_text(HOME)
     assert "factor of at most e^1 = 2.72" in " ".join(printed(plain, tmp_path).split())
     assert event.parse_event(shlex.split(event_)[-1]).name in printed(event_, tmp_path)

@@ -33,8 +33,9 @@ def recipe() -> ModuleType:
 
 
 def test_configuration() -> None:
-    """The recipe's configuration is one that can be released under."""
-    (block,) = re.findall(r"```toml\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    """The configuration of streams in the page on archives is one that can be released under."""
+    page = (ROOT / "meteragent" / "archive" / "README.md").read_text().partition("\n### A stream\n")[2]
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     policy = Policy.of(config.parse(block))
     assert policy.columns == ("meter", "time", "value")
 

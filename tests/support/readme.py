@@ -10,9 +10,17 @@ from meteragent.domain.terms import Terms
 from tests.support.guarantees import facts_of
 from tests.support.not_run import ROOT
 
-README, CHOOSING, LIBRARY, COMMANDS = (
+README, CHOOSING, TARIFFS, SHARING, JOIN, LIBRARY, COMMANDS = PAGES = tuple(
     (ROOT / name).read_text().partition("\n## Debugging\n")[0]  # test_debugging has that section
-    for name in ("README.md", "docs/choosing.md", "docs/library.md", "docs/commands.md")
+    for name in (
+        "README.md",
+        "docs/choosing.md",
+        "docs/tariffs.md",
+        "docs/sharing.md",
+        "docs/join.md",
+        "docs/library.md",
+        "docs/commands.md",
+    )
 )
 PROGRAM = ".venv/bin/meteragent"
 PREPARE = [
@@ -32,7 +40,7 @@ class Block(NamedTuple):
 
 BLOCKS = [
     Block(*match)
-    for page in (README, CHOOSING, LIBRARY, COMMANDS)
+    for page in PAGES
     for match in re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 ]
 

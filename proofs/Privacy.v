@@ -22,15 +22,6 @@ Section Definitions.
     - intros H x x' y; apply (H x x' (eq y)); apply Prob_one; auto.
     - intros H x x' A p p'; apply Prob_le; [left; apply exp_pos|auto].
   Qed.
-
-  Lemma private_le loss loss' M : (forall x y, 0 <= M x y) -> (forall x x', loss x x' <= loss' x x') ->
-    private loss M -> private loss' M.
-  Proof.
-    intros H0 Hl H x x' A p p' Hp Hp'.
-    apply Rle_trans with (exp (loss x x') * p'); [apply (H x x' A); auto|].
-    apply Rmult_le_compat_r; [apply (Prob_nonneg _ _ _ Hp')|].
-    destruct (Hl x x') as [L|E]; [left; apply exp_increasing; auto|rewrite E; lra].
-  Qed.
 End Definitions.
 
 Section Postprocessing.

@@ -1,6 +1,7 @@
 (* The judgement of register readings (meteragent/core/register_judgement.py) believes every reading of a load. *)
 
 From Coq Require Import Bool List ZArith Lia Reals Lra.
+From Proofs Require Import Sums.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -146,3 +147,44 @@ Section Judgement.
     unfold next_change; simpl; unfold possible_shift at 1; rewrite Hp; simpl; rewrite Hw; simpl; rewrite E; auto.
   Qed.
 End Judgement.
+
+(* A slot takes the clamped use of each span times the share of the span that lies in the slot. *)
+Section Slot.
+  Open Scope R_scope.
+
+  Record stretch := Stretch { length_ : R; overlap : R; use_of_load : R; use_of_other : R }.
+
+  (* The limits of a use depend on the length of the span alone. *)
+  Variables least largest : R -> R.
+
+  Definition clamp length_ u := Rmax (least length_) (Rmin (largest length_) u).
+
+  Definition energy (u : stretch -> R) := total (fun s => clamp (length_ s) (u s) * (overlap s / length_ s)).
+
+  Lemma clamp_lipschitz length_ u u' : Rabs (clamp length_ u - clamp length_ u') <= Rabs (u - u').
+  Proof.
+    unfold clamp, Rmax, Rmin; repeat destruct Rle_dec; unfold Rabs; repeat destruct Rcase_abs; lra.
+  Qed.
+
+  (* THEORY A.15, claim (a load decides nothing): uses that differ by at most d a unit of time move the energy of a
+     slot of length T by at most d T, and so its mean by at most d. *)
+  Theorem slot_moves_by_the_loads d slot stretches : 0 <= d ->
+    Forall (fun s => 0 < length_ s /\ 0 <= overlap s /\
+      Rabs (use_of_load s - use_of_other s) <= d * length_ s) stretches ->
+    total overlap stretches <= slot ->
+    Rabs (energy use_of_load stretches - energy use_of_other stretches) <= d * slot.
+  Proof.
+    intros Hd HF Hs; apply Rle_trans with (d * total overlap stretches); [|apply Rmult_le_compat_l; auto].
+    clear Hs; unfold energy; induction HF as [|s l [H1 [H2 H3]] HF IH]; simpl.
+    - rewrite Rminus_0_r, Rabs_R0; lra.
+    - set (x := clamp (length_ s) (use_of_load s)); set (x' := clamp (length_ s) (use_of_other s)).
+      pose proof (clamp_lipschitz (length_ s) (use_of_load s) (use_of_other s)) as Hc; fold x x' in Hc.
+      match goal with |- Rabs (?p + ?q - (?p' + ?q')) <= _ =>
+        replace (p + q - (p' + q')) with ((x - x') * (overlap s / length_ s) + (q - q')) by ring end.
+      eapply Rle_trans; [apply Rabs_triang|]; rewrite Rmult_plus_distr_l; apply Rplus_le_compat; [|exact IH].
+      assert (Hw : 0 <= overlap s / length_ s) by (apply Rmult_le_pos; [|left; apply Rinv_0_lt_compat]; auto).
+      rewrite Rabs_mult, (Rabs_pos_eq (_ / _)) by auto.
+      replace (d * overlap s) with (d * length_ s * (overlap s / length_ s)) by (field; lra).
+      apply Rmult_le_compat_r; lra.
+  Qed.
+End Slot.

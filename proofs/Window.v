@@ -39,16 +39,6 @@ Definition dist {n} (v w : window n) : Z := norm (minus v w).
 Lemma norm_nonneg n (v : window n) : (0 <= norm v)%Z.
 Proof. induction n as [|n IH]; simpl; [lia|specialize (IH (snd v)); lia]. Qed.
 
-Lemma dist_triangle n (u v w : window n) : (dist u w <= dist u v + dist v w)%Z.
-Proof.
-  unfold dist; induction n as [|n IH]; simpl; [lia|].
-  specialize (IH (snd u) (snd v) (snd w)).
-  pose proof (norm_nonneg n (minus (snd u) (snd v))); pose proof (norm_nonneg n (minus (snd v) (snd w))); lia.
-Qed.
-
-Lemma dist_sym n (v w : window n) : dist v w = dist w v.
-Proof. unfold dist; induction n as [|n IH]; simpl; [reflexivity|rewrite IH; lia]. Qed.
-
 Lemma minus_minus n (y v w : window n) : dist (minus y v) (minus y w) = dist v w.
 Proof. unfold dist; induction n as [|n IH]; simpl; [reflexivity|rewrite IH; lia]. Qed.
 

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from meteragent.core import register_judgement
+from meteragent.domain.units import HOUR_MS
 from tests.commands import proofs
 from tests.house.test_theory import NUMBERS, SECTIONS
 from tests.support.not_run import ROOT
@@ -79,6 +81,14 @@ def test_a_theorem_s_comment_has_its_number() -> None:
         numbers = {number for comment in comments for number in re.split(r",? (?:and )?", comment)}
         sections = {section for row in TABLE if row.file == name for section in row.sections}
         assert numbers <= sections
+
+
+def test_the_register_s_rule_has_the_constants_of_the_code() -> None:
+    """A possible change and one within the range are weighed by the same numbers in Coq and in Python."""
+    text = " ".join(without_comments(FILES["Register.v"]).split())
+    second, excess, hour = register_judgement._SECOND_MS, register_judgement._EXCESS, HOUR_MS
+    assert f"span a b + {second} + {excess} * Z.min (span a b) {hour}" in text
+    assert text.count(f"* {second} ") == 2
 
 
 def test_the_page_is_short_and_names_the_axioms() -> None:

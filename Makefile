@@ -22,7 +22,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants proofs bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -121,6 +121,9 @@ homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version a
 
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.commands.paper_mutants
+
+proofs: $(STAMP) ## the theorems of proofs/README.md, checked by Coq, with the axioms of each (half a minute; NOT RUN without Coq)
+	nice -n 10 $(BIN)/python -m tests.commands.proofs
 
 bench: $(STAMP) $(BENCH_STAMP) ## every benchmark with goals, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto java || true

@@ -25,6 +25,7 @@ include_patterns = [
     "deploy/homeassistant/addon/meteragent/DOCS.md",
     "docs/**.md",
     "meteragent/**README.md",
+    "proofs/README.md",
     "simulators/**README.md",
     "tests/README.md",
 ]

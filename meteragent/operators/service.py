@@ -101,11 +101,11 @@ class Service:
         if lead_s := self._lead_s():
             _warn("keys_ahead", lead_s)
         while self._lead_s():  # noqa: ASYNC110  a clock cannot set an event
-            await asyncio.sleep(self._clock.pause_s(self._published_serial))
+            await asyncio.sleep(self._clock.pause_s(self._published_serial + 1))
 
     def _lead_s(self) -> int:
-        """Return how many seconds the key list from before this store is ahead of the clock, at least 0."""
-        return max(0, self._published_serial - self._clock.now_s())
+        """Return in how many seconds the clock has passed the key list from before this store, at least 0."""
+        return max(0, self._published_serial + 1 - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
         self._round_s, self._has_begun = self._clock.now_s(), True

@@ -70,15 +70,18 @@ async def test_nothing_is_published_before_the_clock_has_passed_the_list(
     retain(monkeypatch, key_list("helper", SLOT_S + 3600))
     monkeypatch.setattr(service._link, "run", asyncio.Event().wait)
     running = asyncio.create_task(service.run())
-    await until(lambda: service.vitals().published_s == 3600)
+    await until(lambda: service.vitals().published_s == 3601)
     assert [problem.code for problem in service.vitals().problems] == ["keys_ahead"]
-    clock.time_s += 3599
+    clock.time_s += 3600  # the same second: a list with the same serial would be ignored
     pauses = clock.pauses
     await until(lambda: clock.pauses > pauses + 1)
     assert len(service._link.departures) == 0
     clock.time_s += 1
     await until(lambda: len(service._link.departures) == 1)
     assert service.vitals().published_s == 0
+    [message] = service._link.departures.due_messages(clock.time_s)
+    retain(monkeypatch, message.payload)
+    assert await published.newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == SLOT_S + 3601
     running.cancel()
     await asyncio.wait({running})
     retain(

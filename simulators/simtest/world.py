@@ -188,19 +188,17 @@ class World(ProcessEnvironment):
 
     def _finish(self, packet_ids: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
+        checker, until_ms = self._oracle.checker, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
+        has_receivers = bool(checker.expected.grants)
         # If a process is stopping when the epilogue ends, wait once for what its successor sends and
         # acknowledges. It stops by itself, for up to ten seconds, when a receiver is admitted or revoked.
-        is_stopping = self._end is not None or bool(self._oracle.checker.expected.grants and self._overdue())
-        if self.is_alive and is_stopping and not self._has_postponed_end:
+        is_waiting = has_receivers and bool(overdue_topics(checker, self._streams, until_ms))
+        if self.is_alive and (self._end is not None or is_waiting) and not self._has_postponed_end:
             self._has_postponed_end = True
             self._loop.call_later(epilogue_s(self.plan) + _STOP_S - _ANSWER_S, self._ask_owed)
             return
         # Receivers may just have been admitted or revoked: slots that fell due meanwhile must be sent first.
-        if (
-            self.is_alive
-            and self._oracle.checker.expected.grants
-            and self._loop.time() < self._opened_s + _SETTLED_S
-        ):
+        if self.is_alive and has_receivers and self._loop.time() < self._opened_s + _SETTLED_S:
             self._loop.call_later(epilogue_s(self.plan) - _ANSWER_S, self._ask_owed)
             return
         self._is_over = True
@@ -215,16 +213,9 @@ class World(ProcessEnvironment):
             self._stops += 1
             self._task.cancel()
 
-    def _until_ms(self) -> int:
-        """Return the time up to which everything must have been sent."""
-        return self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
-
-    def _overdue(self) -> list[str]:
-        return overdue_topics(self._oracle.checker, self._streams, self._until_ms())
-
     def _check_end(self) -> None:
         """Check that everything due has been sent, and that the store is as expected; complete the counts."""
-        oracle, settled_ms = self._oracle, self._until_ms()
+        oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == "wall"}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:

@@ -79,7 +79,7 @@ async def test_nothing_is_published_before_the_clock_has_passed_the_list(
     clock.time_s += 1
     await until(lambda: len(service._link.departures) == 1)
     assert service.vitals().published_s == 0
-    [message] = service._link.departures.due_messages(clock.time_s + 60)
+    [message] = service._link.departures.due_messages(clock.time_s + 600)
     retain(monkeypatch, message.payload)
     assert await published.newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == SLOT_S + 3601
     running.cancel()

@@ -38,7 +38,6 @@ class MqttSource:
         self._entropy = entropy
         self._queue = Queue(QUEUE_MAX)
         self._session: Session | None = None
-        self._has_subscribed = False
         self._starts_s: deque[float] = deque(maxlen=RIVAL_COUNT)
 
     async def run(self) -> NoReturn:
@@ -70,16 +69,14 @@ class MqttSource:
     async def _serve(self, session: Session) -> None:
         """Drop the unacknowledged messages of the earlier connection, and subscribe.
 
-        A broker that has kept the session also has its subscriptions. The first connection of a process
-        subscribes nevertheless, because the filters in the configuration may have changed.
+        A broker that was killed may have kept the session and only some of its subscriptions, so each
+        connection subscribes, though the broker then sends all retained descriptors again.
         """
         self._session = session
         self._note_start(asyncio.get_running_loop().time())
         self._queue.drop_tokens()
-        if not (self._has_subscribed and session.session_present):
-            for topic_filter in self._filters:
-                await session.subscribe(topic_filter)
-            self._has_subscribed = True
+        for topic_filter in self._filters:
+            await session.subscribe(topic_filter)
         self.is_up = True
 
     def _on_failed(self, _: LinkError) -> None:

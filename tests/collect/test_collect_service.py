@@ -1,14 +1,18 @@
 """The service: which failures end it, what the command prints, and what the connection skips."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meteragent.cli import main
+from meteragent.collect import mqtt
 from meteragent.collect.mqtt import MqttSource
-from meteragent.mqtt import Endpoint
+from meteragent.mqtt import Endpoint, Entropy, Link
 from tests.support.collecting import NOW_MS, TEMPLATE, core
+from tests.support.fake_session import FakeSession
 
 
 def configured(folder: Path, table_url: str, more: str = "") -> Path:
@@ -53,3 +57,19 @@ async def test_a_message_that_is_too_large_to_be_read_is_counted() -> None:
     source._count("lost")
     messages = await source.take_batch(10)
     assert dict(core().take_messages(messages, NOW_MS).refusal_counts) == {("", "too_large"): 1}
+
+
+async def test_each_connection_subscribes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that was killed may have kept the session, but lack the subscription to descriptors.
+
+    Records would wait for descriptors that never come, while the collector is well.
+    """
+    sessions = [FakeSession(session_present=True) for _ in range(2)]
+
+    async def connect(_: Link, serve: Callable[[FakeSession], Any], __: Entropy) -> None:
+        for session in sessions:
+            await serve(session)
+
+    monkeypatch.setattr(mqtt, "keep_connected", connect)
+    await MqttSource(Endpoint.parse("mqtt://127.0.0.1"), "test", ("a", "b"), os.urandom).run()
+    assert [session.filters for session in sessions] == [["a", "b"]] * 2

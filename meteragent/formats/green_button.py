@@ -99,9 +99,8 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
     for number, (meter, forms) in enumerate(groups.items(), start=1):
         place = f"{_ROOT}/UsagePoint/{number}"
         point = _resource(feed, place, f"{_ROOT}/UsagePoint", [f"{place}/MeterReading"], meter, now_ms)
-        add_child(
-            add_child(add_child(point, f"{ESPI}UsagePoint"), f"{ESPI}ServiceCategory"), f"{ESPI}kind", "0"
-        )
+        category = add_child(add_child(point, f"{ESPI}UsagePoint"), f"{ESPI}ServiceCategory")
+        add_child(category, f"{ESPI}kind", "0")
         for index, (form, values) in enumerate(forms.items(), start=1):
             _stream(feed, f"{place}/MeterReading/{index}", types[form], values, powers[form], now_ms)
     for form, place in types.items():

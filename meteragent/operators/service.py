@@ -65,7 +65,7 @@ class Service:
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
         self._steps, self._ahead_s = Steps(clock), 0
-        self._published_serial, self._has_begun = 0, False
+        self._signs_from_s, self._has_begun = 0, False
         self._overload_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
         self._silence = Silence(operation.role, operation.group, self._started_s)
@@ -95,17 +95,18 @@ class Service:
     async def _pass_published(self) -> None:
         """Wait until the clock has passed the serial of the key list that was published before this store."""
         operation = self._operation
-        self._published_serial = await published.newest_serial(
+        serial = await published.newest_serial(
             operation.endpoint, operation.group, operation.role, self._entropy
         )
+        self._signs_from_s = serial + 1  # homes ignore another list with the same serial
         if lead_s := self._lead_s():
             _warn("keys_ahead", lead_s)
         while self._lead_s():  # noqa: ASYNC110  a clock cannot set an event
-            await asyncio.sleep(self._clock.pause_s(self._published_serial + 1))
+            await asyncio.sleep(self._clock.pause_s(self._signs_from_s))
 
     def _lead_s(self) -> int:
         """Return in how many seconds the clock has passed the key list from before this store, at least 0."""
-        return max(0, self._published_serial + 1 - self._clock.now_s())
+        return max(0, self._signs_from_s - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
         self._round_s, self._has_begun = self._clock.now_s(), True

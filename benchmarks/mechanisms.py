@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.harness import ROUNDS, Result, Row, compare, peer, report, run
 from meteragent.privacy.bits import Bits, SystemBits, UnsignedArray
+from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 
@@ -219,10 +220,11 @@ def secret_timings() -> Iterator[Row]:
 
 def generator() -> Row:
     """Return a row that compares our generator of large arrays of bits with the kernel's generator."""
+    bits = BulkBits()
     return Row(
         "random bits, 1 MiB at once",
         "the kernel's, os.urandom",
-        lambda: BITS.array(BULK, np.uint8),
+        lambda: bits.array(BULK, np.uint8),
         lambda: os.urandom(BULK),
         work=(BULK, BULK),
         unit="bytes",

@@ -16,7 +16,7 @@ from benchmarks import crash
 from benchmarks.floor import floor
 from benchmarks.harness import GROWTH, ROUNDS, Result, compare, report
 from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
-from meteragent.cli.run import COLLECT_AFTER
+from meteragent.__main__ import COLLECT_AFTER
 
 FEW, MANY = 1_000, 1_000_000
 METERS, GROWING = 20, (10, 1_000, 10_000)

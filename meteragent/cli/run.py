@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -11,10 +10,6 @@ from meteragent import config
 from meteragent.agent import Agent, environment
 from meteragent.cli import admission, common
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
-
-COLLECT_AFTER = 10_000
-"""Python looks for reference cycles after this many more objects are allocated than freed. Readings create no
-cycles, and with many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +24,6 @@ def run(options: argparse.Namespace) -> int:
     if admission.report_refusals(options.config, settings, sys.stderr):
         return common.EXIT_CONFIG
     forbid_dumps()
-    gc.set_threshold(COLLECT_AFTER)
     notify = Notify.of(os.environ, os.getpid())
     agent = Agent(settings, environment.system_environment(common.now_ms, notify))
     asyncio.run(until_signalled(agent.run()))

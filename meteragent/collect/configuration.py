@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.collect import source_table
@@ -21,21 +21,17 @@ from meteragent.collect.partition import Length
 from meteragent.collect.source_table import Source
 from meteragent.collect.topic import Role, StreamTopic
 from meteragent.config import read_password, read_secret
+from meteragent.config.model import Section
 from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
-from meteragent.domain.lines import find_key_lines, line_of, path_of
-from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, text_of_file, value_text
+from meteragent.domain.refusal import key_text, locate, parse_toml, raise_all, text_of_file, value_refusal
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Stream(_Section):
+class Stream(Section):
     """A stream of records."""
 
     name: str = Field("main", min_length=1, max_length=64)
@@ -44,7 +40,7 @@ class Stream(_Section):
     """The topic of the stream's records; `{meter}` is the segment that names the meter."""
 
 
-class Database(_Section):
+class Database(Section):
     """A PostgreSQL database in which records are stored."""
 
     url: str
@@ -57,7 +53,7 @@ class Database(_Section):
     """
 
 
-class Dataset(_Section):
+class Dataset(Section):
     """A folder of Parquet files, in which records are stored instead of in a database."""
 
     folder: Path
@@ -70,7 +66,7 @@ class Dataset(_Section):
     """The time between two moves of staged records into files. Staged records are already durable."""
 
 
-class Accept(_Section):
+class Accept(Section):
     """The limits on accepted records."""
 
     meters_file: Path | None = None
@@ -87,14 +83,14 @@ class Accept(_Section):
     """How far ahead of this machine's clock a slot may start."""
 
 
-class Health(_Section):
+class Health(Section):
     """Where the running collector answers what its state is."""
 
     socket: Path
     """The socket that `meteragent health` asks, in a folder that exists."""
 
 
-class Settings(_Section):
+class Settings(Section):
     """The settings in a configuration file."""
 
     source: Source = Source()
@@ -156,11 +152,11 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
 """Valid values of keys without a usable default. They replace wrong values, so that all errors are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
-    ("stream",): "a [[stream]] table with a topic",
-    ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
-    ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
-    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent-collect/records'",
-    ("health", "socket"): "a path, such as '/run/meteragent-collect/health'",
+    "stream": "a [[stream]] table with a topic",
+    "stream.topic": "where records arrive, such as 'private/{meter}/power'",
+    "database.url": "a database, such as 'postgresql://collect@127.0.0.1/utility'",
+    "dataset.folder": "a folder, such as '/var/lib/meteragent-collect/records'",
+    "health.socket": "a path, such as '/run/meteragent-collect/health'",
 }
 
 
@@ -179,15 +175,13 @@ def parse(text: str) -> Settings:
             settings = Settings.model_validate(document)
         except ValidationError as error:
             details = _root_errors(error.errors(include_url=False))
-            errors += [_refusal(detail) for detail in details]
+            errors += [value_refusal(detail, _EXPECTED) for detail in details]
             refused = {key_text(detail["loc"]) for detail in details}
             _replace_values(document, details)  # so that the other checks find the remaining errors
             settings = Settings.model_validate(document)
     if settings is not None:
         errors += [error for error in _value_errors(settings) if error.key not in refused]
-    key_lines = find_key_lines(text)
-    for problem in errors:
-        problem.line = line_of(path_of(problem.key), key_lines)
+    locate(errors, text)
     raise_all(errors)
     assert settings is not None
     return settings
@@ -217,7 +211,7 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
     for key in [key for key in table if key not in names]:
         meant = next(iter(difflib.get_close_matches(key, [n for n in names if n not in table], n=1)), None)
         expected = meant or f"one of {', '.join(names)}"
-        yield _error((*path, key), "an unknown key", expected, meant)
+        yield ConfigError(key_text((*path, key)), "an unknown key", expected, meant=meant)
         value = table.pop(key)
         if meant is not None:
             table[meant] = value
@@ -243,19 +237,6 @@ def _replace_values(document: dict[str, Any], details: Sequence[ErrorDetails]) -
                 place[key] = text.format(*path[1:], meter="{meter}") if isinstance(text, str) else text
             elif isinstance(place, dict):
                 place.pop(key, None)
-
-
-def _refusal(detail: ErrorDetails) -> ConfigError:
-    path = detail["loc"]
-    if detail["type"] == "missing":
-        names = tuple(part for part in path if isinstance(part, str))
-        return _error(path, "nothing", f"{_EXPECTED.get(names, 'a value')}: this key has no default", None)
-    expected, meant = expectation(detail)
-    if detail["type"] == "string_too_short":
-        expected = "a string that is not empty"
-    elif detail["type"] == "string_too_long":
-        expected = f"at most {detail['ctx']['max_length']} characters"
-    return _error(path, value_text(path[-1], detail["input"]), expected, meant)
 
 
 def _value_errors(settings: Settings) -> Iterator[ConfigError]:
@@ -302,16 +283,12 @@ def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
             value = getattr(stream, key)
             if value in [getattr(other_stream, key) for other_stream in settings.stream[:index]]:
                 expected = f"a {key} that no other stream has"
-                yield _error(("stream", index, key), repr(value), expected, None)
+                yield ConfigError(f"stream[{index}].{key}", repr(value), expected)
         places = [topic.place_of(stream.topic.replace("{meter}", "m")) for topic in settings.topics]
         if any(place is not None and place.role is Role.DESCRIPTOR for place in places):
             expected = "a topic on which no other stream has its descriptors"
-            yield _error(("stream", index, "topic"), repr(stream.topic), expected, None)
+            yield ConfigError(f"stream[{index}].topic", repr(stream.topic), expected)
 
 
 def _has_password(url: str) -> bool:
     return ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0] or "password=" in url
-
-
-def _error(path: KeyPath, value: str, expected: str, meant: str | None) -> ConfigError:
-    return ConfigError(key_text(path), value, expected, meant=meant)

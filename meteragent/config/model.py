@@ -45,9 +45,7 @@ from meteragent.domain.units import DAY_MS, Kind
 class Section(BaseModel):
     """A table of the configuration."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
 
 class Broker(Section):

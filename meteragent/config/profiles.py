@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from meteragent.decode import profile_file
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.lines import find_key_lines, line_of
-from meteragent.domain.refusal import raise_all, text_of_file
+from meteragent.domain.refusal import locate, raise_all, text_of_file
 
 PROFILES_FOLDER = "profiles"
 """The name of the folder of profiles, which lies beside the configuration."""
@@ -26,12 +24,14 @@ def read_profile(path: Path) -> Profile:
 
 def _read(path: Path) -> Profile:
     """Read a profile. Raises ConfigError if it is invalid or has the name of a built-in profile."""
+    from meteragent.decode import profile_file  # noqa: PLC0415  an agent without a profile starts faster
+
     text = text_of_file(path)
     profile = profile_file.parse_profile(text, path.stem)
     if path.stem in PROFILES:
         expected = "a name that no built-in profile has: rename the file and change its `name` key"
         collision = ConfigError("name", repr(path.stem), expected)
-        collision.line = line_of(("name",), find_key_lines(text))
+        locate([collision], text)
         raise collision
     return profile
 

@@ -4,12 +4,16 @@ Configurations that are accepted are valid, apart from capitals in the names of 
 state all that is refused, such as a radius that is no multiple of the quantum.
 """
 
+import ast
+import inspect
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from meteragent.config import model
 from meteragent.config.model import Config
 from meteragent.config.source import FORMATS
 from meteragent.decode.profile_file import NAME
@@ -40,9 +44,13 @@ def file_schema() -> dict[str, Any]:
     """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_Generate)
     definitions = generated["$defs"]
-    for table in [generated, *definitions.values()]:
+    sentences = _key_docstrings()
+    for title, table in [("Config", generated), *definitions.items()]:
         if "properties" in table:
-            table["properties"] = {name: _key(key) for name, key in table["properties"].items()}
+            table["properties"] = {
+                name: _key({"description": sentences[title][name]} | key)
+                for name, key in table["properties"].items()
+            }
     definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
     profile = definitions["Source"]["properties"]["profile"]
     profile["anyOf"] = [{"enum": [*FORMATS, *PROFILES]}, {"pattern": f"^{NAME.pattern}$"}]
@@ -68,6 +76,23 @@ def file_schema() -> dict[str, Any]:
         "else": flat,
         "$defs": definitions,
     }
+
+
+def _key_docstrings() -> dict[str, dict[str, str]]:
+    """Return each key's docstring, by table and key.
+
+    Pydantic would read them from the source at each start of the agent, which needs none of them.
+    """
+    tables = dict[str, dict[str, str]]()
+    for table in ast.parse(inspect.getsource(model)).body:
+        if isinstance(table, ast.ClassDef):
+            keys = tables[table.name] = {}
+            for base in table.bases:
+                keys |= tables.get(ast.unparse(base), {})
+            for key, text in pairwise(table.body):
+                if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    keys[ast.unparse(key.target)] = inspect.cleandoc(ast.literal_eval(text.value))
+    return tables
 
 
 def _key(key: dict[str, Any]) -> dict[str, Any]:

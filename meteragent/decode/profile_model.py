@@ -115,9 +115,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
 
 class QuantityTable(_Table):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.lines import find_key_lines, line_of, path_of
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -17,6 +18,7 @@ _EXPECTED = {
     "list_type": "a list",
     "model_type": "a table",
     "path_type": "a path, as a string",
+    "string_too_short": "a string that is not empty",
     "string_type": "a string",
     "tuple_type": "a list",
 }
@@ -46,8 +48,31 @@ def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
             if "max_length" in limits
             else f"at least {limits['min_length']} value"
         )
+    elif detail["type"] == "string_too_long":
+        expected = f"at most {limits['max_length']} characters"
     expected = expected or detail["msg"].removeprefix("Value error, ")
     return expected.replace("Input should be", "a value"), meant
+
+
+def value_refusal(detail: Mapping[str, Any], expected_values: Mapping[str, str]) -> ConfigError:
+    """Return the refusal of a key that has no value, or a wrong one, by pydantic's description of the error.
+
+    `expected_values` says, by key, what is expected of a key without a default.
+    """
+    path = detail["loc"]
+    if detail["type"] == "missing":
+        words = expected_values.get(".".join(part for part in path if isinstance(part, str)), "a value")
+        return ConfigError(key_text(path), "nothing", f"{words}: this key has no default")
+    expected, meant = expectation(detail)
+    return ConfigError(key_text(path), value_text(path[-1], detail["input"]), expected, meant=meant)
+
+
+def locate(problems: Iterable[ConfigError], text: str) -> None:
+    """Set the line of each problem with a key of `text`, which is valid TOML if there is such a problem."""
+    key_problems = [problem for problem in problems if problem.file is None and problem.key]
+    key_lines = find_key_lines(text) if key_problems else {}
+    for problem in key_problems:
+        problem.line = line_of(path_of(problem.key), key_lines)
 
 
 def key_text(path: Sequence[str | int]) -> str:

@@ -4,38 +4,34 @@ The agent's configuration has the same refusal messages (`domain.refusal`) and t
 (`config.model.Broker`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.config import read_endpoint
 from meteragent.config.files import address_refusals
-from meteragent.config.model import Broker
+from meteragent.config.model import Broker, Section
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.seal import Identity
 from meteragent.domain.errors import ConfigError, KeyRefused
-from meteragent.domain.lines import find_key_lines, line_of, path_of
 from meteragent.domain.refusal import (
-    expectation,
     key_text,
+    locate,
     nearest,
     parse_toml,
     raise_all,
     text_of_file,
-    value_text,
+    value_refusal,
 )
 from meteragent.mqtt import Endpoint
 from meteragent.operators import identity
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class CrowdBroker(Broker):
@@ -45,14 +41,14 @@ class CrowdBroker(Broker):
     """The broker: mqtt://host[:port], or mqtts:// for TLS."""
 
 
-class CrowdStore(_Section):
+class CrowdStore(Section):
     """The store: the file that holds the operator's secrets, its state and its ledger."""
 
     path: Path
     """The path of the store. Each operator of each group has its own store; a restored copy is refused."""
 
 
-class Settings(_Section):
+class Settings(Section):
     """The whole configuration file."""
 
     group_file: Path
@@ -88,14 +84,14 @@ def load(path: Path, role: str) -> Operation:
     """Read and check a configuration, its group and its identity. Raises ConfigError with all errors."""
     text = text_of_file(path)
     document = parse_toml(text)
-    settings, schema_errors = _settings(document)
+    settings, schema_errors = _result(parse, text)
     group, group_errors = _result(_group, document)
     signer, signer_errors = _result(_identity, document)
     address, address_errors = _result(_address, document)
     errors = [*schema_errors, *group_errors, *signer_errors, *address_errors]
     if group is not None and signer is not None:
         errors += _identity_errors(group, signer, role)
-    _locate(errors, text)
+    locate(errors, text)
     raise_all(errors)
     assert settings is not None
     assert group is not None
@@ -106,25 +102,18 @@ def load(path: Path, role: str) -> Operation:
 
 def parse(text: str) -> Settings:
     """Parse a configuration without the files that it names. Raises ConfigError as `load` does."""
-    settings, errors = _settings(parse_toml(text))
-    _locate(errors, text)
-    raise_all(errors)
-    assert settings is not None
-    return settings
-
-
-def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigError]]:
     try:
-        return Settings.model_validate(document), []
+        return Settings.model_validate(parse_toml(text))
     except ValidationError as error:
-        return None, [_refusal(detail) for detail in error.errors(include_url=False)]
+        errors = [_refusal(detail) for detail in error.errors(include_url=False)]
+        locate(errors, text)
+        raise_all(errors)
+        raise
 
 
-def _result(
-    read: Callable[[dict[str, Any]], _T], document: dict[str, Any]
-) -> tuple[_T | None, list[ConfigError]]:
+def _result(read: Callable[[_S], _T], source: _S) -> tuple[_T | None, list[ConfigError]]:
     try:
-        return read(document), []
+        return read(source), []
     except ConfigError as error:
         return None, list(error.errors)
 
@@ -141,7 +130,7 @@ def _group(document: dict[str, Any]) -> Group | None:
     try:
         return groups.parse_group(text)
     except ConfigError as error:
-        _locate(error.errors, text)
+        locate(error.errors, text)
         for problem in error.errors:
             problem.file = path
         raise
@@ -161,7 +150,7 @@ def _identity(document: dict[str, Any]) -> Identity | None:
 def _address(document: dict[str, Any]) -> Endpoint | None:
     """Return the broker's address; None if a value in its table has the wrong form. Raises ConfigError."""
     table = document.get("broker", {})
-    if isinstance(table, dict):  # `_settings` refuses unknown keys; the address is checked without them
+    if isinstance(table, dict):  # `parse` refuses unknown keys; the address is checked without them
         table = {name: value for name, value in table.items() if name in CrowdBroker.model_fields}
     try:
         broker = CrowdBroker.model_validate(table)
@@ -178,23 +167,11 @@ def _identity_errors(group: Group, signer: Identity, role: str) -> Iterator[Conf
         yield ConfigError("identity_file", "", "", text=text)
 
 
-def _locate(errors: Iterable[ConfigError], text: str) -> None:
-    """Set the line of each error about a key in `text`, which is valid TOML if there is such an error."""
-    key_errors = [problem for problem in errors if problem.file is None and problem.key]
-    key_lines = find_key_lines(text) if key_errors else {}
-    for problem in key_errors:
-        problem.line = line_of(path_of(problem.key), key_lines)
-
-
 def _refusal(detail: ErrorDetails) -> ConfigError:
-    path = detail["loc"]
-    key = key_text(path)
-    if detail["type"] == "missing":
-        return ConfigError(key, "nothing", f"{_EXPECTED.get(key, 'a value')}: this key has no default")
     if detail["type"] == "extra_forbidden":
+        path = detail["loc"]
         model = _SECTIONS[str(path[0])] if len(path) > 1 else Settings
         names = list(model.model_fields)
         meant = nearest(path[-1], names)
-        return ConfigError(key, "an unknown key", f"one of {', '.join(names)}", meant=meant)
-    expected, meant = expectation(detail)
-    return ConfigError(key, value_text(path[-1], detail["input"]), expected, meant=meant)
+        return ConfigError(key_text(path), "an unknown key", f"one of {', '.join(names)}", meant=meant)
+    return value_refusal(detail, _EXPECTED)

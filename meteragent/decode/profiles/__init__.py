@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from meteragent.decode import profile_file
 from meteragent.decode.profile import Coded, Profile
 
 _FOLDER = Path(__file__).parent
@@ -49,6 +48,8 @@ class _Profiles(Mapping[str, Profile]):
 @cache
 def _read_file(name: str) -> Profile:
     """Read a profile's file, and add what needs code."""
+    from meteragent.decode import profile_file  # noqa: PLC0415  an agent without a profile starts faster
+
     text = (_FOLDER / f"{name}.toml").read_text("utf-8")
     if name not in _MODULES:
         return profile_file.parse_profile(text, name)

@@ -79,5 +79,5 @@ def first_number_ms(schedule: Schedule, time_ms: int) -> int:
     """Return when the first slot closes, lateness included, if windows may start at `time_ms` or later."""
     start_ms = schedule.first_start_ms(time_ms)
     terms = schedule.terms_at(start_ms)
-    ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
+    ends_ms = [stretches[-1][1] for stretches in terms.stretches]
     return start_ms + min(ends_ms) + terms.lateness_ms

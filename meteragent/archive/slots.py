@@ -132,7 +132,7 @@ def _fits_int64(terms: Terms) -> bool:
     """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
     largest = 2 * max(abs(terms.readings.low_u), abs(terms.readings.high_u), abs(terms.readings.gap_u))
     longest_ms = max(_durations_ms(terms))
-    lattice = max(terms.steps_per_quantum(slot) for slot in range(terms.n))
+    lattice = max(terms.steps_per_quantum)
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
 
 
@@ -141,7 +141,7 @@ def _round(terms: Terms, sums: Integers) -> Integers:
 
     `core.window.Window.close_slot` rounds in the same way if the dither is half a quantum.
     """
-    durations_ms, lattice = _durations_ms(terms), [terms.steps_per_quantum(slot) for slot in range(terms.n)]
+    durations_ms, lattice = _durations_ms(terms), terms.steps_per_quantum
     totals = sums.reshape(-1, terms.n) + terms.readings.gap_u * np.array(durations_ms, sums.dtype)
     quanta: Integers = round_half_up(totals, np.array(lattice, sums.dtype)).astype(np.int64).ravel()
     return quanta
@@ -157,7 +157,7 @@ def _segments(terms: Terms) -> tuple[Integers, Integers]:
     """Return the edges of all slots, in ms, and the slot between each edge and the next (-1 if none)."""
     if not terms.shape.names:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
-    stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))
+    stretches = sorted((*part, slot) for slot, parts in enumerate(terms.stretches) for part in parts)
     edges = sorted({0, terms.length_ms, *(edge for begin, end, _ in stretches for edge in (begin, end))})
     slot_at = {begin: slot for begin, _, slot in stretches}
     slots = [slot_at.get(edge, -1) for edge in edges[:-1]]

@@ -46,11 +46,9 @@ def file_schema() -> dict[str, Any]:
     definitions = generated["$defs"]
     sentences = _key_docstrings()
     for title, table in [("Config", generated), *definitions.items()]:
-        if "properties" in table:
-            table["properties"] = {
-                name: _key({"description": sentences[title][name]} | key)
-                for name, key in table["properties"].items()
-            }
+        if keys := table.get("properties"):
+            texts = sentences[title]
+            table["properties"] = {name: _key({"description": texts[name]} | keys[name]) for name in keys}
     definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
     profile = definitions["Source"]["properties"]["profile"]
     profile["anyOf"] = [{"enum": [*FORMATS, *PROFILES]}, {"pattern": f"^{NAME.pattern}$"}]
@@ -79,10 +77,7 @@ def file_schema() -> dict[str, Any]:
 
 
 def _key_docstrings() -> dict[str, dict[str, str]]:
-    """Return each key's docstring, by table and key.
-
-    Pydantic would read them from the source at each start of the agent, which needs none of them.
-    """
+    """Return each key's docstring by table and key; pydantic would read them at each start of the agent."""
     tables = dict[str, dict[str, str]]()
     for table in ast.parse(inspect.getsource(model)).body:
         if isinstance(table, ast.ClassDef):

@@ -214,12 +214,15 @@ class Arrival:
 
     def _note_counted(self, now_ms: int, *, is_off: bool) -> None:
         self.counted_ms = now_ms
-        self._off.note_bad(now_ms, is_bad=is_off)
         self._recent = self._recent << 1 & _RECENT_BITS
         if self._since:
             self._usual_count = max(self._usual_count, self._sum(_IDLE))
             self._since.clear()
             self._idle_ms = None
+        is_bad = is_off or self._is_clamped
+        if not (is_bad or self._off.bad_count or self._clamped.bad_count or self._all_clamped.bad_count):
+            return  # nearly always; nothing would change
+        self._off.note_bad(now_ms, is_bad=is_off)
         if not self._is_clamped:
             self._all_clamped.note_bad(now_ms, is_bad=False)
         self._clamped.note_bad(now_ms, is_bad=self._is_clamped)

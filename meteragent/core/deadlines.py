@@ -77,7 +77,8 @@ def upcoming_slot(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming
     elif timeline.next_ms is not None:
         terms = stream.schedule.terms_at(timeline.next_ms)
         start_ms, end_ms = (timeline.next_ms + at_ms for at_ms in terms.first_slot_ms)
-        closes_ms, is_wanted = end_ms + terms.lateness_ms, bool(stream.queues(timeline.next_ms, end_ms))
+        closes_ms = end_ms + terms.lateness_ms
+        is_wanted = any(item.has_slot(timeline.next_ms, end_ms) for item in stream.receivers)
     else:
         return None
     leaves_ms = closes_ms + (delay_ms if stream.terms.clock is Clock.WALL else 0)

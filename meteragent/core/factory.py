@@ -57,8 +57,8 @@ class Factory:
 
     def _window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
         terms = self.formats[terms_id].terms
-        window = WINDOW_CLASSES[terms.shape.accumulator](start_ms, terms, terms_id, destinations, public_id)
-        window.prices = self.prices
+        kind = WINDOW_CLASSES[terms.shape.accumulator]
+        window = kind(start_ms, terms, terms_id, destinations, public_id, prices=self.prices)
         if isinstance(window, ShareWindow):
             window.crowd = self.crowd
         return window

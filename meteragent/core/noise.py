@@ -54,7 +54,7 @@ class Noise:
 
     def draw_dither(self, terms: Terms, slot_index: int) -> int:
         """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
-        lattice = terms.steps_per_quantum(slot_index)
+        lattice = terms.steps_per_quantum[slot_index]
         self._counts[lattice] += 1
         if self._dithers[lattice]:
             return self._dithers[lattice].pop()

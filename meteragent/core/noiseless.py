@@ -86,7 +86,7 @@ class SlotMeans:
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
         """Return the mean over the observed part of a slot; None if no part was observed."""
-        terms, stretches = window.terms, window.terms.stretches(index)
+        terms, stretches = window.terms, window.terms.stretches[index]
         low_ms, high_ms = self._start_ms - window.start_ms, self._end_ms - window.start_ms
         observed_ms = sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
         has_parts = terms.shape.has_parts

@@ -191,7 +191,7 @@ class Pipeline:
         if timeline.thinned_count:
             self._counts.add("thinned", timeline.thinned_count)
             timeline.thinned_count = 0
-        self.arrivals.count_outcome(origin.arrival, outcome.value, reading.time_ms - received_ms)
+        self.arrivals.count_outcome(origin.arrival, outcome, reading.time_ms - received_ms)
         if outcome is not Outcome.ACCEPTED:
             return is_changed
         self._note(origin, reading, meter_readings)

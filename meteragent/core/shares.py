@@ -34,7 +34,7 @@ class ShareWindow(Window):
 
     def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the slot with a pad; count its already integrated time as gap."""
-        lattice = self.terms.steps_per_quantum(0)
+        lattice = self.terms.steps_per_quantum[0]
         self.slots[0], self.sealed_pad = self._crowd.open(self.public_id, self.start_ms, lattice, noise.bits)
         self.draws = 1
         self.add_gap(0, self.start_ms, integrated_until_ms)
@@ -50,7 +50,7 @@ class ShareWindow(Window):
     def stored_state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Reduce the accumulator modulo 2^64 L, and return what the store keeps of the window."""
         for slot_index in self.slots:
-            self.slots[slot_index] %= MODULUS * self.terms.steps_per_quantum(slot_index)
+            self.slots[slot_index] %= MODULUS * self.terms.steps_per_quantum[slot_index]
         return Window.stored_state(self)._replace(sealed_pad=self.sealed_pad)
 
     @property

@@ -71,13 +71,9 @@ class Stream:
         """The terms of an ordinary window, under which readings count."""
         return self.schedule.usual
 
-    def queues(self, window_ms: int, slot_end_ms: int) -> set[str]:
-        """Return the queues of the receivers that get a slot, given its end and its window's start."""
-        return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
-
     def destinations_of_slot(self, destinations: Destinations, window_ms: int, end_ms: int) -> Destinations:
         """Return those destinations whose receivers get a slot, given its end and its window's start."""
-        queues = self.queues(window_ms, end_ms)
+        queues = [item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)]
         return tuple([destination for destination in destinations if destination.queue in queues])
 
     def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:

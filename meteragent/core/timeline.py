@@ -103,10 +103,9 @@ class Timeline:
     @property
     def _reading_terms(self) -> Terms:
         """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
-        if not self.windows:
-            return self.terms
-        oldest = self.windows[0].terms
-        return oldest if oldest.readings.meaning == self.terms.readings.meaning else self.terms
+        oldest = self.windows[0].terms if self.windows else self.terms
+        is_same = oldest is self.terms or oldest.readings.meaning == self.terms.readings.meaning
+        return oldest if is_same else self.terms
 
     # --- readings in ---------------------------------------------------------------------------
 
@@ -212,11 +211,15 @@ class Timeline:
         at_ms = self.integrated_until_ms
         if until_ms <= at_ms:
             return []
-        for start_ms, end_ms, value in (*self._spans(until_ms), (until_ms, until_ms, None)):
-            for stop_ms, item in ((start_ms, None), (min(end_ms, until_ms), value)):
-                if at_ms < stop_ms:
-                    self._add(at_ms, stop_ms, item)
-                    at_ms = stop_ms
+        for start_ms, end_ms, value in self._spans(until_ms):
+            if at_ms < start_ms:
+                self._add(at_ms, start_ms, None)
+                at_ms = start_ms
+            if at_ms < (stop_ms := min(end_ms, until_ms)):
+                self._add(at_ms, stop_ms, value)
+                at_ms = stop_ms
+        if at_ms < until_ms:
+            self._add(at_ms, until_ms, None)
         self.integrated_until_ms = until_ms
         return self._free()
 
@@ -283,8 +286,8 @@ class Timeline:
     def next_closing(self) -> tuple[int, Window, int] | None:
         """Return the next slot to close as (closing time, window, index); None if no slot is open."""
         for window in self.windows:
-            if window.slots:
-                slot_index = min(window.slots, key=window.slot_end_ms)
+            if slots := window.slots:
+                slot_index = next(iter(slots)) if len(slots) == 1 else min(slots, key=window.slot_end_ms)
                 return window.slot_end_ms(slot_index) + window.terms.lateness_ms, window, slot_index
         return None
 

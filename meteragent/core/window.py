@@ -109,11 +109,11 @@ class Window:
 
     def slot_start_ms(self, slot_index: int) -> int:
         """Return the start of a slot."""
-        return self.start_ms + self.terms.stretches(slot_index)[0][0]
+        return self.start_ms + self.terms.stretches[slot_index][0][0]
 
     def slot_end_ms(self, slot_index: int) -> int:
         """Return the end of a slot."""
-        return self.start_ms + self.terms.stretches(slot_index)[-1][1]
+        return self.start_ms + self.terms.stretches[slot_index][-1][1]
 
     def integrable_until_ms(self, time_ms: int) -> int:
         """Return the latest time, at most `time_ms`, up to which the window can be integrated."""
@@ -132,9 +132,10 @@ class Window:
 
     def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the first slot, and keep its noise bound for others; in l1, open all, each with its own."""
-        while self.draws < (self.terms.n if self.terms.metric.is_sum else 1):
+        is_sum = self.terms.metric.is_sum
+        while self.draws < (self.terms.n if is_sum else 1):
             noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
-            self.noise_bound = None if self.terms.metric.is_sum else noise_bound
+            self.noise_bound = None if is_sum else noise_bound
             self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_next_slot(self, noise: Noise, integrated_until_ms: int) -> None:
@@ -154,7 +155,7 @@ class Window:
 
     def mask_of(self, slot_index: int, noise: int, dither: int) -> int:
         """Return the accumulator with which a slot begins: z * L + u."""
-        return noise * self.terms.steps_per_quantum(slot_index) + dither
+        return noise * self.terms.steps_per_quantum[slot_index] + dither
 
     def redraw_noise(self, noise: int, dither: int) -> None:
         """Mask the lost slot, if any, with a new dither and with noise from a new noise bound."""
@@ -186,14 +187,15 @@ class Window:
 
     def accumulator_units(self, from_ms: int, to_ms: int, value: Value) -> int:
         """Return what a value over a stretch of time counts for, in accumulator units without prices."""
-        value = self.terms.readings.gap_u if value is None else clamp_value(value, self.terms.readings)
+        readings = self.terms.readings
+        value = readings.gap_u if value is None else clamp_value(value, readings)
         if isinstance(value, RegisterUse):
             return value.use_between(from_ms, to_ms)
-        return self.terms.integrand_u(value) * (to_ms - from_ms)
+        return self.terms.shape.integrand_u(value, readings.unit) * (to_ms - from_ms)
 
     def add_gap(self, slot_index: int, from_ms: int, to_ms: int) -> None:
         """Count the part of a slot that lies between two times as gap."""
-        for start, end in self.terms.stretches(slot_index):
+        for start, end in self.terms.stretches[slot_index]:
             start_ms, end_ms = max(self.start_ms + start, from_ms), min(self.start_ms + end, to_ms)
             if start_ms < end_ms:
                 self.add_to_slot(slot_index, start_ms, end_ms, None)
@@ -208,7 +210,7 @@ class Window:
         if len(self.slots) != 1 or terms.lateness_ms or terms.readings.kind is not Kind.POWER:
             return None
         [slot_index] = self.slots
-        start, end = terms.stretches(slot_index)[0]
+        start, end = terms.stretches[slot_index][0]
         return slot_index if start <= from_ms - self.start_ms and to_ms - self.start_ms < end else None
 
     # --- the end -------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ class Window:
     def close_slot(self, slot_index: int) -> int:
         """Remove a slot and return its released value in quanta: floor(A / L) (THEORY-2 A.1)."""
         assert slot_index not in (self.masked_slot, self.lost_slot), "the slot has no noise"
-        return self.slots.pop(slot_index) // self.terms.steps_per_quantum(slot_index)
+        return self.slots.pop(slot_index) // self.terms.steps_per_quantum[slot_index]
 
     def release_slot(self, slot_index: int, form: RecordFormat) -> Release:
         """Close a slot; return its record, and its value in quanta."""
@@ -253,7 +255,7 @@ class Window:
     def explains(self, time_ms: int, register: int) -> bool:
         """Return whether a use within the range and some noise explain `register`, in accumulator units."""
         slot_index = self.masked_slot or 0
-        terms, lattice = self.terms, self.terms.steps_per_quantum(slot_index)
+        terms, lattice = self.terms, self.terms.steps_per_quantum[slot_index]
         # The reach is public; noise is beyond it in fewer than one in 2^40 slots, which are lost. R would
         # narrow it down, but is dropped with the last draw.
         noise_limit = reach_quanta(terms.n, terms.epsilon * terms.quantum) * lattice

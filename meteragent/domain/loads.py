@@ -35,7 +35,7 @@ def counts_max(terms: Terms) -> int:
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
     else:
-        numbers = [terms.prices_max * len(terms.stretches(i)) for i in slots]
+        numbers = [terms.prices_max * len(terms.stretches[i]) for i in slots]
     return terms.readings.counters * int(terms.metric.norm(map(Fraction, numbers)))
 
 

@@ -167,12 +167,12 @@ class OfShape:
 
     shape: Shape
 
-    @property
+    @cached_property
     def length_ms(self) -> int:
         """The length of a window."""
         return self.shape.length_ms
 
-    @property
+    @cached_property
     def step_ms(self) -> int:
         """The duration to which a value refers; if slots differ in length, that of the shortest."""
         return self.shape.step_ms

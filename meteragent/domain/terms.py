@@ -72,24 +72,22 @@ class Terms(OfShape):
 
     # --- the window and its slots --------------------------------------------------------------
 
-    @property
+    @cached_property
     def slots_per_bound(self) -> int:
         """The number of slots whose noise shares a noise bound: all slots of a window, or in l1 one slot."""
         return 1 if self.metric.is_sum else self.n
 
-    def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
-        """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""
-        return self.places[slot_index].stretches if self.places else (self.shape.extent_ms(slot_index),)
+    @cached_property
+    def stretches(self) -> list[tuple[tuple[int, int], ...]]:
+        """The stretches of each slot as (from, to) in ms after the window's start, in order."""
+        if self.places:
+            return [band.stretches for band in self.places]
+        return [(self.shape.extent_ms(slot_index),) for slot_index in range(self.n)]
 
     @cached_property
     def first_slot_ms(self) -> tuple[int, int]:
         """The start and end of the slot that ends first, in ms after the window's start."""
-        slots = map(self.stretches, range(self.n))
-        return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])
-
-    def slot_ms(self, slot_index: int) -> int:
-        """Return the duration to which a slot's value refers."""
-        return self.shape.slot_ms(slot_index)
+        return min(((slot[0][0], slot[-1][1]) for slot in self.stretches), key=lambda extent: extent[1])
 
     @cached_property
     def split_span_max_ms(self) -> int | None:
@@ -109,6 +107,10 @@ class Terms(OfShape):
         if self.prices:
             return sum(1 for _ in cut_at_prices(self.prices, self.shape.default_u, 0, self.length_ms))
         return -(-self.length_ms // PRICE_MS)
+
+    def slot_ms(self, slot_index: int) -> int:
+        """Return the duration to which a slot's value refers."""
+        return self.shape.slot_ms(slot_index)
 
     # --- values --------------------------------------------------------------------------------
 
@@ -132,13 +134,11 @@ class Terms(OfShape):
         """The step of the lattice of slot values, in their unit."""
         return Fraction(self.quantum_u, MICRO)
 
-    def steps_per_quantum(self, slot_index: int) -> int:
-        """Return one quantum in units of a slot's accumulator (`Shape.steps_per_quantum`)."""
-        return self.shape.steps_per_quantum(slot_index, self.quantum_u, self.readings)
-
-    def integrand_u(self, value_u: int) -> int:
-        """Return what a reading in the range counts for, in millionths of its unit (`Shape.integrand_u`)."""
-        return self.shape.integrand_u(value_u, self.readings.unit)
+    @cached_property
+    def steps_per_quantum(self) -> list[int]:
+        """One quantum in units of each slot's accumulator (`Shape.steps_per_quantum`)."""
+        steps = self.shape.steps_per_quantum
+        return [steps(slot_index, self.quantum_u, self.readings) for slot_index in range(self.n)]
 
     @cached_property
     def wh_per_value(self) -> Fraction:

@@ -99,7 +99,7 @@ def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fra
     after the event are not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
-    slots = [terms.stretches(index) for index in range(terms.n)]
+    slots = terms.stretches
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
     alignments = {_aligned(reported, terms, start_ms, days) for start_ms in starts_ms}
     return {tuple(loads.reported_change_bound(terms, move) for move in moves) for moves in alignments}

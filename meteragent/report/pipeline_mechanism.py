@@ -90,7 +90,7 @@ class PipelineMechanism:
 
     def _lattice(self, slot_index: int) -> int:
         """Return one quantum of a slot, in the unit of its readings times milliseconds."""
-        return self._terms.steps_per_quantum(slot_index) // self._price_u
+        return self._terms.steps_per_quantum[slot_index] // self._price_u
 
     @property
     def n(self) -> int:
@@ -155,7 +155,7 @@ class PipelineMechanism:
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
         """Return the messages of consecutive windows, from `length_ms` on, and a message after them."""
         terms, length_ms = self._terms, self._terms.length_ms
-        slots = [(index, terms.stretches(index)[0]) for index in self._slots]
+        slots = [(index, terms.stretches[index][0]) for index in self._slots]
         parts = [
             (window * length_ms + from_ms, to_ms - from_ms, index, number)
             for window, row in enumerate(rows, 1)
@@ -176,7 +176,7 @@ class PipelineMechanism:
         """Return the readings around the parts (start, duration, slot, number) and at the ends of slots."""
         used_u = Counter[int]()
         for start_ms, stretch_ms, index, number in parts:
-            stretches = self._terms.stretches(index)
+            stretches = self._terms.stretches[index]
             used_u[start_ms + stretch_ms] += number * (self._quantum_u // self._steps_per_quantum)
             used_u[start_ms] += 0
             used_u[start_ms - stretches[0][0] + stretches[-1][1]] += 0
@@ -256,7 +256,7 @@ def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
     """Return terms under which the threshold lies below all readings."""
     shape: Any = terms.shape
     threshold_w = (
-        -_LOW_QUANTA * Fraction(terms.steps_per_quantum(0), MICRO) * UNIT_FACTOR[terms.readings.unit]
+        -_LOW_QUANTA * Fraction(terms.steps_per_quantum[0], MICRO) * UNIT_FACTOR[terms.readings.unit]
     )
     return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
 

@@ -169,5 +169,5 @@ def _are_usable(terms: Terms) -> bool:
         and readings.kind in shape.kinds
         and tuple(band.name for band in terms.places) == shape.names
         and all(size > 0 for size in (terms.level, terms.radius, terms.quantum_u))
-        and all(terms.steps_per_quantum(index) > 0 for index in range(terms.n) if terms.slot_ms(index))
+        and all(terms.steps_per_quantum[index] > 0 for index in range(terms.n) if terms.slot_ms(index))
     )

@@ -55,7 +55,7 @@ def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -
         terms = schedule.terms_at(start_ms)
         window = Window(start_ms, terms, terms.id, (), "", noise_bound=0)
         for slot in range(terms.n):
-            window.open_slot(0, start_ms, terms.steps_per_quantum(slot) // 2)
+            window.open_slot(0, start_ms, terms.steps_per_quantum[slot] // 2)
         timeline.windows.append(window)
         start_ms = window.end_ms
     for _, time_ms, value_u in sorted(row for row in rows if row[2] is not None):

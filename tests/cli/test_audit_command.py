@@ -251,7 +251,7 @@ def quarters(self: Window, noise: int, covered_ms: int, dither: int) -> None:
 def half_up(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: half a quantum for every dither, which rounds half up."""
     del dither
-    REAL_DRAW(self, noise, covered_ms, self.terms.steps_per_quantum(self.draws) // 2)
+    REAL_DRAW(self, noise, covered_ms, self.terms.steps_per_quantum[self.draws] // 2)
 
 
 def undithered(self: Window, noise: int, covered_ms: int, dither: int) -> None:
@@ -314,7 +314,7 @@ def test_a_bias_is_seen_where_noise_is_small(
     assert run(coarse, "--samples", "1000")[0] == 0
 
     def on_top(self: Window, noise: int, covered_ms: int, dither: int) -> None:
-        REAL_DRAW(self, noise, covered_ms, dither + self.terms.steps_per_quantum(self.draws) // 2)
+        REAL_DRAW(self, noise, covered_ms, dither + self.terms.steps_per_quantum[self.draws] // 2)
 
     monkeypatch.setattr(Window, "open_slot", on_top)
     code, out, _ = run(coarse, "--json", "--samples", "1000")

@@ -143,7 +143,7 @@ def test_terms_state_an_energy() -> None:
     assert step_wh(terms) == 10
     assert in_all_wh(terms, Fraction(110), 1) == 110 + 20_000 * Fraction(10, 3600) + 10
     kilo = config.parse(written(window="threshold = 3000", source="unit = 'kW'")).stream[0]
-    assert config.terms(kilo).integrand_u(5 * MICRO) == 2 * MICRO
+    assert config.terms(kilo).shape.integrand_u(5 * MICRO, "kW") == 2 * MICRO
     assert (config.terms(kilo).value_unit, config.terms(kilo).hides_wh) == ("kWh", Fraction(110))
 
 

@@ -87,7 +87,7 @@ def test_each_window_is_drawn_once_and_each_slot_when_it_opens(
 
 def a_third(_: Noise, terms: Terms, slot_index: int) -> int:
     """A dither that is a third of a quantum in every slot."""
-    return terms.steps_per_quantum(slot_index) // 3
+    return terms.steps_per_quantum[slot_index] // 3
 
 
 def released(schedule: Schedule, readings: list[Late], which: int) -> dict[LabelledSlot, int]:

@@ -123,7 +123,7 @@ def test_a_dither_is_uniform_on_the_lattice() -> None:
     bits, plain = SeededBits(6), SeededBits(6)
     noise = Noise(bits)
     assert [noise.draw_dither(TERMS, 0) for _ in range(9)] == [
-        below(TERMS.steps_per_quantum(0), plain) for _ in range(9)
+        below(TERMS.steps_per_quantum[0], plain) for _ in range(9)
     ]
     tiny = terms_with(TERMS, quantum_u=1, step_ms=4, length_ms=4)
     assert {noise.draw_dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
@@ -134,7 +134,7 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     bits, plain = SeededBits(7), SeededBits(7)
     noise, half, coarse = Noise(bits), replace(TERMS, quantum_u=2), replace(TERMS, quantum_u=2**63)
     drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(SINGLE_DRAWS)]
-    one, other = (terms.steps_per_quantum(0) for terms in (TERMS, half))
+    one, other = (terms.steps_per_quantum[0] for terms in (TERMS, half))
     assert drawn == [(below(one, plain), below(other, plain)) for _ in range(SINGLE_DRAWS)]
     drawn = [(noise.draw_dither(TERMS, 0), noise.draw_dither(half, 0)) for _ in range(DRAW_BATCH)]
     of_one, of_other = (below_array(steps, DRAW_BATCH, plain).tolist() for steps in (one, other))
@@ -145,7 +145,7 @@ def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     noise.drop_unused()
     assert noise.draw_dither(TERMS, 0) == below(one, plain)
     for _ in range(2 * SINGLE_DRAWS):
-        assert noise.draw_dither(coarse, 0) == below(coarse.steps_per_quantum(0), plain)
+        assert noise.draw_dither(coarse, 0) == below(coarse.steps_per_quantum[0], plain)
     assert bits.integer(64) == plain.integer(64)
 
 
@@ -168,6 +168,6 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     terms.__dict__["mechanism"] = FINE  # a cached property
     window = Window(0, terms, TERMS.id, (), "m1", noise_bound)
     window.open_next_slot(noise, 0)
-    lattice = TERMS.steps_per_quantum(0)
+    lattice = TERMS.steps_per_quantum[0]
     assert window.slots[0] == FINE.draw_slot(noise_bound, plain) * lattice + below(lattice, plain)
     assert bits.integer(64) == plain.integer(64)

@@ -322,4 +322,4 @@ def test_the_terms_of_a_peak() -> None:
         "kW",
         Fraction(100, 11),
     )
-    assert register.steps_per_quantum(0) == 1000 * HOUR_MS // 4
+    assert register.steps_per_quantum[0] == 1000 * HOUR_MS // 4

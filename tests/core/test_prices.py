@@ -279,7 +279,7 @@ def released(terms: Terms, watts: Sequence[int], prices: Iterable[Price], seed: 
     bits = SeededBits(seed)
     mechanism = terms.mechanism
     noise = mechanism.draw_slot(mechanism.draw_noise_bound(bits), bits)
-    window.open_slot(noise, DAY_START_MS, bits.integer(40) % terms.steps_per_quantum(0))
+    window.open_slot(noise, DAY_START_MS, bits.integer(40) % terms.steps_per_quantum[0])
     for hour, power in enumerate(watts):
         window.add_value(DAY_START_MS + hour * HOUR_MS, DAY_START_MS + (hour + 1) * HOUR_MS, power * MICRO)
     return float(window.close_slot(0) * terms.quantum)

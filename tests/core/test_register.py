@@ -70,7 +70,7 @@ def read(meter: Timeline, *readings: tuple[int, float]) -> list[str]:
 
 def used(meter: Timeline, noise: int = 0) -> list[Fraction]:
     """What was used in every slot of every window, in the unit."""
-    lattice = meter.terms.steps_per_quantum(0)
+    lattice = meter.terms.steps_per_quantum[0]
     slots = [total for window in meter.windows for total in window.slots.values()]
     return [Fraction(total - noise * lattice, meter.terms.readings.interval_ms * MICRO) for total in slots]
 

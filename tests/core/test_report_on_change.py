@@ -44,7 +44,7 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
         meter.integrate_to_watermark(time_ms)
     meter.integrate_until(1000 * SECONDS)
     return [
-        Fraction(total, terms.steps_per_quantum(0))
+        Fraction(total, terms.steps_per_quantum[0])
         for window in meter.windows
         for total in window.slots.values()
     ]

@@ -141,7 +141,7 @@ def test_both_parts_are_the_energy(watts: list[int], seed: int, restart: int) ->
 def test_an_accumulator_is_stored_modulo_2_64_quanta(value_u: int, duration_ms: int) -> None:
     """Energy that passes 2^64 quanta begins again at 0: a larger number would show that it did."""
     terms = schedule(hold="'10min'").usual
-    size = MODULUS * terms.steps_per_quantum(0)
+    size = MODULUS * terms.steps_per_quantum[0]
     window = ShareWindow(START_MS, terms, terms.id, (), "h1", None, 1, {0: size - 1})
     window.add_to_slot(0, START_MS, START_MS + duration_ms, value_u)
     [slot] = window.stored_state().slots
@@ -190,7 +190,7 @@ def test_the_charge_is_that_of_the_group() -> None:
 def test_a_quantum_in_the_units_of_any_reading(source: dict[str, str], lattice: int) -> None:
     """Half a Wh is the same energy whatever the meter sends: millionths of its unit times milliseconds."""
     terms = schedule(**source).usual
-    assert terms.steps_per_quantum(0) == lattice
+    assert terms.steps_per_quantum[0] == lattice
     assert (terms.value_unit, terms.hides_wh, terms.n) == ("Wh", Fraction(110), 1)
     assert terms.readings.kind is Kind(source["kind"].strip("'"))
 

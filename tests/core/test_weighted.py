@@ -159,7 +159,7 @@ def test_no_change_moves_more_than_the_bound_times_its_energy(
     assert abs(sums[0] - sums[1]) <= amount(terms).bound_u * moved + slack
     # What the promise is about: the same in quanta, radius and Wh.
     per_wh = (
-        Fraction(terms.steps_per_quantum(0)) / terms.quantum / MICRO * MICRO * terms.radius / terms.hides_wh
+        Fraction(terms.steps_per_quantum[0]) / terms.quantum / MICRO * MICRO * terms.radius / terms.hides_wh
     )
     wh = Fraction(1, {"W": 1, "Wh": 1, "kWh": 1000}[terms.readings.unit])
     assert per_wh == wh * MICRO * (terms.readings.interval_ms or HOUR_MS) * amount(terms).bound_u
@@ -295,7 +295,7 @@ def test_errors_are_those_promised() -> None:
     for _ in range(count):
         window = window_of(terms)(MONTH_MS, terms, terms.id, (), "m1")
         window.open_first_slot(noise, MONTH_MS)
-        window.slots[0] += int(truth / terms.quantum * terms.steps_per_quantum(0))
+        window.slots[0] += int(truth / terms.quantum * terms.steps_per_quantum[0])
         squares.append(float(window.close_slot(0) * terms.quantum - truth) ** 2)
     mean = sum(squares) / count
     assert abs(mean / terms.sd**2 - 1) < 4 * math.sqrt(5 / count)

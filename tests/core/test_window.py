@@ -65,17 +65,17 @@ def test_a_slot_closes_at_its_noise_and_its_rounded_mean(
     terms: Terms, noise: int, energy: int, percent: int
 ) -> None:
     """floor(A / L) = z + floor((S + u) / L), also below zero (THEORY-2 A.1)."""
-    dither = terms.steps_per_quantum(0) * percent // 100
+    dither = terms.steps_per_quantum[0] * percent // 100
     window = opened(terms, noise=noise, dither=dither)
     window.slots[0] += energy
-    assert window.close_slot(0) == noise + Fraction(energy + dither, terms.steps_per_quantum(0)) // 1
+    assert window.close_slot(0) == noise + Fraction(energy + dither, terms.steps_per_quantum[0]) // 1
     assert 0 not in window.slots
 
 
 @pytest.mark.parametrize(("energy", "quanta"), [(2, 1), (1, 0), (-2, 0), (-3, -1), (6, 2), (-6, -1)])
 def test_halves_go_up(energy: int, quanta: int) -> None:
     """With half a quantum as dither, a mean of 1/2 quantum is 1, of -1/2 is 0, of 3/2 is 2, of -3/2 is -1."""
-    window = opened(TERMS, dither=TERMS.steps_per_quantum(0) // 2)
+    window = opened(TERMS, dither=TERMS.steps_per_quantum[0] // 2)
     window.slots[0] += energy * MICRO
     assert window.close_slot(0) == quanta
 
@@ -84,8 +84,8 @@ def test_a_slot_is_born_with_its_noise() -> None:
     """An accumulator is noise * lattice + dither before anything is added (law 3)."""
     window = Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)
     window.open_slot(-5, 0, 3)
-    assert window.slots == {0: -5 * TERMS.steps_per_quantum(0) + 3}
-    assert TERMS.steps_per_quantum(0) == MICRO * TERMS.step_ms
+    assert window.slots == {0: -5 * TERMS.steps_per_quantum[0] + 3}
+    assert TERMS.steps_per_quantum[0] == MICRO * TERMS.step_ms
 
 
 def test_time_covered_before_a_slot_opens_is_gap() -> None:

@@ -61,7 +61,7 @@ def redraws_on_restart() -> None:
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
         noise_bound = mechanism.draw_noise_bound(bits)
         noise = [mechanism.draw_slot(noise_bound, bits) for _ in range(window.draws)]
-        slots = tuple(Slot(place, z * terms.steps_per_quantum(0)) for place, z in enumerate(noise))
+        slots = tuple(Slot(place, z * terms.steps_per_quantum[0]) for place, z in enumerate(noise))
         more = noise_bound if window.draws < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 

@@ -112,7 +112,7 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, half_quantum: 
                 patch.setattr(
                     Noise,
                     "draw_dither",
-                    lambda _, terms, slot_index: terms.steps_per_quantum(slot_index) // 2,
+                    lambda _, terms, slot_index: terms.steps_per_quantum[slot_index] // 2,
                 )
             released = tried.release(given_windows, bits=SeededBits(1))
         if half_quantum:

@@ -92,7 +92,7 @@ def opens_windows_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
     def generous(self: Openings, *arguments: Any) -> tuple[Destination, ...]:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Stream, "queues", lambda stream, *_: {item.queue for item in stream.receivers})
+            inner.setattr(Stream, "destinations_of_slot", lambda _stream, destinations, *_: destinations)
             return destinations(self, *arguments)
 
     patch.setattr(Openings, "_pass_and_charge", generous)

@@ -68,7 +68,7 @@ def redraws_at_a_restart(patch: pytest.MonkeyPatch) -> None:
         timeline = restore(*arguments)
         for window in timeline.windows:
             window.slots = {
-                place: a + 3 * window.terms.steps_per_quantum(place) for place, a in window.slots.items()
+                place: a + 3 * window.terms.steps_per_quantum[place] for place, a in window.slots.items()
             }
         return timeline
 

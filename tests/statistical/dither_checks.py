@@ -17,7 +17,7 @@ from tests.statistical import dither_world
 from tests.statistical.dither_world import COARSE, POWER, Stored
 
 ALARM = 1e-8
-LATTICE = POWER.steps_per_quantum(0)
+LATTICE = POWER.steps_per_quantum[0]
 LOADS_W = (0.0, 2150.0)
 Floats = NDArray[np.float64]
 Found = dict[str, float]

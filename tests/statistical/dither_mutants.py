@@ -33,7 +33,7 @@ def dithers(draw: Callable[[int, Any], int]) -> Patch:
     """Another law of u: a function of L and the bits."""
 
     def dither(self: Noise, terms: Terms, place: int) -> int:
-        return draw(terms.steps_per_quantum(place), self.bits)
+        return draw(terms.steps_per_quantum[place], self.bits)
 
     return lambda patch: patch.setattr(Noise, "draw_dither", dither)
 
@@ -58,7 +58,7 @@ def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Uniform by itself, but its quarter of the cell is that of the noise."""
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
-        quarter = self.terms.steps_per_quantum(self.draws) // 4
+        quarter = self.terms.steps_per_quantum[self.draws] // 4
         DRAW(self, noise, covered_ms, noise % 4 * quarter + dither // 4)
 
     patch.setattr(Window, "open_slot", draw)
@@ -68,7 +68,7 @@ def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
     """What is dithered is also rounded half up."""
 
     def close(self: Window, index: int) -> int:
-        lattice = self.terms.steps_per_quantum(index)
+        lattice = self.terms.steps_per_quantum[index]
         return (2 * self.slots.pop(index) + lattice) // (2 * lattice)
 
     patch.setattr(Window, "close_slot", close)
@@ -81,7 +81,7 @@ def again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
         timeline = RESTORE(*arguments)
         for window in timeline.windows:
             for place in window.slots:
-                window.slots[place] += window.terms.steps_per_quantum(place) // 2
+                window.slots[place] += window.terms.steps_per_quantum[place] // 2
         return timeline
 
     patch.setattr(Factory, "restore_timeline", restore)

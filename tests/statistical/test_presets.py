@@ -178,7 +178,7 @@ def group(run: Run, meters: int, windows: int) -> Integers:
 
 def stretches(terms: Terms, start_ms: int) -> list[Integers]:
     """Where the slots of a window lie, each of shape (stretches, 2), in the order in which they leave."""
-    return [np.array(terms.stretches(place)) + start_ms for place in range(terms.n)]
+    return [np.array(terms.stretches[place]) + start_ms for place in range(terms.n)]
 
 
 def rounded(sent: Integers, times_ms: Integers, slots: list[Integers], quantum_u: int) -> Integers:

@@ -19,6 +19,7 @@ from meteragent.domain.readings import Readings
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
+from tests.support.witness import stretches_of
 
 
 class Arrival(NamedTuple):
@@ -363,7 +364,7 @@ class Meter:
             self.next_ms += terms.length_ms
         free: list[Any] = []
         for start_ms, terms in [*self.windows]:
-            for end_ms in sorted(start_ms + terms.stretches(place)[-1][1] for place in range(terms.n)):
+            for end_ms in sorted(start_ms + terms.stretches[place][-1][1] for place in range(terms.n)):
                 if end_ms + self.terms.lateness_ms <= close_ms:
                     free += self.decide(end_ms)
             if start_ms + terms.length_ms + self.terms.lateness_ms <= close_ms:
@@ -393,7 +394,7 @@ class Meter:
 
     def energy(self, window_ms: int, place: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot of a window."""
-        parts = terms.stretches(place)
+        parts = stretches_of(terms, place)
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
 
     def quanta(self, window_ms: int, place: int, terms: Terms, dither: int | None) -> set[int]:

@@ -103,6 +103,11 @@ class Labelled(LInfLaplace):
         return [self.draw_slot(radius, bits) for radius in radii]
 
 
+def stretches_of(terms: Terms, place: int) -> Sequence[tuple[int, int]]:
+    """Return a slot's stretches; a place that counts draws may lie behind the last slot."""
+    return terms.places[place].stretches if terms.places else [terms.shape.extent_ms(place)]
+
+
 class LabelledSlot(NamedTuple):
     """The slot that contains a label.
 
@@ -117,7 +122,7 @@ class LabelledSlot(NamedTuple):
     @classmethod
     def of(cls, meter: str, window_ms: int, place: int, terms: Terms) -> "LabelledSlot":
         """Return the slot at a place of a window."""
-        parts = terms.stretches(place)
+        parts = stretches_of(terms, place)
         hull = window_ms + parts[0][0], window_ms + parts[-1][1]
         return cls(meter, *hull, place if terms.places else None)
 
@@ -125,7 +130,7 @@ class LabelledSlot(NamedTuple):
         """Return the spans of time in the slot."""
         if self.place is None:
             return [(self.start_ms, self.end_ms)]
-        parts = terms.stretches(self.place)
+        parts = terms.stretches[self.place]
         window_ms = self.start_ms - parts[0][0]
         return [(window_ms + start, window_ms + end) for start, end in parts]
 
@@ -218,7 +223,7 @@ class Witness:
         else:
             self._drawn_again(label, slot, window_ms, place)
         if slot in self.repeated:
-            gap = Fraction(terms.readings.gap_u * terms.slot_ms(place), terms.steps_per_quantum(place))
+            gap = Fraction(terms.readings.gap_u * terms.slot_ms(place), terms.steps_per_quantum[place])
             assert quanta in {gap // 1, -(-gap // 1)}, "a lost slot that is not gap"
         assert slot not in self.records, "an interval left twice"
         self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
@@ -264,7 +269,7 @@ class Witness:
         A masked accumulator is a register minus noise and energy.
         """
         terms, is_masked = self.terms[window.terms_id], slot.slot_index == window.masked_slot
-        quotient = Fraction(slot.accumulator, terms.steps_per_quantum(slot.slot_index) * STRIDE)
+        quotient = Fraction(slot.accumulator, terms.steps_per_quantum[slot.slot_index] * STRIDE)
         label = round(quotient) * (-1 if is_masked else 1)
         assert label, "an accumulator without noise"
         assert self.draws.lines[label].terms == terms, "an accumulator with the noise of another slot"
@@ -273,8 +278,8 @@ class Witness:
     def begins(self, label: int, start: int, place: int, otherwise: str) -> None:
         """Check that an accumulator without its energy is noise and a dither that never changes."""
         terms = self.draws.lines[label].terms
-        dither = start - label * STRIDE * terms.steps_per_quantum(place)
-        assert 0 <= dither < terms.steps_per_quantum(place), otherwise
+        dither = start - label * STRIDE * terms.steps_per_quantum[place]
+        assert 0 <= dither < terms.steps_per_quantum[place], otherwise
         assert self.dithers.setdefault(label, dither) == dither, otherwise
 
     def _drawn_again(self, label: int, slot: LabelledSlot, window_ms: int, place: int) -> None:

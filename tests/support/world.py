@@ -241,7 +241,7 @@ class World:
                     stands = (
                         standing is not None
                         and standing.start_ms
-                        == window.start_ms + terms.stretches(slot_state.slot_index)[0][0]
+                        == window.start_ms + terms.stretches[slot_state.slot_index][0][0]
                     )
                     assert is_masked == stands, "a register is kept, or masked without need"
                     assert type(noise_u) is int, "a fraction, which noise does not cover"

@@ -70,7 +70,7 @@ class Keys:
         home_slot = OpenSlot(
             window.start_ms // 1000,
             slot.accumulator,
-            terms.steps_per_quantum(0),
+            terms.steps_per_quantum[0],
             sealed.pad,
             sealed.helper_key,
             sealed.leader_public,

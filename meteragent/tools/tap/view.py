@@ -171,7 +171,7 @@ class StreamView:
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms_at(start_ms)
         for index in range(terms.n):
-            if any(start_ms + a <= now_ms < start_ms + b for a, b in terms.stretches(index)):
+            if any(start_ms + a <= now_ms < start_ms + b for a, b in terms.stretches[index]):
                 return f"{text}; {self._so_far(meter, start_ms, index, terms)}"
         return text
 
@@ -179,7 +179,7 @@ class StreamView:
         trace, band = self._traces[meter], terms.shape.names[slot_index] if terms.shape.names else ""
         from_ms, to_ms = (window_ms + at_ms for at_ms in terms.shape.extent_ms(slot_index))
         raw = trace.use_between(from_ms, to_ms, band, terms)
-        stretches = terms.stretches(slot_index)
+        stretches = terms.stretches[slot_index]
         start_ms, end_ms = window_ms + stretches[0][0], window_ms + stretches[-1][1]
         is_long = end_ms - start_ms >= DAY_MS
 

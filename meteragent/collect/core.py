@@ -442,7 +442,7 @@ class Numbers(NamedTuple):
     is_summable: bool
     unit: str
     quantum_u: int
-    variance: Any
+    variance: float
     joules: int | None
     is_energy: bool
     bands: str

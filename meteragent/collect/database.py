@@ -35,7 +35,18 @@ from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import partition
-from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.core import (
+    Batch,
+    Key,
+    Link,
+    Meter,
+    Numbers,
+    Refusal,
+    Row,
+    Waiting,
+    latest,
+    numbers_of,
+)
 from meteragent.collect.outcome import (
     SLICE_MAX,
     Content,
@@ -126,10 +137,10 @@ DELETE FROM arrived a WHERE a.is_mixed AND (
 ) RETURNING a.place
 """
 _DELETE = "DELETE FROM arrived WHERE place = ANY(%s)"
-_DESCRIBE = """
-INSERT INTO descriptor (digest, id, facts, is_summable, unit, quantum_u, variance, joules, is_energy, bands)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
-"""
+_FACTS = ("digest", "id", "facts", *Numbers._fields)
+_DESCRIBE = f"""
+INSERT INTO descriptor ({", ".join(_FACTS)}) VALUES ({", ".join(["%s"] * len(_FACTS))}) ON CONFLICT DO NOTHING
+"""  # noqa: S608 -- constants
 _LINK = """
 INSERT INTO terms (stream, meter, d) SELECT %s, %s, d FROM descriptor WHERE digest = %s ON CONFLICT DO NOTHING
 """
@@ -379,8 +390,8 @@ def _tables(length: partition.Length) -> str:
 def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
     """Return the row of a descriptor for the table `descriptor`, with the numbers that the views need."""
     numbers = numbers_of(descriptor)
-    key = descriptor.digest, descriptor.id, descriptor.hashed_text
-    return *key, *numbers._replace(variance=repr(numbers.variance))
+    values = numbers._asdict() | {"variance": repr(numbers.variance)}  # a numeric with all its digits
+    return descriptor.digest, descriptor.id, descriptor.hashed_text, *values.values()
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 from meteragent import __version__
 from meteragent.collect import dataset_file
-from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.core import Batch, Key, Link, Numbers, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.dataset_file import Length, Part, Terms
 from meteragent.collect.outcome import (
     DATA_FAULTS,
@@ -63,26 +63,38 @@ MOVED_MAX: Final = 50_000
 _REFUSALS_MAX: Final = 1_000
 """The largest number of refusals that flushes keep for the log."""
 _VERSION = 1
-_TABLES = """
+_TYPES: Final[dict[Any, tuple[str, pa.DataType]]] = {
+    str: ("TEXT NOT NULL", pa.string()),
+    bool: ("INTEGER NOT NULL", pa.bool_()),
+    int: ("INTEGER NOT NULL", pa.int64()),
+    int | None: ("INTEGER", pa.int64()),
+    float: ("REAL NOT NULL", pa.float64()),
+}
+"""The types of columns in SQLite and in files, by the types of the fields of `Row` and `Numbers`."""
+
+
+def _declare(kind: type) -> str:
+    """Return the declarations of a row's columns."""
+    return ", ".join(f"{name} {_TYPES[hint][0]}" for name, hint in get_type_hints(kind).items())
+
+
+_ROW: Final = ", ".join(Row._fields)
+_UNIQUE: Final = ", ".join(sorted(Row._fields, key=lambda name: name not in ("stream", "time_ms")))
+"""The columns of a row, first those by which a part's rows are looked up."""
+_TABLES = f"""
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (
-    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, is_summable INTEGER NOT NULL,
-    unit TEXT NOT NULL, quantum_u INTEGER NOT NULL, variance REAL NOT NULL, joules INTEGER,
-    is_energy INTEGER NOT NULL, bands TEXT NOT NULL
+    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, {_declare(Numbers)}
 ) STRICT;
 CREATE TABLE terms (
     stream TEXT, meter TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, meter, d)
 ) STRICT;
 CREATE TABLE mixed (stream TEXT, meter TEXT, PRIMARY KEY (stream, meter)) STRICT;
 CREATE TABLE staged (
-    stream TEXT, t INTEGER, meter TEXT, band TEXT, until INTEGER, quanta INTEGER, d TEXT, draws INTEGER,
-    place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
-    UNIQUE (stream, t, meter, band, until, quanta, d, draws)
+    {_declare(Row)}, place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
+    UNIQUE ({_UNIQUE})
 ) STRICT;
-CREATE TABLE quarantine (
-    stream TEXT, t INTEGER, meter TEXT, band TEXT, until INTEGER, quanta INTEGER, d TEXT, draws INTEGER,
-    deliveries INTEGER NOT NULL
-) STRICT;
+CREATE TABLE quarantine ({_declare(Row)}, deliveries INTEGER NOT NULL) STRICT;
 CREATE TABLE waiting (
     place INTEGER PRIMARY KEY AUTOINCREMENT, d TEXT NOT NULL, stream TEXT NOT NULL, meter TEXT NOT NULL,
     topic TEXT NOT NULL, payload BLOB NOT NULL,
@@ -107,22 +119,16 @@ _COUNT = """
 UPDATE collector SET latest = ?, messages = messages + ?, written = written + ?, repeated = repeated + ?
 WHERE name = ?
 """
-_STAGE = """
-INSERT INTO staged (stream, meter, t, band, until, quanta, d, draws) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+_STAGE = f"""
+INSERT INTO staged ({_ROW}) VALUES (?{", ?" * (len(Row._fields) - 1)})
 ON CONFLICT DO UPDATE SET deliveries = deliveries + 1
-"""
-_STAGED = """
-SELECT stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged
-WHERE stream = ? AND t >= ? AND t < ? AND place <= ? ORDER BY place
-"""
-_SLICE = """
-SELECT place, stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged WHERE place <= ?
-"""
-_QUARANTINE = """
-INSERT INTO quarantine SELECT stream, t, meter, band, until, quanta, d, draws, deliveries FROM staged
-WHERE place = ?
-"""
-_DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <= ?"
+"""  # noqa: S608 -- constants
+_OF_PART = "FROM staged WHERE stream = ? AND time_ms >= ? AND time_ms < ? AND place <= ?"
+_STAGED = f"SELECT {_ROW}, deliveries {_OF_PART} ORDER BY place"
+_SLICE = f"SELECT place, {_ROW}, deliveries FROM staged WHERE place <= ?"  # noqa: S608 -- constants
+_QUARANTINE = f"INSERT INTO quarantine SELECT {_ROW}, deliveries FROM staged WHERE place = ?"  # noqa: S608 -- constants
+_DELETE = f"DELETE {_OF_PART}"
+_DESCRIBE = f"INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?{', ?' * len(Numbers._fields)})"  # noqa: S608 -- constants
 _WAITING = """
 SELECT d, stream, meter, topic, payload, place FROM waiting WHERE stream = ? AND meter = ? AND d = ?
 """
@@ -130,36 +136,20 @@ _EXPIRED = """
 SELECT stream, count(*), max(topic) FROM waiting WHERE received < strftime('%s', 'now') - ? GROUP BY stream
 """
 _EXPIRE = "DELETE FROM waiting WHERE received < strftime('%s', 'now') - ?"
-_TERMS = """
-SELECT d, unit, quantum_u, variance FROM descriptor WHERE d IN (SELECT d FROM staged)
-"""
-_DESCRIPTORS = """
-SELECT stream, d, id, facts, is_summable, unit, quantum_u, variance, joules, is_energy, bands
+_TERMS = f"SELECT d, {', '.join(Terms._fields)} FROM descriptor WHERE d IN (SELECT d FROM staged)"  # noqa: S608 -- constants
+_DESCRIPTORS = f"""
+SELECT stream, d, id, facts, {", ".join(Numbers._fields)}
 FROM (SELECT DISTINCT stream, d FROM terms) JOIN descriptor USING (d) ORDER BY stream, d
-"""
+"""  # noqa: S608 -- constants
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
 _LONGEST = """
 SELECT meter, max(longest_ms) FROM terms JOIN mixed USING (stream, meter) WHERE stream = ? GROUP BY meter
 """
-_HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
-_STREAM = """
-SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
-ORDER BY place
-"""
+_HOURS = "SELECT DISTINCT stream, time_ms - time_ms % ? FROM staged WHERE place <= ?"
+_STREAM = f"SELECT {_ROW} FROM staged WHERE stream = ? AND place <= ? ORDER BY place"  # noqa: S608 -- constants
 _DESCRIPTOR_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("d", pa.string()),
-        ("id", pa.string()),
-        ("facts", pa.string()),
-        ("is_summable", pa.bool_()),
-        ("unit", pa.string()),
-        ("quantum_u", pa.int64()),
-        ("variance", pa.float64()),
-        ("joules", pa.int64()),
-        ("is_energy", pa.bool_()),
-        ("bands", pa.string()),
-    ]
+    [(name, pa.string()) for name in ("stream", "d", "id", "facts")]
+    + [(name, _TYPES[hint][1]) for name, hint in get_type_hints(Numbers).items()]
 )
 
 
@@ -360,7 +350,7 @@ class Staging:
             (digest, descriptor.id, descriptor.hashed_text, *numbers_of(descriptor))
             for digest, descriptor in batch.descriptors.items()
         ]
-        execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", facts)
+        execute(_DESCRIBE, facts)
         execute("INSERT OR IGNORE INTO terms (stream, meter, d) VALUES (?, ?, ?)", sorted(batch.links))
         query = "INSERT OR IGNORE INTO waiting (d, stream, meter, topic, payload) VALUES (?, ?, ?, ?, ?)"
         execute(query, [record[:5] for record in batch.waiting])

@@ -30,21 +30,6 @@ Integers = NDArray[np.int64]
 
 NAME: Final = "records.parquet"
 TIME: Final = pa.timestamp("ms", "UTC")
-SCHEMA: Final = pa.schema(
-    [
-        ("meter", pa.string()),
-        ("t", TIME),
-        ("until", TIME),
-        ("band", pa.string()),
-        ("value", pa.decimal128(19, 6)),
-        ("unit", pa.string()),
-        ("variance", pa.float64()),
-        ("d", pa.string()),
-        ("draws", pa.int32()),
-    ]
-)
-"""The columns of a file of records; `variance` is the variance of the value's noise, in unit²."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS: dict[Length, str] = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 _KEY = ("meter", "t", "band")
@@ -93,23 +78,36 @@ def parts_between(stream: str, start_ms: int, end_ms: int, length: Length) -> It
         start_ms = part.end_ms
 
 
+def _values(rows: Sequence[Row], terms: Sequence[Terms]) -> pa.Array:
+    """Return exact values, whose column has 128 bits for each."""
+    value_u = np.array([row.quanta * of.quantum_u for row, of in zip(rows, terms, strict=True)], np.int64)
+    words = np.column_stack([value_u, value_u >> 63])  # the lower 64 bits first
+    return pa.Array.from_buffers(_VALUE, len(rows), [None, pa.py_buffer(words.tobytes())])
+
+
+_VALUE: Final = pa.decimal128(19, 6)
+_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Sequence[Row], Sequence[Terms]], Any]]]] = {
+    "meter": (pa.string(), lambda rows, _: [row.meter for row in rows]),
+    "t": (TIME, lambda rows, _: [row.time_ms for row in rows]),
+    "until": (TIME, lambda rows, _: [row.until_ms for row in rows]),
+    "band": (pa.string(), lambda rows, _: [row.band for row in rows]),
+    "value": (_VALUE, _values),
+    "unit": (pa.string(), lambda _, terms: [of.unit for of in terms]),
+    "variance": (pa.float64(), lambda _, terms: [of.variance for of in terms]),
+    "d": (pa.string(), lambda rows, _: [row.d for row in rows]),
+    "draws": (pa.int32(), lambda rows, _: [row.draws for row in rows]),
+}
+"""The columns of a file of records: each with its type, and its content for rows and the terms of each.
+
+`variance` is the variance of the value's noise, in unit².
+"""
+SCHEMA: Final = pa.schema([(name, kind) for name, (kind, _) in _COLUMNS.items()])
+
+
 def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
-    """Return rows as a table with the columns of SCHEMA, in which values are exact."""
-    ids = [row.d for row in rows]
-    value_u = np.array([row.quanta * terms[row.d].quantum_u for row in rows], np.int64)
-    words = np.column_stack([value_u, value_u >> 63])  # 128 bits, the lower 64 first
-    columns = [
-        pa.array([row.meter for row in rows], pa.string()),
-        pa.array(np.array([row.time_ms for row in rows], np.int64)).cast(TIME),
-        pa.array(np.array([row.until_ms for row in rows], np.int64)).cast(TIME),
-        pa.array([row.band for row in rows], pa.string()),
-        pa.Array.from_buffers(pa.decimal128(19, 6), len(rows), [None, pa.py_buffer(words.tobytes())]),
-        pa.array([terms[d].unit for d in ids], pa.string()),
-        pa.array([terms[d].variance for d in ids], pa.float64()),
-        pa.array(ids, pa.string()),
-        pa.array([row.draws for row in rows], pa.int32()),
-    ]
-    return pa.table(columns, schema=SCHEMA)
+    """Return rows as the content of a file."""
+    of_rows = [terms[row.d] for row in rows]
+    return pa.table([pa.array(fill(rows, of_rows), kind) for kind, fill in _COLUMNS.values()], schema=SCHEMA)
 
 
 @dataclass(frozen=True)

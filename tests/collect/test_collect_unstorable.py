@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from meteragent.collect.core import Message
+from meteragent.collect.core import Message, Row
 from meteragent.consume import read_table
 from meteragent.domain.errors import DatabaseError
 from tests.support.collect_life import database_table, dataset_table, life
@@ -116,7 +116,7 @@ async def test_a_stored_poison_stops_no_start(table_url: str, caplog: pytest.Log
 STAGED: dict[str, Callable[[list[object]], None]] = {
     "more draws than a file holds": lambda row: row.__setitem__(7, 3 * 10**9),
     "a value beyond 64 bits": lambda row: row.__setitem__(5, 2**63 - 1),
-    "a time beyond the calendar": lambda row: row.__setitem__(1, 2**62),
+    "a time beyond the calendar": lambda row: row.__setitem__(2, 2**62),
     "a descriptor that is not there": lambda row: row.__setitem__(6, "00000000"),
 }
 
@@ -127,11 +127,12 @@ async def test_a_row_that_no_file_holds_is_set_aside(fault: str, tmp_path: Path)
     table = dataset_table(tmp_path)
     await life(table, HONEST)
     with sqlite3.connect(tmp_path / "collect.db") as database:
-        row: list[object] = ["main", NOW_MS, "m9", "", NOW_MS + 1, 7, "?", 1]
+        row: list[object] = [*Row("main", "m9", NOW_MS, "", NOW_MS + 1, 7, "?", 1)]
         [row[6]] = database.execute("SELECT d FROM descriptor").fetchone()
         STAGED[fault](row)
-        columns = "stream, t, meter, band, until, quanta, d, draws"
-        database.execute(f"INSERT INTO staged ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute(
+            f"INSERT INTO staged ({', '.join(Row._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
     database.close()
     await life(table, record_messages(TERMS, [40], first=40))
     with sqlite3.connect(tmp_path / "collect.db") as database:

@@ -36,8 +36,8 @@ from benchmarks.collect_sources import FEEDS, Run
 from benchmarks.plain_consumer import Batches, Row
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
-from meteragent.collect.dataset import Staging
 from meteragent.collect.service import BATCH_MAX
+from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat

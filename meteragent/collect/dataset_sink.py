@@ -1,4 +1,4 @@
-"""The sink that stores records in a Parquet dataset: it runs the steps of `dataset` in a thread."""
+"""The sink that stores records in a Parquet dataset: it runs the steps of `staging` in a thread."""
 
 import asyncio
 import errno
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, NoReturn, Self, TypeVar
 
 from meteragent.collect.core import Batch, Key, Waiting
-from meteragent.collect.dataset import Staging
 from meteragent.collect.dataset_file import Length
 from meteragent.collect.outcome import Content, Outcome, UnstorableError
+from meteragent.collect.staging import Staging
 from meteragent.domain.errors import DatabaseError, LinkError
 
 STAGED_MAX: Final = 500_000

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.cli import main
-from meteragent.collect import dataset as dataset_module
 from meteragent.collect import dataset_file
+from meteragent.collect import staging as staging_module
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
-from meteragent.collect.dataset import Staging
 from meteragent.collect.dataset_file import Length
 from meteragent.collect.dataset_sink import ParquetSink
 from meteragent.collect.sink import Sink
+from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
 from meteragent.consume import by_feeder, collect, read_slots, read_table
 from meteragent.consume.slots import Slots
@@ -157,7 +157,7 @@ async def test_verdicts_are_those_of_postgresql(
     length: Length, most: int, table_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With flushes in slices of any size, and restarts in between, rows and refusals equal PostgreSQL's."""
-    monkeypatch.setattr(dataset_module, "MOVED_MAX", most)
+    monkeypatch.setattr(staging_module, "MOVED_MAX", most)
     rng = random.Random(length)
     terms = [terms_message(terms, f"m{i}") for terms in (TERMS, HOURLY, HALF_UP) for i in range(3)]
     batches = [terms, *(burst(rng) for _ in range(11))]
@@ -217,7 +217,7 @@ async def test_a_dataset_of_another_version_is_refused(tmp_path: Path) -> None:
 
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long outage, no more rows than a slice are in memory as objects, with one grid or several."""
-    monkeypatch.setattr(dataset_module, "MOVED_MAX", 16)
+    monkeypatch.setattr(staging_module, "MOVED_MAX", 16)
     sizes, table_of = [], dataset_file.table_of
 
     def noted(rows: Sequence[Any], terms: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from meteragent.collect import dataset_file
 from meteragent.collect.core import Core, Limits
-from meteragent.collect.dataset import Staging
+from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
 from meteragent.service import whole_file
 from tests.integration.block_device import MIB, ext4, mounted

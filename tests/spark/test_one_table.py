@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.collect.core import Core, Limits
-from meteragent.collect.dataset import Staging
+from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
 from tests.support.archives import WIDE, Place, save, wide_rows
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.collect.queue import LINGER_S
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint
 
@@ -29,8 +30,6 @@ SESSION_MS: Final = 45_000
 """The time without heartbeats after which a member's partitions are assigned to other members."""
 COMMIT_MS: Final = 1_000
 """The interval at which offsets are committed."""
-LINGER_S: Final = 0.1
-"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 IDLE_S: Final = 10.0
 """How long a batch waits for its first message."""
 REPEAT_S: Final = 60.0

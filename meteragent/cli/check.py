@@ -11,7 +11,8 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import catalogue, event, facts, guarantee, terminal, whole
+from meteragent.report import event, facts, guarantee, terminal, whole
+from meteragent.report.language import language_of_environment, use_language
 from meteragent.store import read_only, stored_terms
 from meteragent.texts import ENGLISH
 
@@ -19,8 +20,8 @@ from meteragent.texts import ENGLISH
 def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams and the next step, or the refusals; return 0 or 78."""
     is_plain_text = not (options.json or options.statement)
-    language = options.lang or catalogue.language_of_environment(os.environ)
-    with catalogue.use_language(language if is_plain_text else ENGLISH):
+    language = options.lang or language_of_environment(os.environ)
+    with use_language(language if is_plain_text else ENGLISH):
         return _run(options)
 
 

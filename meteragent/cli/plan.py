@@ -11,7 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent.cli import common
-from meteragent.report import catalogue, plan
+from meteragent.report import plan
+from meteragent.report.language import language_of_environment, use_language
 from meteragent.report.plan import amount, ask, nested
 from meteragent.report.plan.solve import Question
 from meteragent.texts import ENGLISH
@@ -24,8 +25,8 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; return 0, or 1 if the extra for plots is missing."""
-    language = options.lang or catalogue.language_of_environment(os.environ)
-    with catalogue.use_language(ENGLISH if options.json else language):
+    language = options.lang or language_of_environment(os.environ)
+    with use_language(ENGLISH if options.json else language):
         return _run(options)
 
 

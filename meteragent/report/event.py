@@ -14,8 +14,8 @@ from meteragent.domain import loads
 from meteragent.domain.grid import duration_text, parse_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
-from meteragent.report.catalogue import say
 from meteragent.report.format import duration
+from meteragent.report.language import say
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 

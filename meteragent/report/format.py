@@ -10,7 +10,7 @@ from meteragent.domain import figures as plain
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import duration_parts, format_duration
 from meteragent.domain.terms import Terms
-from meteragent.report.catalogue import say
+from meteragent.report.language import say
 
 MEAN_W = 330
 """The assumed mean power of an average home (about 8 kWh a day), the reference for errors."""

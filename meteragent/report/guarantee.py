@@ -22,9 +22,9 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.format import MEAN_W
+from meteragent.report.language import say
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import figure
 

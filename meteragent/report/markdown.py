@@ -17,10 +17,10 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, crowd, sharing, tariffs, whole, wording
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full_text, level_text
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
+from meteragent.report.language import say
 from meteragent.report.shapes import METRICS
 from meteragent.wire import descriptor, total
 from meteragent.wire.descriptor import TermsDescriptor, canonical_json, describe

@@ -8,8 +8,8 @@ from meteragent.domain.figures import exact_text
 from meteragent.domain.metric import Metric
 from meteragent.domain.shapes import Shape, Space
 from meteragent.domain.units import MICRO
-from meteragent.report.catalogue import say
 from meteragent.report.format import full_text, localise
+from meteragent.report.language import say
 
 
 class ShapeRow(NamedTuple):

@@ -8,8 +8,8 @@ from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import iso_time
-from meteragent.report.catalogue import say
 from meteragent.report.format import figures_text, odds_text
+from meteragent.report.language import say
 
 MOVED_WH = Fraction(110)
 """The energy of the example: boiling a kettle once, within one slot of each stream."""

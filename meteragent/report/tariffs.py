@@ -16,9 +16,9 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNIT_FACTOR
 from meteragent.privacy.tail import Term, quantile
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
-from meteragent.report.catalogue import say
 from meteragent.report.format import amount_text
 from meteragent.report.guarantee import Guarantee, TariffCost, TariffErrors, TariffPair
+from meteragent.report.language import say
 from meteragent.report.wording import with_half_width
 from meteragent.wire.number import figure
 

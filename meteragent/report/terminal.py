@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from meteragent import config
 from meteragent.domain.terms import Clock
 from meteragent.report import sharing, tariffs, warn, wording
-from meteragent.report.catalogue import say
 from meteragent.report.format import duration, wrap_text
 from meteragent.report.guarantee import Guarantee
+from meteragent.report.language import say
 
 _INDENT = "  "
 _LABEL_MIN = 26

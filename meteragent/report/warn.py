@@ -13,7 +13,6 @@ from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
-from meteragent.report.catalogue import say
 from meteragent.report.format import (
     amount_text,
     duration,
@@ -27,6 +26,7 @@ from meteragent.report.format import (
     rounded_up,
     whole_text,
 )
+from meteragent.report.language import say
 from meteragent.store import mount
 
 _SLOTS_MANY = 12

@@ -1,4 +1,4 @@
-"""The sentences that state a guarantee: texts of the catalogue, filled with numbers of `guarantee`."""
+"""The sentences that state a guarantee: texts, filled with numbers of `guarantee`."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,6 @@ from meteragent.domain import loads
 from meteragent.domain.problem import Problem, format_fields
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
-from meteragent.report.catalogue import say
 from meteragent.report.format import (
     MEAN_W,
     amount_text,
@@ -22,6 +21,7 @@ from meteragent.report.format import (
     whole_text,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
+from meteragent.report.language import say
 from meteragent.report.shapes import METRICS, row_of, shape_text
 from meteragent.report.warn import unknown_of_loads
 
@@ -32,7 +32,7 @@ _HOME_LABELS = {
     "month_kwh": "cost.month",
     "month_total": "cost.month",
 }
-"""The catalogue's key for the label of each error of one home."""
+"""The key of the label of each error of one home."""
 
 
 # Streams ------------------------------------------------------------------------------------------

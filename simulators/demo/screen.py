@@ -7,9 +7,9 @@ from textwrap import wrap
 import amqtt
 
 from meteragent.report import wording
-from meteragent.report.catalogue import say
 from meteragent.report.format import MEAN_W, mean_label
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
+from meteragent.report.language import say
 from simulators.demo.outcome import Compared, Measured, Outcome
 
 MANY = 1000

@@ -17,7 +17,7 @@ from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
 from meteragent.report import guarantee, wording
-from meteragent.report.catalogue import say
+from meteragent.report.language import say
 from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
 from tests.integration.service import now_ms, until
 from tests.support.broker import free_port

@@ -7,7 +7,8 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from meteragent.core.arrivals import ArrivalRow
-from meteragent.report import catalogue, guarantee, wording
+from meteragent.report import guarantee, wording
+from meteragent.report.language import use_language
 from tests.integration.look import DECISIVE, PICTURES, Site, serving_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,7 +24,7 @@ async def site() -> AsyncIterator[Site]:
 
 async def test_a_german_page_fits_a_phone(site: Site) -> None:
     """Its longer words fit 360 px, and its decisive columns 390 px; it says in German what `check` does."""
-    with catalogue.use_language("de"):
+    with use_language("de"):
         promise = wording.promise_lines(guarantee.compute_guarantee(site.world.stream))
     phases = [ArrivalRow("Wohnung oben", phase, 86_400, 3_725_000, None, "wrong_profile") for phase in "abc"]
     site.world.arrivals = tuple(phases)

@@ -12,8 +12,8 @@ from meteragent.cli import main
 from meteragent.domain.problem import PROBLEMS, make_problem
 from meteragent.report import format as written
 from meteragent.report import guarantee, terminal, wording
-from meteragent.report.catalogue import language_of_environment, language_of_reader, say, use_language
 from meteragent.report.event import EVENTS
+from meteragent.report.language import language_of_environment, language_of_reader, say, use_language
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
 from meteragent.texts import read_texts

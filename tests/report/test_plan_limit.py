@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meteragent.report import plan
-from meteragent.report.catalogue import use_language
+from meteragent.report.language import use_language
 from meteragent.report.plan import amount, ask
 
 SENTENCES = {

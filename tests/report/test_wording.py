@@ -7,8 +7,9 @@ import pytest
 from meteragent import config
 from meteragent.agent.page import serialise
 from meteragent.cli import main
-from meteragent.report import catalogue, guarantee, markdown, terminal, wording
+from meteragent.report import guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
+from meteragent.report.language import say
 from meteragent.report.plan.render import guess_limit_text
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
@@ -48,7 +49,7 @@ def all_of(promised: Guarantee) -> list[str]:
         wording.streams_sentence(promised),
         wording.curves_sentence(promised),
         wording.loads_sentence(promised),
-        catalogue.say("guess.title"),
+        say("guess.title"),
         *wording.exposed_sentences(promised),
         *promised.warnings,
         *costs,
@@ -106,7 +107,7 @@ def test_the_page_s_headings_are_those_of_the_statement() -> None:
     page = (ROOT / "meteragent" / "agent" / "page" / "static" / "index.html").read_text()
     for name in ("title", "not", "warnings"):
         assert f"{{{{hidden.{name}}}}}" in page
-        assert catalogue.say(f"hidden.{name}") in markdown.statement_text(settings)
+        assert say(f"hidden.{name}") in markdown.statement_text(settings)
 
 
 def test_a_summary_is_about_one_home() -> None:
@@ -126,7 +127,7 @@ ONCE = ("For any two", "Levels add up over", "success limit, in %", "For the loa
 
 
 @pytest.mark.parametrize("words", ONCE)
-def test_only_the_catalogue_has_sentences(words: str) -> None:
+def test_only_the_texts_have_sentences(words: str) -> None:
     """No renderer writes the words of the promise itself."""
     files = [*(ROOT / "meteragent").rglob("*"), *(ROOT / "simulators").rglob("*.py")]
     texts = {path: path.read_text("utf-8") for path in files if path.suffix in {".py", ".js", ".json"}}

@@ -19,7 +19,7 @@ from meteragent.agent.page import serialise
 from meteragent.agent.page.guard import COOKIE, LOGIN_PATH, Guard, Keys
 from meteragent.agent.page.view import Route, Settings, StreamView, View
 from meteragent.agent.viewers import TooManyViewers, Viewer, Viewers
-from meteragent.report import catalogue
+from meteragent.report.language import language_of_reader, use_language
 from meteragent.texts import read_texts
 
 GATHER_S = 0.2
@@ -115,7 +115,7 @@ class _Page:
     async def _facts(self, request: Request) -> Response:
         streams, problems = self._view.streams, await self._view.problems()
         promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
-        with catalogue.use_language(_language(request)):
+        with use_language(_language(request)):
             facts = serialise.encode_facts(streams, promises, problems)
         return Response(facts, media_type="application/json")
 
@@ -173,7 +173,7 @@ class _Page:
                 state = await self._view.glance_at(stream.name, viewer.meter)
                 glance = serialise.glance_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
-                with catalogue.use_language(language):
+                with use_language(language):
                     glance["problems"] = serialise.problem_rows(problems)
                 glance["arrivals"] = serialise.list_arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}
@@ -188,7 +188,7 @@ class _Page:
 
 def _language(request: Request) -> str:
     """Return the language that a request's browser prefers, which may differ from the agent's language."""
-    return catalogue.language_of_reader(request.headers.get("accept-language", ""))
+    return language_of_reader(request.headers.get("accept-language", ""))
 
 
 def _texts(request: Request) -> Mapping[str, str]:

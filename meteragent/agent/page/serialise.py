@@ -15,8 +15,8 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
 from meteragent.report import facts as report
 from meteragent.report import wording
-from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
+from meteragent.report.language import say
 
 if TYPE_CHECKING:
     from meteragent.agent.page.history import History

@@ -17,10 +17,10 @@ from meteragent import config
 from meteragent.domain.figures import exact_text
 from meteragent.domain.terms import Terms
 from meteragent.report import facts, guarantee
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
 from meteragent.report.format import amount_text, energy_text, localise, mean_label, wrap_text
 from meteragent.report.guarantee import CROWDS
+from meteragent.report.language import say
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, name_forms
 from meteragent.report.plan.render import join_titles, paste_lines
 from meteragent.report.plan.setting import configuration_text, largest_energy, level_text

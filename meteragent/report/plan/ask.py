@@ -9,9 +9,9 @@ from typing import NamedTuple
 from meteragent.domain.shapes import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import MEAN_W, localise, percent_text
+from meteragent.report.language import say
 
 _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)

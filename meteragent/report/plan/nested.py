@@ -22,8 +22,8 @@ from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.privacy import LInfLaplace, nested, sd
 from meteragent.privacy.nested import Kind
-from meteragent.report.catalogue import say
 from meteragent.report.format import energy_text, full_text, localise, wrap_text
+from meteragent.report.language import say
 from meteragent.report.plan.ask import Goal, Hide, Share
 from meteragent.report.plan.render import error_text, paste_lines
 from meteragent.report.plan.setting import configuration_text, level_text

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
 from meteragent.report.format import mean_label
 from meteragent.report.guarantee import CROWDS
+from meteragent.report.language import say
 from meteragent.report.plan.ask import Hide
 from meteragent.report.plan.render import error_text
 from meteragent.report.plan.setting import Setting, least_energy_setting

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.report import facts, guarantee
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import (
     MEAN_W,
@@ -23,6 +22,7 @@ from meteragent.report.format import (
     wrap_text,
 )
 from meteragent.report.guarantee import CROWDS
+from meteragent.report.language import say
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
 from meteragent.report.plan.setting import (
     Setting,

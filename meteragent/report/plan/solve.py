@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.privacy.stream import SlidingPlan
-from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import figures_text
+from meteragent.report.language import say
 from meteragent.report.plan.ask import DAY, SHARES, Goal, Hide, Share
 from meteragent.report.plan.setting import Setting, covered_events, least_error_setting, most_hiding_setting
 

@@ -1,4 +1,4 @@
-/** Texts, and numbers as text for people; the texts come from the catalogue of the reports. */
+/** Texts, and numbers as text for people; the texts come from the server. */
 
 let words = {};
 

@@ -48,6 +48,8 @@ Integers = NDArray[np.int64]
 
 ALARM = 1e-6
 """The default bound on the probability that a correct mechanism fails the audit."""
+SAMPLES = 20_000
+"""The default number of draws for each test, of which long windows need fewer."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
 _MIXTURE_SLACK = 1e-4  # the tolerated error of a log mass, because `WindowLaw` may approximate a sum
@@ -121,11 +123,11 @@ def audit(
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
     `samples` windows, at least two, are drawn for the tests of the distribution and on each side of each
-    shift: by default 20,000, or fewer (at least 4,000) for long windows. If `bits` is None, the source is
+    shift: by default SAMPLES, or fewer (at least 4,000) for long windows. If `bits` is None, the source is
     `BulkBits`. Raises ValueError if the mechanism refuses windows of n slots or releases them in another
     shape, the loss of a quantum is not positive, or the quantum is not a multiple of the mechanism's step.
     """
-    count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
+    count = max(4000, min(SAMPLES, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
     exact = [_check_lattice(bench), _check_bits(bench), _check_noise(bench), _check_ratio(bench)]
     law, shifts = list(_check_law(bench, count, alarm / 2)), _choose_shifts(bench)

@@ -15,14 +15,14 @@ from typing import Any
 from meteragent import config as settings
 from meteragent.domain.figures import count_text
 from meteragent.domain.units import DAY_MS
-from meteragent.privacy.audit import ALARM, Audit, audit
+from meteragent.privacy.audit import ALARM, SAMPLES, Audit, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.statistics import MISS
 from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.descriptor import TermsDescriptor, describe
 
 _SIDES = 13  # sample sets that an audit draws: one for the distribution, and two for each of six shifts
-_NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
+_NUMBERS_MAX = 100_000_000  # numbers that the audits of a configuration draw
 _CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # the core takes about 0.1 ms for each slot
 _REPORT_IT = "Then report it as SECURITY.md says, with this text and the output of `meteragent --version`."
 _CORE_SIDES = 25  # sample sets of a small audit, including the sets for exact checks and dithers
@@ -88,7 +88,7 @@ def _trial(
     stream: str, kind: tuple[TermsDescriptor, ...], kinds: int, samples: int | None, bits: Bits | None
 ) -> Trial:
     terms, numbers = kind[0].terms, kind[0].terms.n * kinds
-    alone_samples = samples or max(200, min(_SAMPLES_MAX, _NUMBERS_MAX // (_SIDES * numbers)))
+    alone_samples = samples or max(200, min(SAMPLES, _NUMBERS_MAX // (_SIDES * numbers)))
     core_samples = max(2, _CORE_SLOTS // (_CORE_SIDES * numbers))
     core_samples = min(alone_samples, _CORE_SAMPLES_MAX, core_samples, _END_MS // terms.length_ms)
     alarm = ALARM / (2 * kinds)

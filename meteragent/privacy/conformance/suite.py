@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from meteragent.privacy.audit import ALARM, Check, audit
+from meteragent.privacy.audit import ALARM, SAMPLES, Check, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.conformance import black_box, draws, promise
@@ -18,9 +18,6 @@ from meteragent.privacy.statistics import MISS
 from meteragent.privacy.table import Columns
 
 __all__ = ["SAMPLES", "Report", "UnsupportedMechanism", "audit_release", "conform"]
-
-SAMPLES = 20_000
-"""The default number of draws for each test."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from meteragent.cli import draft
 from meteragent.cli.draft import Draft, Reading, StatedQuantity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import fits_segment
-from meteragent.domain.presets import DEFAULT
+from meteragent.domain.presets import DEFAULT, OFFERED
 from meteragent.domain.units import UNITS, Kind
 from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.tools.discover import Access, Findings
@@ -278,7 +278,7 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
     if not offers:
         raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
     text = "How much should be hidden? Hiding more makes the numbers less exact."
-    if coarse_presets := [name for name in draft.PRESETS if name not in offers]:
+    if coarse_presets := [name for name in OFFERED if name not in offers]:
         text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
     default = DEFAULT if DEFAULT in offers else next(iter(offers))
     return (yield from _ask(options, Question("preset", text, tuple(offers.items()), default)))

@@ -16,20 +16,13 @@ from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
 from meteragent.report.format import energy_text
+from meteragent.report.language import say
 from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.configuration import toml_lines
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
 """The magnitude of both limits of `window.range`, in W, for a quantity that may be negative."""
-PRESETS = {
-    "television": "which TV programme is on",
-    "appliance": "a kettle",
-    "street": "a TV evening",
-    "day": "at what time of the day you use power, with one number a day",
-    "bill": "on which days you use power, with one number a month",
-}
-"""What each preset that `init` offers hides, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +220,7 @@ def path_beside(out: Path, suffix: str) -> Path:
 
 def lines_of_presets(base: Base) -> dict[str, str]:
     """Return the presets that `base` allows, each with a line about what it hides and its errors."""
-    return {name: line for name in PRESETS if (line := _preset_line(base, name))}
+    return {name: line for name in presets.OFFERED if (line := _preset_line(base, name))}
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
@@ -243,7 +236,7 @@ def _preset_line(base: Base, preset: str) -> str | None:
         for name, error in errors.items()
     )
     hidden_text = f"{energy_text(promise.terms.hides_wh)} in each {wording.slot_phrase(promise.terms)}"
-    return f"{preset}: hides {PRESETS[preset]} ({hidden_text}). 95% of the time {exact}."
+    return f"{preset}: hides {say(f'hides.{preset}')} ({hidden_text}). 95% of the time {exact}."
 
 
 _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}

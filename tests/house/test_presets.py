@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from meteragent import config
-from meteragent.cli import draft
 from meteragent.cli.usage import meters
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import Space
+from meteragent.texts import english_texts
 from simulators.commands import arguments
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ def names_in(text: str) -> list[str]:
 
 def test_init_offers_the_presets_that_are_means_of_equal_slots() -> None:
     """It has words for each of them, and its help names them."""
-    assert list(draft.PRESETS) == PLAIN
+    assert [*english_texts("hides.")] == PLAIN
     groups = meters.COMMANDS["init"].groups.values()
     [text] = [item[1]["help"] for group in groups for item in group if item[0] == "--preset"]
     assert names_in(text) == PLAIN

@@ -10,7 +10,19 @@ from meteragent.texts import LANGUAGES, english_texts, read_texts
 ENGLISH = read_texts("en")
 TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
 PRINTED = (
-    *("and", "cost.", "duration.", "event.", "guess.", "hidden.", "in_all.", "near.", "next.", "number."),
+    *(
+        "and",
+        "cost.",
+        "duration.",
+        "event.",
+        "guess.",
+        "hidden.",
+        "hides.",
+        "in_all.",
+        "near.",
+        "next.",
+        "number.",
+    ),
     *("plan.", "promise.", "receivers.", "share.", "stream.", "tariff.", "warning."),
 )
 """Texts that `check` and `plan` print on a terminal, which may not be one of UTF-8."""

@@ -80,6 +80,19 @@ SCENES = [
         ],
     ),
     scene(
+        "joules and watt-minutes become Wh",
+        HA,
+        [("fine/e", "7200000"), ("old/e", "8100")],
+        """
+        meter: fine/e number x 1/3600 = register Wh
+        meter: old/e number x 1/60 = register Wh
+    """,
+        [
+            sensor("fine/e", "Energy total", "J", "fine/e", dev_cla="energy", stat_cla="total_increasing"),
+            sensor("old/e", "Energy total", "Wmin", "old/e", dev_cla="energy", stat_cla="total_increasing"),
+        ],
+    ),
+    scene(
         "three phases become one meter",
         "github.com/EmonCMS; PZEM by ESPHome",
         [(f"pzem/l{i}/power", "101.5") for i in (1, 2, 3)],

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from meteragent import config
+from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.domain.identity import PHASE, PLACEHOLDER
 from meteragent.domain.presets import DEFAULT, PRESETS, SLOT_MS
@@ -185,7 +186,8 @@ def toml_lines(table: Mapping[str, Any]) -> list[str]:
 def toml_value(value: Any) -> str:
     """Format a key's value as TOML, which writes strings and lists as JSON does."""
     if isinstance(value, Fraction):
-        return str(value.numerator) if value.denominator == 1 else str(value.numerator / value.denominator)
+        text = exact_text(value)
+        return f'"{text}"' if "/" in text else text
     if isinstance(value, Decimal):
         return str(value)
     return json.dumps(value, ensure_ascii=False)

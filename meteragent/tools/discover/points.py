@@ -40,7 +40,7 @@ def _unit(kind: Kind, size: Fraction) -> Unit:
 
 UNIT_NAMES = {
     **{name: _unit(Kind.POWER, size) for name, size in POWERS_W.items()},
-    **{name: _unit(Kind.REGISTER, size) for name, size in ENERGIES_WH.items() if name.endswith("Wh")},
+    **{name: _unit(Kind.REGISTER, size) for name, size in ENERGIES_WH.items()},
 }
 """Units of power and energy, as devices write them."""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meteragent.config.model import Stream, Window
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import three_figures
+from meteragent.domain.figures import exact_text, three_figures
 from meteragent.domain.grid import Band, BandRule, Hours, format_duration
 from meteragent.domain.presets import PRESETS, Preset
 from meteragent.domain.prices import Price, join_equal_prices
@@ -40,16 +40,17 @@ Build = Callable[[Stream, int, tuple[Band, ...]], Shape]
 class ShapeRow(NamedTuple):
     """What a configuration says of one kind of window. Keys are those of `[window]`.
 
-    build       builds the shape
-    rules       gives the rules for the places of bands or price hours; None if there are none
-    hours       the key with the hours of these rules
-    implied_by  the key that implies the kind, if `privacy.space` is not set
-    own_keys    the keys that only this kind and others that name them have, each with what to write if it is
-                required, or else with None
-    excludes    keys of slots that are refused, each with what would be right
-    readings    why the kind takes only some kinds of readings
-    is_archived whether archives support the kind
-    refusals    yields further refusals, given the terms of an ordinary window
+    build         builds the shape
+    rules         gives the rules for the places of bands or price hours; None if there are none
+    hours         the key with the hours of these rules
+    implied_by    the key that implies the kind, if `privacy.space` is not set
+    own_keys      the keys that only this kind and others that name them have, each with what to write if it
+                  is required, or else with None
+    excludes      keys of slots that are refused, each with what would be right
+    readings      why the kind takes only some kinds of readings
+    is_archived   whether archives support the kind
+    own_refusals  yields refusals of the values of its own keys
+    refusals      yields further refusals, given the terms of an ordinary window
     """
 
     build: Build
@@ -60,7 +61,8 @@ class ShapeRow(NamedTuple):
     excludes: Mapping[str, str] = {}
     readings: str = ""
     is_archived: bool = True
-    refusals: Callable[[Stream, Terms], Iterator[ConfigError]] | None = None
+    own_refusals: Callable[[Stream], Iterator[ConfigError]] = lambda _: iter(())
+    refusals: Callable[[Stream, Terms], Iterator[ConfigError]] = lambda _, _terms: iter(())
 
 
 def micro(value: Fraction) -> int:
@@ -108,6 +110,11 @@ def window_of(preset: Preset, window: Window) -> Window:
     """Return a window without the keys that define it, except for those that a preset needs."""
     names = {*SLOT_KEYS, *(() if preset.has_calendar else ["timezone"])}.difference(keys_needed(preset))
     return window.model_copy(update={name: Window.model_fields[name].default for name in names})
+
+
+def range_text(stream: Stream) -> str:
+    """Return a stream's range as written in its configuration."""
+    return f"[{', '.join(map(exact_text, stream.window.range))}]"
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -173,6 +180,14 @@ def _excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
     """Return the shape with the threshold rounded to millionths of the readings' unit."""
     threshold_w, factor = stream.window.threshold or Fraction(0), UNIT_FACTOR[stream.source.unit]
     return Excess(window_ms, Fraction(micro(threshold_w / factor), MICRO) * factor)
+
+
+def _threshold_refusals(stream: Stream) -> Iterator[ConfigError]:
+    """Yield a refusal of a threshold that no reading or every reading exceeds."""
+    threshold_w, (low, high) = stream.window.threshold, stream.window.range
+    if threshold_w is not None and not low <= threshold_w < high:
+        expected = f"a power within window.range = {range_text(stream)} W and below its upper end"
+        yield ConfigError("window.threshold", exact_text(threshold_w), expected)
 
 
 def _share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
@@ -275,6 +290,7 @@ ROWS: dict[Space, ShapeRow] = {
         readings="an energy gives only the mean power between two readings, and the rounding steps of its"
         " readings would add up",
         is_archived=False,
+        own_refusals=_threshold_refusals,
     ),
     Space.SHARE: ShapeRow(_share),
 }

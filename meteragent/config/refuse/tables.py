@@ -8,8 +8,8 @@ from math import gcd
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import together
 from meteragent.config.refuse.check import WITHOUT_SLOTS, Refusals, Table, check_of, is_wrong, repeated_places
-from meteragent.config.refuse.window import range_text, zone_refusals
-from meteragent.config.shapes import keys_needed
+from meteragent.config.refuse.window import zone_refusals
+from meteragent.config.shapes import keys_needed, range_text
 from meteragent.config.source import interval_ms, lateness_ms
 from meteragent.config.tables import NO_TOPIC, group_of, link, nested_streams, of_preset, parse_length_ms
 from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid

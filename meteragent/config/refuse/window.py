@@ -5,7 +5,7 @@ from itertools import chain, pairwise
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import GRID_KEYS, PROMISE_KEYS, Refusals, check_of
-from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, row_of, shape_class, space
+from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, range_text, row_of, shape_class, space
 from meteragent.config.source import interval_ms
 from meteragent.config.terms import calendar_unit, distinct_terms, length_ms, metric, terms
 from meteragent.config.value import SPACES
@@ -112,9 +112,7 @@ def _numbers(stream: Stream) -> Refusals:
 @check_of(*PROMISE_KEYS, "source.every", "window.range")
 def further_refusals(stream: Stream) -> Refusals:
     """Yield the refusals of the kind's own."""
-    refusals = row_of(stream).refusals
-    if refusals is not None:
-        yield from refusals(stream, terms(stream))
+    yield from row_of(stream).refusals(stream, terms(stream))
 
 
 # Hours --------------------------------------------------------------------------------------------
@@ -231,11 +229,8 @@ def _weights(stream: Stream) -> Refusals:
     if table.topic is not None and stream.window.clock is not Clock.WALL:
         expected = "'wall': a price counts only if it arrives before its time"
         yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
-    for key, price in (
-        ("bound", table.bound),
-        ("default", table.default),
-        *(("price", row.price) for row in table.price),
-    ):
+    hourly = [("price", row.price) for row in table.price]
+    for key, price in [("bound", table.bound), ("default", table.default), *hourly]:
         if (price * MICRO).denominator != 1:
             expected = "a number with at most six decimals"
             yield ConfigError(f"window.weights.{key}", exact_text(price), expected)
@@ -255,18 +250,10 @@ def _limits(stream: Stream) -> Refusals:
         yield ConfigError("window.range", range_text(stream), "[lowest, highest] in W, the lowest first")
 
 
-def range_text(stream: Stream) -> str:
-    """Return a stream's range as written in its configuration."""
-    return f"[{', '.join(map(exact_text, stream.window.range))}]"
-
-
 @check_of("window.range", *GRID_KEYS)
-def _threshold(stream: Stream) -> Refusals:
-    """Yield a refusal of a threshold that no reading or every reading exceeds."""
-    threshold_w, (low, high) = stream.window.threshold, stream.window.range
-    if threshold_w is not None and not low <= threshold_w < high:
-        expected = f"a power within window.range = {range_text(stream)} W and below its upper end"
-        yield ConfigError("window.threshold", exact_text(threshold_w), expected)
+def _own_values(stream: Stream) -> Refusals:
+    """Yield the refusals of the values of the kind's own keys."""
+    yield from row_of(stream).own_refusals(stream)
 
 
 @check_of("window.range", "window.gap", *PROMISE_KEYS)
@@ -280,6 +267,6 @@ def _gap(stream: Stream) -> Refusals:
 
 CHECKS = (
     *(zone_refusals, _alternatives, _keys, _numbers, _names, _hours, _cover, _interval),
-    *(_slots, _weights, _limits, _threshold, _gap),
+    *(_slots, _weights, _limits, _own_values, _gap),
 )
 """The checks in their order; `further_refusals` relies on those of the noise."""

@@ -165,7 +165,7 @@ class Agent:
             _log.error(
                 "the open windows in the store that was set aside could not be erased: delete that file"
             )
-        if store.connection.execute(f"SELECT 1 {outbox.WAITS_DAMAGED}").fetchone():
+        if outbox.has_damaged(store.connection):
             from meteragent.store import held  # noqa: PLC0415  a damaged message is rare
 
             _log.error("damaged messages in the store are not sent: %s", "; ".join(held.hold_damaged(store)))

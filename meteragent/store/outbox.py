@@ -155,6 +155,11 @@ def total_bytes(connection: sqlite3.Connection) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
+def has_damaged(connection: sqlite3.Connection) -> bool:
+    """Return whether a damaged row waits."""
+    return connection.execute(f"SELECT 1 {WAITS_DAMAGED}").fetchone() is not None
+
+
 def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bool, int]:
     """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 

@@ -123,7 +123,7 @@ def test_a_damaged_message_is_held_back_alone(tmp_path: Path, damage: str) -> No
         assert not store.was_set_aside
         [name] = held.hold_damaged(store)
         assert ", " in name
-        assert not store.connection.execute(f"SELECT 1 {outbox.WAITS_DAMAGED}").fetchone()
+        assert not outbox.has_damaged(store.connection)
         assert outbox.pending_rows(store.connection, "main", 10**15, 99) == others
         assert outbox.queue_depth(store.connection, "main") == len(others)
         assert outbox.queue_depth(store.connection, "other") == 0

@@ -1,7 +1,8 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
-`usage` declares commands, arguments and exit codes. Each command is a module here with `run(options)`,
-imported only on request, so the agent starts without the libraries of archives, pages and plans.
+`usage` declares commands and arguments, `exit_codes` the codes. Each command is a module here with
+`run(options)`, imported only on request, so the agent starts without the libraries of archives, pages and
+plans.
 """
 
 import argparse
@@ -13,16 +14,9 @@ from collections.abc import Sequence
 
 from meteragent import __version__
 from meteragent.cli import usage
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE, fail
+from meteragent.cli.exit_codes import EXIT_CRASH, EXIT_USAGE, exit_code_of, fail
 from meteragent.cli.outlet import escape_output
-from meteragent.domain.errors import (
-    ConfigError,
-    DatabaseError,
-    KeyRefused,
-    MeteragentError,
-    PageError,
-    StoreError,
-)
+from meteragent.domain import errors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,18 +47,18 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
     """Print the reason for a failure; return the exit code. Of a group of errors, the first one counts."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, ConfigError):
+    if isinstance(error, errors.ConfigError):
         located = importlib.import_module("meteragent.config").locate_error(error, options.config)
         print(located, file=sys.stderr)
-        return EXIT_CONFIG
-    if isinstance(error, (DatabaseError, KeyRefused, PageError, StoreError)):
-        return fail(error, EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH)
+        return exit_code_of(error)
+    if isinstance(error, (errors.DatabaseError, errors.KeyRefused, errors.PageError, errors.StoreError)):
+        return fail(error, exit_code_of(error))
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
     # The text of an unknown exception might contain a payload; that of a device's error cannot.
     device_errors = importlib.import_module("meteragent.store.file").DEVICE_ERRORS
-    text = str(error) if isinstance(error, (MeteragentError, *device_errors)) else ""
-    return fail(f"crash: {type(error).__name__} {text}".rstrip())
+    text = str(error) if isinstance(error, (errors.MeteragentError, *device_errors)) else ""
+    return fail(f"crash: {type(error).__name__} {text}".rstrip(), exit_code_of(error))
 
 
 def _open_standard_streams() -> None:

@@ -4,7 +4,7 @@ import argparse
 import re
 
 from meteragent import config
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 
 _SAMPLES_MIN = 100
 """The smallest number of windows; an audit of fewer windows would detect almost nothing."""
@@ -14,12 +14,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the verdict on each mechanism; return 0, 3 if one breaks its promise, or 1 without the extra."""
     settings = config.load(options.config)
     if common.report_missing_extra("analysis", "an audit"):
-        return common.EXIT_CRASH
+        return exit_codes.EXIT_CRASH
     from meteragent.report import audit  # noqa: PLC0415  scipy, which may be missing
 
     trials = audit.audit_mechanisms(settings, samples=options.samples)
     print(audit.as_json(trials) if options.json else audit.as_text(trials))
-    return 0 if all(trial.holds for trial in trials) else common.EXIT_VIOLATED
+    return 0 if all(trial.holds for trial in trials) else exit_codes.EXIT_VIOLATED
 
 
 @common.argument

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from meteragent import config
-from meteragent.cli import admission, common
+from meteragent.cli import admission, common, exit_codes
 from meteragent.domain.terms import Terms
 from meteragent.report import event, facts, guarantee, terminal, whole
 from meteragent.report.language import language_of_environment, use_language
@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
     if admission.report_refusals(options.config, settings, sys.stderr, more_refusals=misplaced):
         if not (options.json or options.statement):
             print(_next_step((), settings, options.config, is_refused=True))
-        return common.EXIT_CONFIG
+        return exit_codes.EXIT_CONFIG
     events = (*event.EVENTS, *options.event)
     if options.statement:
         from meteragent.report import markdown  # noqa: PLC0415  only the statement needs it
@@ -56,7 +56,7 @@ def print_new(path: Path) -> int:
     print(terminal.guarantees_text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.report_refusals(path, settings, sys.stderr)
     print(_next_step(guarantees, settings, path, is_refused=refused, is_new=True))
-    return common.EXIT_CONFIG if refused else 0
+    return exit_codes.EXIT_CONFIG if refused else 0
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:

@@ -8,11 +8,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.collect import configuration
 from meteragent.collect.sink import extra_of
 from meteragent.collect.source import EXTRAS
 from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.service import boot_clock
 from meteragent.service.process import Notify, log_to_stderr, until_signalled
 
 
@@ -27,13 +28,13 @@ def run(options: argparse.Namespace) -> int:
         print(_summary(settings, options.config))
     missing_count = sum(common.report_missing_extra(extra, "collect") for extra in extras)
     if options.check or missing_count:
-        return common.EXIT_CRASH if missing_count else 0
+        return exit_codes.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     if options.create:
         return _create(service, settings)
     notify = Notify.of(os.environ, os.getpid())
-    collector = service.Service(settings, os.urandom, common.now_ms, notify)
+    collector = service.Service(settings, os.urandom, boot_clock.wall_ms, notify)
     asyncio.run(until_signalled(collector.run()))
     return 0
 
@@ -43,7 +44,7 @@ def _create(service: Any, settings: configuration.Settings) -> int:
     try:
         is_new = asyncio.run(service.create_tables(settings))
     except LinkError as error:
-        return common.fail(error)
+        return exit_codes.fail(error)
     print("the tables are created" if is_new else "the tables exist already")
     return 0
 

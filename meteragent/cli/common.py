@@ -1,26 +1,19 @@
-"""Parts that several commands share: exit codes, parsing of arguments, the time, and hints for users."""
+"""Parts that several commands share: parsing of arguments, and hints for users."""
 
 import argparse
 import os
 import re
 import shlex
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from meteragent import extras
+from meteragent.cli.exit_codes import fail
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import connection_advice
 
 T = TypeVar("T")
-
-EXIT_CRASH = 1
-EXIT_USAGE = 2
-EXIT_VIOLATED = 3
-EXIT_CONFIG = 78
-EXIT_INTERRUPTED = 130
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -34,17 +27,6 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
             raise argparse.ArgumentTypeError(f"found {text!r}; expected {error}") from None
 
     return parse_argument
-
-
-def fail(reason: object, code: int = EXIT_CRASH) -> int:
-    """Print why a command failed; return its exit code."""
-    print(f"meteragent: {reason}", file=sys.stderr)
-    return code
-
-
-def now_ms() -> int:
-    """Return the wall-clock time, in ms."""
-    return time.time_ns() // 1_000_000
 
 
 def program_words(script: str, interpreter: str, on_path: str | None) -> str:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.consume import Series, read_table
 from meteragent.consume.archive import read_archive
 from meteragent.domain.errors import ArchiveError, FormatError, RecordError
 from meteragent.domain.figures import count_text
 from meteragent.domain.grid import END_MS, FIRST_MS
 from meteragent.formats import entry, green_button, meter_readings, readings, table
+from meteragent.service import boot_clock
 from meteragent.service.whole_file import whole_file
 
 _REASONS = 20
@@ -38,17 +39,17 @@ def run(options: argparse.Namespace) -> int:
         if options.to == "readings":
             _write_readings(entries, options.output)
         else:
-            content = _WRITERS[options.to](entries, common.now_ms())
+            content = _WRITERS[options.to](entries, boot_clock.wall_ms())
             with whole_file(options.output, is_new=True) as file:
                 file.write(content)
     except (FormatError, RecordError) as error:
-        return common.fail(f"{options.input}: {error}")
+        return exit_codes.fail(f"{options.input}: {error}")
     except ArchiveError as error:
-        return common.fail(error)
+        return exit_codes.fail(error)
     except FileExistsError as error:
-        return common.fail(f"{error.filename}: file exists: choose another name, or delete it")
+        return exit_codes.fail(f"{error.filename}: file exists: choose another name, or delete it")
     except OSError as error:
-        return common.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
+        return exit_codes.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
     meters = count_text(len({value.meter for value in entries}), "meter")
     print(f"{count_text(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
     for reason, count in left_out.most_common(_REASONS):

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.domain.grid import iso_time
 from meteragent.domain.refusal import text_of_file
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
@@ -15,11 +15,11 @@ from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, unti
 def run(options: argparse.Namespace) -> int:
     """Run the action; return the exit code, which is 1 if the extra `crowd` cannot be used."""
     if common.report_missing_extra("crowd", "crowd"):
-        return common.EXIT_CRASH
+        return exit_codes.EXIT_CRASH
     try:
         import meteragent.crowd.seal  # noqa: F401, PLC0415 -- it needs the extra `crowd`
     except ImportError as error:
-        return common.fail(error)
+        return exit_codes.fail(error)
     return _ACTIONS[options.action](options)
 
 
@@ -63,7 +63,7 @@ def _print_key(options: argparse.Namespace) -> int:
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)
     except OSError as error:
-        return common.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
+        return exit_codes.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
     print(f'identity = "{key.public.hex()}"')
     return 0
 

@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 from meteragent import extras
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration in a process of its own, because the agent never imports the simulators."""
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)
-        return common.fail(f"the demonstration needs the simulators: {hint}", common.EXIT_USAGE)
+        return exit_codes.fail(f"the demonstration needs the simulators: {hint}", exit_codes.EXIT_USAGE)
     if options.crowd and common.report_missing_extra("crowd", "demo --crowd"):
-        return common.EXIT_USAGE
+        return exit_codes.EXIT_USAGE
     flags = {"--homes": options.homes, "--days": options.days, "--out": options.out}
     arguments = [text for flag, value in flags.items() if value is not None for text in (flag, value)]
     crowd = ["--crowd"] if options.crowd else []

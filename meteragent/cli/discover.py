@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from meteragent import mqtt
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.mqtt.watch import watch_topics
@@ -39,11 +39,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        return common.fail(common.connection_failure(error))
+        return exit_codes.fail(common.connection_failure(error))
     except (ConfigError, ValueError) as error:
-        return common.fail(error)
+        return exit_codes.fail(error)
     if not listener.message_count:
-        return common.fail(silence_advice(seconds, f" {options.topic!r}"))
+        return exit_codes.fail(silence_advice(seconds, f" {options.topic!r}"))
     print(report_text(listener, access, seconds, profiles))
     return 0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from meteragent import config
 from meteragent.agent.watch import METERS_QUESTION
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.collect import configuration as collector
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.counters import COUNTERS
@@ -33,13 +33,13 @@ def run(options: argparse.Namespace) -> int:
     if answer is None:
         print(f"meteragent: no {service} answers at {path.absolute()}: {_reason(path)}.", file=sys.stderr)
         print(f"Start the {service}: meteragent {command} {options.config}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return exit_codes.EXIT_CRASH
     document = json.loads(answer)
     if options.metrics:
         print(document["metrics"], end="")
     elif not options.quiet:
         print(answer if options.json else as_text(document, has_arrivals=options.meters))
-    return 0 if document["healthy"] else common.EXIT_CRASH
+    return 0 if document["healthy"] else exit_codes.EXIT_CRASH
 
 
 def _reason(path: Path) -> str:
@@ -66,7 +66,7 @@ def _service(path: Path) -> tuple[str, str, Path]:
     if "group_file" not in keys:
         return "agent", "run", socket_path(config.load(path).store.path)
     if common.report_missing_extra("crowd", "crowd"):
-        raise SystemExit(common.EXIT_CRASH)
+        raise SystemExit(exit_codes.EXIT_CRASH)
     from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
 
     # The files that the configuration names may belong to another user, and are not read.

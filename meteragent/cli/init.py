@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from meteragent import config, mqtt
-from meteragent.cli import check, common, discover
+from meteragent.cli import check, common, discover, exit_codes
 from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
@@ -32,10 +32,10 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     if not options.yes and not sys.stdin.isatty():
         if _is_at_end(sys.stdin):
-            return common.fail(
+            return exit_codes.fail(
                 "nobody can answer the questions: run init in a terminal, or use --yes to accept all"
                 " defaults. Nothing was written.",
-                common.EXIT_INTERRUPTED,
+                exit_codes.EXIT_INTERRUPTED,
             )
         print(
             "meteragent: standard input is not a terminal, so answers are read from it; use --yes to accept"
@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
         _write(draft)
     except (KeyboardInterrupt, EOFError):
         print("\nmeteragent: stopped before the last answer; nothing was written.", file=sys.stderr)
-        return common.EXIT_INTERRUPTED
+        return exit_codes.EXIT_INTERRUPTED
     except (Refused, ConfigError, LinkError, OSError) as error:
-        return common.fail(error)
+        return exit_codes.fail(error)
     for path in draft.files:
         print(f"Wrote {path}")
     return _check(draft)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 from meteragent.archive import key as keys
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.domain import grid
 
 _FORGOTTEN = """\
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
     try:
         return _ACTIONS[options.action](options, now)
     except OSError as error:
-        return common.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
+        return exit_codes.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
@@ -33,7 +33,7 @@ def _new(options: argparse.Namespace, now: Now) -> int:
     try:
         keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:
-        return common.fail(_EXISTS.format(path=options.file))
+        return exit_codes.fail(_EXISTS.format(path=options.file))
     return _show(options, now)
 
 
@@ -50,7 +50,7 @@ def _show(options: argparse.Namespace, now: Now) -> int:
 def _forget(options: argparse.Namespace, now: Now) -> int:
     """Erase the keys of epochs that end by a date; return 0, or 1 if the date is after today."""
     if options.before > now().date():
-        return common.fail("--before is later than today, so today's windows could not be released")
+        return exit_codes.fail("--before is later than today, so today's windows could not be released")
     key = keys.Key.load(options.file)
     if key.without(_start_ms(options.before)).first == key.first:
         print(f"{options.file}: nothing to forget, because the key begins with {key.begins}")

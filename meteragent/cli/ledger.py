@@ -11,6 +11,7 @@ from meteragent.domain import grid
 from meteragent.domain.figures import exact_text, three_figures
 from meteragent.domain.terms import Terms
 from meteragent.report.format import energy_text
+from meteragent.service import boot_clock
 from meteragent.store import commands, ledger, read_only, restore_at, stored_terms
 
 
@@ -19,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     path = settings.store.path
     if options.restored_at is not None:
-        restore_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
+        restore_at(path, at_ms=options.restored_at, now_ms=boot_clock.wall_ms())
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} will be released again")
         return 0
     if options.moved:
@@ -96,7 +97,7 @@ def _row(charges: commands.DayCharge) -> dict[str, str | int]:
 def parse_time_ms(text: str) -> int:
     """Parse a time, in Unix ms, or the word `now`."""
     if text == "now":
-        return common.now_ms()
+        return boot_clock.wall_ms()
     try:
         return grid.parse_time(text)
     except ValueError:

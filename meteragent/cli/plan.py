@@ -10,7 +10,7 @@ from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent.cli import common
+from meteragent.cli import common, exit_codes
 from meteragent.report import plan
 from meteragent.report.language import language_of_environment, use_language
 from meteragent.report.plan import amount, ask, nested
@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
         options.refuse(str(error))
     if options.plot is not None:
         if common.report_missing_extra("analysis", "a picture"):
-            return common.EXIT_CRASH
+            return exit_codes.EXIT_CRASH
         importlib.import_module("meteragent.report.plan.picture").draw_answer(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0

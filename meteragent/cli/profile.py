@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from meteragent.cli.common import fail
+from meteragent.cli.exit_codes import fail
 from meteragent.cli.redact import LIMIT, read_recording, split_messages
 from meteragent.config import profiles
 from meteragent.decode import PayloadNumber

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from meteragent.cli.common import fail
+from meteragent.cli.exit_codes import fail
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import FormatError, PayloadError

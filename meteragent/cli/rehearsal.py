@@ -10,12 +10,13 @@ from functools import partial
 
 from meteragent import config as settings
 from meteragent.agent.parts import Links
-from meteragent.cli import common
+from meteragent.cli import exit_codes
 from meteragent.cli.tap import run_periodically
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import connection_advice
 from meteragent.mqtt.watch import watch_topics
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service import boot_clock
 from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.rehearse import Rehearsal, View
 
@@ -33,10 +34,10 @@ _NO_TERMINAL = (
 def run(options: argparse.Namespace) -> int:
     """Show what would be sent, without opening the store; warn of coarse readings; return the exit code."""
     if not sys.stdout.isatty():
-        return common.fail(_NO_TERMINAL)
+        return exit_codes.fail(_NO_TERMINAL)
     config = settings.load(options.config)
     if any(stream.group is not None for stream in config.stream):
-        return common.fail(_SHARES, common.EXIT_CONFIG)
+        return exit_codes.fail(_SHARES, exit_codes.EXIT_CONFIG)
     for refusal in settings.refusals(config):
         print(f"warning: {settings.locate_error(refusal, options.config)}", file=sys.stderr)
     forbid_dumps()
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         asyncio.run(_show(config))
     except LinkError as error:
         print(f"\nmeteragent: {error}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return exit_codes.EXIT_CRASH
     return 0
 
 
@@ -55,16 +56,16 @@ class _Stage:
     def __init__(self, stream: settings.Stream) -> None:
         """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
         self.links = Links.of(stream)
-        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), common.now_ms())
+        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), boot_clock.wall_ms())
         self.view = View(stream, self.rehearsal, partial(print, flush=True), _local_time)
 
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message."""
-        self.view.show(self.rehearsal.receive(topic, payload, retain, common.now_ms()))
+        self.view.show(self.rehearsal.receive(topic, payload, retain, boot_clock.wall_ms()))
 
     def tick(self) -> None:
         """Show the slots that have ended."""
-        self.view.show(self.rehearsal.advance(common.now_ms()))
+        self.view.show(self.rehearsal.advance(boot_clock.wall_ms()))
 
     async def listen(self) -> None:
         """Listen to the source, without a lasting session. Raises LinkError if the connection fails."""

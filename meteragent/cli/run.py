@@ -8,7 +8,8 @@ import sys
 
 from meteragent import config
 from meteragent.agent import Agent, environment
-from meteragent.cli import admission, common
+from meteragent.cli import admission, exit_codes
+from meteragent.service import boot_clock
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
 
 
@@ -22,9 +23,9 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     settings = admission.with_running_lateness(options.config, settings, sys.stderr)
     if admission.report_refusals(options.config, settings, sys.stderr):
-        return common.EXIT_CONFIG
+        return exit_codes.EXIT_CONFIG
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
-    agent = Agent(settings, environment.system_environment(common.now_ms, notify))
+    agent = Agent(settings, environment.system_environment(boot_clock.wall_ms, notify))
     asyncio.run(until_signalled(agent.run()))
     return 0

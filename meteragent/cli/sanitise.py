@@ -11,7 +11,8 @@ from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, report_missing_extra
+from meteragent.cli.common import report_missing_extra
+from meteragent.cli.exit_codes import EXIT_CRASH, EXIT_INTERRUPTED, fail
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.domain.figures import count_text, exact_text
 from meteragent.domain.grid import format_duration, iso_time

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from meteragent import config as settings
-from meteragent.cli import common
+from meteragent.cli import exit_codes
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint
 from meteragent.mqtt.watch import OnMessage, watch_topics
+from meteragent.service import boot_clock
 from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.tap.view import StreamView, View
 
@@ -30,7 +31,7 @@ _NO_TERMINAL = (
 def run(options: argparse.Namespace) -> int:
     """Show each stream's source and sink until Ctrl-C or SIGTERM; return the exit code."""
     if not sys.stdout.isatty():
-        return common.fail(_NO_TERMINAL)
+        return exit_codes.fail(_NO_TERMINAL)
     config = settings.load(options.config)
     forbid_dumps()
     try:
@@ -51,7 +52,7 @@ def _write(text: str) -> None:
 async def _show(config: settings.Config, meter: str | None) -> None:
     """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
-    view = View(streams, _write, common.now_ms)
+    view = View(streams, _write, boot_clock.wall_ms)
     log_lines = LogLines(view)
     logging.getLogger("meteragent").addHandler(log_lines)
     sides = [

@@ -34,19 +34,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
-from meteragent.collect import partition
-from meteragent.collect.core import (
-    Batch,
-    Key,
-    Link,
-    Meter,
-    Numbers,
-    Refusal,
-    Row,
-    Waiting,
-    latest,
-    numbers_of,
-)
+from meteragent.collect import core, partition
+from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.outcome import (
     SLICE_MAX,
     Content,
@@ -137,7 +126,7 @@ DELETE FROM arrived a WHERE a.is_mixed AND (
 ) RETURNING a.place
 """
 _DELETE = "DELETE FROM arrived WHERE place = ANY(%s)"
-_FACTS = ("digest", "id", "facts", *Numbers._fields)
+_FACTS = ("digest", "id", "facts", *core.Numbers._fields)
 _DESCRIBE = f"""
 INSERT INTO descriptor ({", ".join(_FACTS)}) VALUES ({", ".join(["%s"] * len(_FACTS))}) ON CONFLICT DO NOTHING
 """  # noqa: S608 -- constants

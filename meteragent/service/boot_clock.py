@@ -103,6 +103,11 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+def wall_ms() -> int:
+    """Return the time of the wall clock, in ms."""
+    return time.time_ns() // 1_000_000
+
+
 def boot_clock() -> BootClock:
     """Return the system's boot clock; the unit passes on the boot id, which `ProcSubset=` hides."""
     boot_id = os.environ.get("METERAGENT_BOOT_ID", "")

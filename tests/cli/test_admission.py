@@ -11,7 +11,7 @@ import pytest
 from meteragent import config
 from meteragent.cli import main
 from meteragent.cli.admission import admission_refusals, with_running_lateness
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
+from meteragent.cli.exit_codes import EXIT_CONFIG, EXIT_CRASH
 from meteragent.domain.commit import Commit
 from meteragent.domain.grid import format_duration, parse_duration
 from tests.support.configurations import refused, written

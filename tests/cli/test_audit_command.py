@@ -16,7 +16,7 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED
+from meteragent.cli.exit_codes import EXIT_CONFIG, EXIT_CRASH, EXIT_VIOLATED
 from meteragent.core.noise import Noise
 from meteragent.core.window import Window
 from meteragent.domain.grid import parse_time

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_VIOLATED
+from meteragent.cli.exit_codes import EXIT_VIOLATED
 from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
 from meteragent.core.window import Window

@@ -16,7 +16,7 @@ import pytest
 from meteragent import __version__
 from meteragent.agent import Agent
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
+from meteragent.cli.exit_codes import EXIT_CONFIG, EXIT_CRASH
 from tests.support.not_run import ROOT
 from tests.support.stores import LENGTH_MS, open_store, opening, persist
 

@@ -11,6 +11,7 @@ import pytest
 
 from meteragent.archive.key import EPOCHS
 from meteragent.cli import main, usage
+from meteragent.cli.exit_codes import CODES
 from meteragent.cli.sanitise import _ENGINES
 from tests.support.not_run import ROOT
 
@@ -122,7 +123,7 @@ def test_the_list_of_commands_has_their_sentences(capsys: pytest.CaptureFixture[
     text = " ".join(help_of("", capsys).split())
     for name, sentence in usage.COMMANDS.items():
         assert f" {name} {sentence}" in text
-    for code, meaning in usage.CODES.items():
+    for code, meaning in CODES.items():
         assert f" {code} {meaning}" in text
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from meteragent import mqtt
 from meteragent.cli import common, discover, init, main
-from meteragent.cli.common import EXIT_INTERRUPTED
 from meteragent.cli.conversation import Options
+from meteragent.cli.exit_codes import EXIT_INTERRUPTED
 from meteragent.domain.errors import LinkError
 from meteragent.tools.discover import Findings, Listener
 from tests.support.broker import Certificates, free_port

@@ -9,7 +9,7 @@ import pytest
 from meteragent.archive.key import Key, create
 from meteragent.cli import key as key_command
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CONFIG
+from meteragent.cli.exit_codes import EXIT_CONFIG
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CRASH
+from meteragent.cli.exit_codes import EXIT_CRASH
 from meteragent.report import plan
 from meteragent.report.plan import ask, render, setting
 from tests.support.guarantees import facts_of

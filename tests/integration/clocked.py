@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from meteragent import cli
-from meteragent.cli import common
 from meteragent.service import boot_clock
 from tests.integration.alone import listen_for
 
@@ -43,6 +42,6 @@ def set_clock(folder: Path, off_ms: int) -> None:
 if __name__ == "__main__":
     listen_for(0)
     folder = Path(sys.argv[-1]).parent
-    common.now_ms = WallClock(folder / "clock")
+    boot_clock.wall_ms = WallClock(folder / "clock")
     boot_clock.was_synchronised = lambda *_: (folder / "synchronised").exists()
     sys.exit(cli.main(sys.argv[1:]))

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from meteragent import cli
-from meteragent.cli import common
 from meteragent.service import boot_clock
 from tests.integration.alone import listen_for
 
@@ -61,7 +60,7 @@ def make_clock(
 if __name__ == "__main__":
     path = Path(sys.argv[-1]).parent / "clock"
     listen_for(float(path.read_text().split()[3]))
-    common.now_ms = FastClock(path)
+    boot_clock.wall_ms = FastClock(path)
     # The machine's own clock is slower, so no step of the wall clock may count as a jump.
     boot_clock.was_synchronised = lambda *_: False
     sys.exit(cli.main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CONFIG
+from meteragent.cli.exit_codes import EXIT_CONFIG
 from meteragent.consume import collect, nonnegative
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.domain.terms import Terms

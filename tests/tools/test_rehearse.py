@@ -9,7 +9,7 @@ import pytest
 from meteragent import config
 from meteragent.agent.parts import Links
 from meteragent.cli import main
-from meteragent.cli.common import EXIT_CRASH
+from meteragent.cli.exit_codes import EXIT_CRASH
 from meteragent.domain.identity import pseudonym
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits

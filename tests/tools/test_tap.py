@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.cli import main, outlet
-from meteragent.cli.common import EXIT_CONFIG
+from meteragent.cli.exit_codes import EXIT_CONFIG
 from meteragent.cli.tap import LogLines
 from meteragent.core.factory import make_timeline
 from meteragent.core.pending import Pending

@@ -7,9 +7,10 @@ import argparse
 import importlib
 from typing import Any
 
-from meteragent.cli.usage.command import CODES, WIDTH_MAX, Format
+from meteragent.cli.exit_codes import CODES
+from meteragent.cli.usage.command import WIDTH_MAX, Format
 
-__all__ = ["CODES", "COMMANDS", "GROUPS", "WIDTH_MAX", "make_parser"]
+__all__ = ["COMMANDS", "GROUPS", "WIDTH_MAX", "make_parser"]
 
 COMMANDS = {
     "run": "Run the agent until SIGTERM or Ctrl-C.",

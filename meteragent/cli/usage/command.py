@@ -11,18 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
+from meteragent.cli.exit_codes import CODES, EXIT_CRASH, EXIT_USAGE
 
 WIDTH_MAX = 100
 """The maximum width of a help line, in characters."""
 
-CODES = {
-    0: "done",
-    EXIT_CRASH: "failed; the message says why",
-    EXIT_USAGE: "the command line is wrong",
-    EXIT_CONFIG: "the configuration is refused; the message names each line, key and expected value",
-}
-"""The meanings of exit codes, unless a command gives a code another meaning."""
 NO_CONFIG = (0, EXIT_CRASH, EXIT_USAGE)
 """The exit codes of commands that read no configuration."""
 

@@ -1,0 +1,29 @@
+"""The exit codes of all commands: what each means, which one an error has, and how a command fails."""
+
+import sys
+
+from meteragent.domain.errors import ConfigError, KeyRefused
+
+EXIT_CRASH = 1
+EXIT_USAGE = 2
+EXIT_VIOLATED = 3
+EXIT_CONFIG = 78
+EXIT_INTERRUPTED = 130
+CODES = {
+    0: "done",
+    EXIT_CRASH: "failed; the message says why",
+    EXIT_USAGE: "the command line is wrong",
+    EXIT_CONFIG: "the configuration is refused; the message names each line, key and expected value",
+}
+"""The meanings of exit codes, unless a command gives a code another meaning."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a command that an error ends."""
+    return EXIT_CONFIG if isinstance(error, (ConfigError, KeyRefused)) else EXIT_CRASH
+
+
+def fail(reason: object, code: int = EXIT_CRASH) -> int:
+    """Print why a command failed; return its exit code."""
+    print(f"meteragent: {reason}", file=sys.stderr)
+    return code

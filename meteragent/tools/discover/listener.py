@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median_low
 
+from meteragent.config.model import Source
 from meteragent.consume import Descriptor, Record
 from meteragent.domain.errors import RecordError
 
 TOPICS_MAX = 5_000
 PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
-PAYLOAD_MAX = 64 * 1024
+PAYLOAD_MAX: int = Source.model_fields["max_payload"].default
 DESCRIPTION_MAX = 2 * 2**20
 """The largest size, in bytes, of a description on a topic of `_DESCRIPTIONS`; only the newest is kept."""
 _DESCRIPTIONS = ("/bridge/devices", "/$description")

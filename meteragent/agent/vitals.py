@@ -1,4 +1,4 @@
-"""The agent's vitals: counts, durations, charges, problems and names, never readings or released values.
+"""The agent's vitals: counts, durations, limits, charges, problems, names; never readings or released values.
 
 The times at which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from meteragent.core.arrivals import ArrivalRow
+from meteragent import config as settings
+from meteragent.config.source import every_ms, hold_ms, reports_on_change
+from meteragent.core.arrivals import ArrivalRow, Limits
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import Problem, make_problem
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 LAG_S = 60.0
@@ -25,6 +29,31 @@ _PAUSED = {
 METERS_MAX = 100
 """The largest number of meters for which a stream's charges are reported; a stream with more meters reports
 none, because more labels would overload Prometheus."""
+
+
+def intake_limits(stream: settings.Stream) -> Limits:
+    """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
+
+    Before the first message: two usual times between readings, at least a minute; an hour if that time is
+    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
+    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
+    """
+    if stream.window.clock is Clock.EVENT:
+        return Limits(None, None, None)
+    usual_ms = every_ms(stream.source)
+    is_on_change = reports_on_change(stream.source)
+    soon_ms = max(MINUTE_MS, 2 * usual_ms) if usual_ms else HOUR_MS
+    meter_ms = max(HOUR_MS, 3 * usual_ms)
+    if is_on_change:
+        meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
+    elif not usual_ms:
+        # It may send once a slot; but a slot of a month must not hide a silence for a month.
+        terms = settings.terms(stream)
+        meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
+    if not is_on_change:
+        return Limits(soon_ms, meter_ms, soon_ms)
+    stands_ms = hold_ms(stream.source) if stream.source.kind is Kind.POWER else None
+    return Limits(soon_ms, meter_ms, None, stands_ms)
 
 
 @dataclass(frozen=True, slots=True)

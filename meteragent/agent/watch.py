@@ -11,15 +11,13 @@ from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.runner import UNERASED_MAX_S
-from meteragent.agent.vitals import METERS_MAX, AgentVitals, StreamVitals
-from meteragent.config.source import every_ms, hold_ms, reports_on_change
-from meteragent.core.arrivals import ArrivalRow, Limits
+from meteragent.agent.vitals import METERS_MAX, AgentVitals, StreamVitals, intake_limits
+from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import round_down
 from meteragent.domain.problem import Problem, make_problem
-from meteragent.domain.terms import Clock
-from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
+from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Serve, Session
 from meteragent.service import health
 from meteragent.service.vitals import as_json
@@ -31,31 +29,6 @@ if TYPE_CHECKING:
 
 METERS_QUESTION = b"meters"
 """The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
-
-
-def intake_limits(stream: settings.Stream) -> Limits:
-    """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
-
-    Before the first message: two usual times between readings, at least a minute; an hour if that time is
-    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
-    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
-    """
-    if stream.window.clock is Clock.EVENT:
-        return Limits(None, None, None)
-    usual_ms = every_ms(stream.source)
-    is_on_change = reports_on_change(stream.source)
-    soon_ms = max(MINUTE_MS, 2 * usual_ms) if usual_ms else HOUR_MS
-    meter_ms = max(HOUR_MS, 3 * usual_ms)
-    if is_on_change:
-        meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
-    elif not usual_ms:
-        # It may send once a slot; but a slot of a month must not hide a silence for a month.
-        terms = settings.terms(stream)
-        meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
-    if not is_on_change:
-        return Limits(soon_ms, meter_ms, soon_ms)
-    stands_ms = hold_ms(stream.source) if stream.source.kind is Kind.POWER else None
-    return Limits(soon_ms, meter_ms, None, stands_ms)
 
 
 class StreamWatch:

@@ -12,8 +12,8 @@ import pytest
 from meteragent import config
 from meteragent.agent import watch
 from meteragent.agent.page import view
-from meteragent.agent.vitals import AgentVitals, StreamVitals
-from meteragent.agent.watch import METERS_QUESTION, intake_limits
+from meteragent.agent.vitals import AgentVitals, StreamVitals, intake_limits
+from meteragent.agent.watch import METERS_QUESTION
 from meteragent.cli import health
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from meteragent import config as settings
 from meteragent.agent import parts
-from meteragent.agent.watch import intake_limits
+from meteragent.agent.vitals import intake_limits
 from meteragent.config.source import every_ms, hold_ms, interval_ms, lateness_ms
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline

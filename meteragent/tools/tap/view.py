@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from meteragent import config as settings
-from meteragent.agent.watch import intake_limits
+from meteragent.agent.vitals import intake_limits
 from meteragent.config.source import part_decoders
 from meteragent.config.tables import first_receiver
 from meteragent.consume import Record

@@ -36,7 +36,7 @@ from benchmarks.collect_sources import FEEDS, Run
 from benchmarks.plain_consumer import Batches, Row
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
-from meteragent.collect.service import BATCH_MAX
+from meteragent.collect.queue import BATCH_MAX
 from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
 from meteragent.wire.descriptor import describe

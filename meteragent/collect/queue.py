@@ -1,4 +1,4 @@
-"""The queue of messages that arrived from a source."""
+"""The queue of messages that arrived from a source: how many, and after how long, make a batch."""
 
 import asyncio
 from collections import deque
@@ -6,6 +6,8 @@ from typing import Final
 
 from meteragent.collect.core import PAYLOAD_MAX, Message
 
+BATCH_MAX: Final = 5_000
+"""The largest number of messages in a transaction."""
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that messages of a burst are committed together."""
 BYTES_MAX: Final = 64 * 1024 * 1024

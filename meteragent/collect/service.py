@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from meteragent.collect.configuration import Settings
 from meteragent.collect.core import REASONS, Batch, Core, Key, Message, Waiting
 from meteragent.collect.outcome import DATA_FAULTS, Outcome
+from meteragent.collect.queue import BATCH_MAX
 from meteragent.collect.sink import Sink, sink_of
 from meteragent.collect.source import source_of
 from meteragent.collect.vitals import CollectVitals
@@ -23,8 +24,6 @@ from meteragent.service import health
 from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json
 
-BATCH_MAX: Final = 5_000
-"""The largest number of messages in a transaction."""
 REPORT_S: Final = 3600.0
 """The interval between log lines with the totals, in seconds."""
 RELOAD_S: Final = 10.0

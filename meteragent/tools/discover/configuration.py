@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from meteragent import config
+from meteragent.config.model import Broker
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.domain.identity import PHASE, PLACEHOLDER
@@ -18,7 +19,6 @@ from meteragent.mqtt import Endpoint
 from meteragent.tools.discover.candidate import Candidate
 from meteragent.tools.discover.listener import cadence_ms
 
-_LOGIN = ("client_id", "username", "password_file", "ca_file", "cert_file", "key_file")
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
 _OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == SLOT_MS and name != DEFAULT]
@@ -39,7 +39,9 @@ class Access:
     @classmethod
     def of(cls, url: str, keys: Mapping[str, object]) -> "Access":
         """Return the access with those of the keys that belong to a login and are not None."""
-        return cls(url, tuple((key, str(keys[key])) for key in _LOGIN if keys.get(key) is not None))
+        return cls(
+            url, tuple((key, str(keys[key])) for key in Broker.model_fields if keys.get(key) is not None)
+        )
 
     def endpoint(self, password: str | None) -> Endpoint:
         """Return the broker. Raises ValueError if its address or a file cannot be used."""

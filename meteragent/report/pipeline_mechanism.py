@@ -23,7 +23,6 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,19 +35,16 @@ from meteragent.domain.commit import Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, iso_time
 from meteragent.domain.identity import SourceTopic
-from meteragent.domain.prices import CONSTANT_U
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shapes import PriceSource, Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.privacy.space import Windows
+from meteragent.report.shapes import row_of
 
-_LOW_QUANTA = 1 << 40
-"""How far below 0 an audited threshold lies, in quanta per ms; every reading in a window is higher."""
 _FAR_U = 1 << 100
 """A bound, in millionths, that is larger than any number in a test."""
 
@@ -79,7 +75,7 @@ class PipelineMechanism:
     """The rounding of slot values to whole quanta."""
 
     def __init__(self, terms: Terms) -> None:
-        terms, self._price_u, self._offset = _audited(terms)
+        terms, self._price_u, self._offset = row_of(terms.shape).plain_sum(terms)
         self._terms = replace(terms, readings=replace(terms.readings, low_u=-_FAR_U, high_u=_FAR_U))
         self._registers = terms.readings.kind is Kind.REGISTER
         self._quantum_u = self._lattice(0) // terms.readings.interval_ms if self._registers else 0
@@ -225,41 +221,3 @@ class PipelineMechanism:
 def _decode(payload: bytes) -> Reading:
     time_ms, value_u = payload.split()
     return Reading(int(time_ms), int(value_u))
-
-
-# Windows whose values are plain sums ----------------------------------------------------------------
-
-
-def _audited(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms of the same kind under which a slot's value is its readings' plain sum, for the audit.
-
-    Also return what to divide an accumulator by, and how many quanta to subtract from a value.
-    """
-    plain_sum = _PLAIN_SUMS.get(terms.shape.space)
-    return (terms, 1, 0) if plain_sum is None else plain_sum(terms)
-
-
-def _of_one_part(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which a window has one part."""
-    shape: Any = terms.shape
-    return replace(terms, shape=replace(shape, length_ms=shape.step_ms)), 1, 0
-
-
-def _of_one_price(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which an amount has one constant price."""
-    shape: Any = terms.shape
-    constant = replace(shape, source=PriceSource.TABLE, default_u=CONSTANT_U)
-    return replace(terms, shape=constant, prices=()), CONSTANT_U, 0
-
-
-def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which the threshold lies below all readings."""
-    shape: Any = terms.shape
-    threshold_w = (
-        -_LOW_QUANTA * Fraction(terms.steps_per_quantum[0], MICRO) * UNIT_FACTOR[terms.readings.unit]
-    )
-    return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
-
-
-_PLAIN_SUMS = {Space.PEAK: _of_one_part, Space.WEIGHTED: _of_one_price, Space.ABOVE: _below_readings}
-"""The kinds whose values are not plain sums already."""

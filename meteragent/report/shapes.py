@@ -1,19 +1,22 @@
-"""What a report says of each kind of window and each metric: the keys of its texts, one row each."""
+"""What a report says of each kind of window and each metric, and how an audit tests it: one row each."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain.figures import exact_text
 from meteragent.domain.metric import Metric
-from meteragent.domain.shapes import Shape, Space
-from meteragent.domain.units import MICRO
+from meteragent.domain.prices import CONSTANT_U
+from meteragent.domain.shapes import PriceSource, Shape, Space
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import MICRO, UNIT_FACTOR
 from meteragent.report.format import full_text, localise
 from meteragent.report.language import say
 
 
 class ShapeRow(NamedTuple):
-    """The keys of the texts about one kind of window.
+    """The keys of the texts about one kind of window, and its terms in an audit.
 
     number     what leaves, if it is one number
     numbers    what leaves, if there are several
@@ -26,6 +29,8 @@ class ShapeRow(NamedTuple):
     repeats    sentences after those about how levels add
     exposed    further sentences about what is not hidden
     figures    the placeholders of the texts that follow from the shape
+    plain_sum  for an audit: terms of the same kind under which a value is its readings' plain sum, what to
+               divide an accumulator by, and how many quanta to subtract from a value
     """
 
     number: str = "stream.one_number"
@@ -39,6 +44,33 @@ class ShapeRow(NamedTuple):
     repeats: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     figures: Callable[[Any], Mapping[str, str]] = lambda _: {}
+    plain_sum: Callable[[Terms], tuple[Terms, int, int]] = lambda terms: (terms, 1, 0)
+
+
+_LOW_QUANTA = 1 << 40
+"""How far below 0 an audited threshold lies, in quanta per ms; every reading in a window is higher."""
+
+
+def _of_one_part(terms: Terms) -> tuple[Terms, int, int]:
+    """Return terms under which a window has one part."""
+    shape: Any = terms.shape
+    return replace(terms, shape=replace(shape, length_ms=shape.step_ms)), 1, 0
+
+
+def _of_one_price(terms: Terms) -> tuple[Terms, int, int]:
+    """Return terms under which an amount has one constant price."""
+    shape: Any = terms.shape
+    constant = replace(shape, source=PriceSource.TABLE, default_u=CONSTANT_U)
+    return replace(terms, shape=constant, prices=()), CONSTANT_U, 0
+
+
+def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
+    """Return terms under which the threshold lies below all readings."""
+    shape: Any = terms.shape
+    threshold_w = (
+        -_LOW_QUANTA * Fraction(terms.steps_per_quantum[0], MICRO) * UNIT_FACTOR[terms.readings.unit]
+    )
+    return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
 
 
 ROWS: dict[Space, ShapeRow] = {
@@ -55,18 +87,21 @@ ROWS: dict[Space, ShapeRow] = {
         figures=lambda shape: {
             "bound": f"{localise(exact_text(Fraction(shape.bound_u, MICRO)))} {shape.currency}"
         },
+        plain_sum=_of_one_price,
     ),
     Space.PEAK: ShapeRow(
         number="stream.peak",
         slot="stream.part",
         values="promise.part_means",
         repeats=("promise.restarts_add",),
+        plain_sum=_of_one_part,
     ),
     Space.ABOVE: ShapeRow(
         number="stream.above",
         values="promise.energies_above",
         about=("promise.threshold",),
         figures=lambda shape: {"threshold": f"{full_text(shape.threshold_w)} W"},
+        plain_sum=_below_readings,
     ),
     Space.SHARE: ShapeRow(
         number="stream.share",

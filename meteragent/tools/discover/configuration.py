@@ -39,9 +39,8 @@ class Access:
     @classmethod
     def of(cls, url: str, keys: Mapping[str, object]) -> "Access":
         """Return the access with those of the keys that belong to a login and are not None."""
-        return cls(
-            url, tuple((key, str(keys[key])) for key in Broker.model_fields if keys.get(key) is not None)
-        )
+        pairs = ((key, keys.get(key)) for key in Broker.model_fields)
+        return cls(url, tuple((key, str(value)) for key, value in pairs if value is not None))
 
     def endpoint(self, password: str | None) -> Endpoint:
         """Return the broker. Raises ValueError if its address or a file cannot be used."""

@@ -22,7 +22,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants proofs bench clean
+.PHONY: help demo quick test fast-tests spark-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants proofs bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -33,15 +33,15 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 test: export HYPOTHESIS_PROFILE ?= ci
 test: $(STAMP) ## everything: style, types, import contracts, all tests
 	$(MAKE) --jobs=2 --output-sync=target lint types parts docs
-	$(MAKE) --jobs=2 --output-sync=target fast-tests system-tests
+	$(MAKE) --jobs=3 --output-sync=target fast-tests broker-tests spark-tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration $(CLOCKED)
 	$(BIN)/python -m pytest -m integration $(ALONE)
 	@echo "make test ran: ruff check, ruff format, import contracts, language, spelling, mypy --strict, the documentation,"
 	@echo "and the tests of units, statistics, integration and Spark; what was NOT RUN is listed above."
 
-# Both at once: tests with brokers mostly wait, and the fast ones take what they leave of the processors.
-system-tests: broker-tests
-	$(BIN)/python -m pytest -m spark tests/spark
+# All at once: tests with brokers mostly wait, and the others take what they leave of the processors.
+spark-tests:
+	nice -n 10 $(BIN)/python -m pytest -m spark tests/spark
 
 fast-tests: covered-tests
 	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m "not integration and not spark and not covered"

@@ -55,10 +55,7 @@ def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def value_refusal(detail: Mapping[str, Any], expected_values: Mapping[str, str]) -> ConfigError:
-    """Return the refusal of a key that has no value, or a wrong one, by pydantic's description of the error.
-
-    `expected_values` says, by key, what is expected of a key without a default.
-    """
+    """Return the refusal of a missing or wrong value; `expected_values` is for keys without a default."""
     path = detail["loc"]
     if detail["type"] == "missing":
         words = expected_values.get(".".join(part for part in path if isinstance(part, str)), "a value")

@@ -37,22 +37,19 @@ class BootClock:
     changes only when the wall clock is set. Four kinds of steps are not jumps: a step before the first
     synchronisation (law 4), a step back, a step forward that only makes up for steps back, and a step of at
     most `STEP_MS` (`UNKNOWN_STEP_MS` if it is unknown whether the clock is synchronised).
-
-    `note` is the result of the last comparison without a jump: a later process that recalls it sees a jump
-    that happened since then, unless the machine has been started again.
     """
 
     def __init__(
         self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None], boot_id: str = ""
     ) -> None:
         """Start before the first comparison; without the machine's `boot_id`, no note is recalled."""
-        self.note = ""
         self._boot_ms = boot_ms
         self._query = synchronised
         self._boot_id = boot_id
         self._synchronised: bool | None = False
         self._query_ms: int | None = None
         self._ahead_ms: int | None = None
+        self._noted: tuple[int | None, bool | None] | None = None
 
     def step_ms(self, wall_ms: int) -> int:
         """Return how far the wall clock has jumped forward, in ms; read `wall_ms` before this call."""
@@ -68,8 +65,13 @@ class BootClock:
         limit_ms = STEP_MS if was_synchronised else UNKNOWN_STEP_MS
         if step_ms > limit_ms and (was_synchronised or self._synchronised is None):
             return step_ms
-        self.note = json.dumps([self._boot_id, self._ahead_ms, self._synchronised])
+        self._noted = self._ahead_ms, self._synchronised
         return 0
+
+    @property
+    def note(self) -> str:
+        """The result of the last comparison without a jump, for `recall` in a later process of this boot."""
+        return "" if self._noted is None else json.dumps([self._boot_id, *self._noted])
 
     def recall(self, note: str) -> None:
         """Measure the next jump from the `note` of an earlier process of this start of the machine."""

@@ -16,6 +16,7 @@ TEXTS = read_texts("en")
 SAYING = [
     *sorted((ROOT / "meteragent" / "report").rglob("*.py")),
     ROOT / "meteragent" / "agent" / "page" / "serialise.py",
+    ROOT / "meteragent" / "cli" / "draft.py",
 ]
 REPORTS = "".join(path.read_text() for path in SAYING)
 SCRIPT = "".join(path.read_text() for path in sorted(STATIC.glob("*.js")))
@@ -37,7 +38,7 @@ def asked_by_reports() -> set[str]:
     plain = set(re.findall(r"""["']([a-z_]+\.\w+)["']""", REPORTS)) | set(
         re.findall(r'say\("(\w+)"\)', REPORTS)
     )
-    made = tuple(re.findall(r'(?:say\(|= )f"(\w+\.[\w.]*)\{', REPORTS))
+    made = tuple(re.findall(r"""(?:say\(|= )f["'](\w+\.[\w.]*)\{""", REPORTS))
     return {name for name in TEXTS if name in plain or name.startswith(made)}
 
 

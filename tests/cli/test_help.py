@@ -61,7 +61,7 @@ def section(text: str, title: str) -> list[str]:
 def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`, `profile` and `crowd`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
-    shared = {"__init__", "admission", "common", "conversation", "draft", "outlet", "rehearsal"}
+    shared = {"__init__", "admission", "common", "conversation", "draft", "exit_codes", "outlet", "rehearsal"}
     actions = {"key new", "key show", "key forget", "profile test"}
     actions |= {f"crowd {action}" for action in ("leader", "helper", "ledger", "key")}
     actions |= {"crowd key new", "crowd key show"}
@@ -139,7 +139,9 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     groups = [group for group, names in usage.GROUPS.items() if name and name.split(maxsplit=1)[0] in names]
-    light = {f"meteragent.cli.{name}" for name in ("common", "outlet", "usage", "usage.command")}
+    light = {
+        f"meteragent.cli.{name}" for name in ("common", "exit_codes", "outlet", "usage", "usage.command")
+    }
     light |= {f"meteragent.cli.usage.{group}" for group in groups}
     assert set(done.stderr.split()) <= light
 

@@ -164,7 +164,7 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
         await quiet(world, 2)
         [actual] = await problems(world)
         assert (actual.code, actual.stream) == ("no_readings", "main")
-        assert actual.cause == "no reading has counted for 1 h"
+        assert actual.cause == "no reading has been accepted for 1 h"
         source = world.sides["source"]
         source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
         await world.until(lambda: world.agent.counts["retained"] == 1)

@@ -106,7 +106,7 @@ def test_choosing_blocks_on_a_private_trace_is_a_release(
 ) -> None:
     """Whoever gets a number of blocks is told that a private trace must not choose it."""
     told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
-    warning = "the choice would reveal something that no budget counts"
+    warning = "the choice would reveal something that no budget covers"
     assert f"Never choose the number from a private trace: {warning}" in told
     assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
 

@@ -22,6 +22,7 @@ from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, make_problem
 from meteragent.operators import vitals
 from meteragent.service.vitals import as_metrics
+from tests.commands import signs_table
 from tests.operators.test_operators_command import VITALS
 from tests.support.messages import described, recorded
 from tests.support.not_run import ROOT
@@ -132,12 +133,12 @@ def anchors(text: str) -> list[str]:
 
 def rows() -> dict[str, set[str]]:
     """The runbook's table of counts: each count, and the sections that its row links to."""
-    return linked("| count | meaning |")
+    return linked("| count | meaning | see |")
 
 
 def codes() -> dict[str, set[str]]:
     """The runbook's table of problems: each code, and the section that its row links to."""
-    return linked("| problem | where it is explained |")
+    return linked("| problem | cause | do |")
 
 
 def linked(head: str) -> dict[str, set[str]]:
@@ -148,7 +149,7 @@ def linked(head: str) -> dict[str, set[str]]:
         cells = line.split(" | ")
         for name in re.findall(r"`(\w+)`", cells[0]) if len(cells) > 1 else ():
             assert name not in actual, name
-            actual[name] = set(re.findall(r"\(#([\w-]+)\)", cells[1]))
+            actual[name] = set(re.findall(r"\(#([\w-]+)\)", line))
     return actual
 
 
@@ -228,6 +229,16 @@ def test_every_problem_of_another_service_has_an_alarm(code: str) -> None:
 def test_the_runbook_knows_every_count() -> None:
     """The table has each count of the agent once, and no other."""
     assert set(rows()) == set(COUNTERS)
+
+
+def test_the_tables_of_the_runbook_are_those_of_the_texts() -> None:
+    """`python -m tests.commands.signs_table` renews them."""
+    assert signs_table.renewed(SIGNS) == SIGNS
+
+
+def test_a_problem_has_its_remedy_near_the_beginning() -> None:
+    """The table of remedies begins within 100 words of the first line."""
+    assert len(SIGNS.partition("| problem | cause | do |")[0].split()) <= 100
 
 
 @pytest.mark.parametrize("name", [name for name, sections in rows().items() if sections])

@@ -133,7 +133,7 @@ async def test_it_judges_what_arrives_of_each_meter(site: Site) -> None:
         site.world.arrivals = (house, shed)
         await expect(table).to_be_visible()
         assert await cells(look.page, "health-meters") == [
-            ["Meter", "Messages", "Since the last message", "Since the last that counted", "Judgement"],
+            ["Meter", "Messages", "Since the last message", "Since the last accepted reading", "Judgement"],
             ["house", "1,200", "7 sec", "7 sec", "OK"],
             ["shed", "3", "1 min 30 sec", "never heard", "wrong_profile"],
         ]

@@ -150,7 +150,7 @@ def test_registers_without_a_time_are_warned_of() -> None:
     assert warning.startswith("the register's readings carry no timestamps: energy that is reported late")
     (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
     assert warning.endswith(
-        "readings that waited in the broker arrive together, and most of them do not count"
+        "readings that waited in the broker arrive together, and most of them are not used"
     )
 
 

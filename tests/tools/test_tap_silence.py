@@ -64,10 +64,10 @@ def test_silence_is_named_once_after_20_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "advice"), [(b"312", ""), (b"x", "stream main: messages arrive, but none has counted")]
+    ("payload", "advice"), [(b"312", ""), (b"x", "stream main: messages arrive, but none has been accepted")]
 )
 def test_a_message_is_no_silence(payload: bytes, advice: str) -> None:
-    """Neither is one that is refused, but then none has counted."""
+    """Neither is one that is refused, but then none has been accepted."""
     shown = Terminal(written_here())
     shown.view.note_listening(shown.streams[0])
     shown.view.show_source_message(shown.streams[0], "meters/m1/power", payload, retain=False)

@@ -48,8 +48,8 @@ def rules() -> list[Mapping[str, str]]:
 
 def sections(name: str, asks: str) -> list[str]:
     """Return the sections of the alarms whose expression matches, or of the one with the name."""
-    found = [rule["section"] for rule in rules() if rule["name"] == name or re.search(asks, rule["asks"])]
-    return list(dict.fromkeys(found))
+    linked = [rule["section"] for rule in rules() if rule["name"] == name or re.search(asks, rule["asks"])]
+    return list(dict.fromkeys(linked))
 
 
 def problem_rows() -> Iterator[str]:

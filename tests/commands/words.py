@@ -89,15 +89,15 @@ def word_count(sentence: str) -> int:
 def page(path: Path) -> Page:
     """Return the counts of a page."""
     text = path.read_text("utf-8")
-    own = by_hand(text)
+    prose = by_hand(text)
     lengths = [word_count(sentence) for sentence in sentences(text)]
-    words = len(own.split())
+    words = len(prose.split())
     return Page(
         words,
         len(text.split()) - words,
         len(lengths),
         sum(length > WORDS_MAX for length in lengths),
-        _CODE.sub("", _FENCE.sub("", own)).count(";"),
+        _CODE.sub("", _FENCE.sub("", prose)).count(";"),
     )
 
 
@@ -107,8 +107,8 @@ def main() -> None:
     parser.add_argument("--long", metavar="PAGE", help="print the sentences of a page that are too long")
     name = parser.parse_args().long
     if name:
-        found = sentences((ROOT / name).read_text("utf-8"))
-        print(*(f"{word_count(text):3} {text}" for text in found if word_count(text) > WORDS_MAX), sep="\n")
+        listed = sentences((ROOT / name).read_text("utf-8"))
+        print(*(f"{word_count(text):3} {text}" for text in listed if word_count(text) > WORDS_MAX), sep="\n")
         return
     pages = {name: page(ROOT / name) for name in names()}
     row = "{:>8} {:>9} {:>9} {:>9} {:>10}  {}"

@@ -23,8 +23,8 @@ OTHERS = (
 )
 """The pages for reviewers, researchers and contributors; all others are for users."""
 _GENERATED = re.compile(
-    r"^<!-- (?:bench: \w+|brokers: begin|compared: begin|signs: \w+|the table, made by [\w/.]+) -->\n"
-    r".*?^<!-- (?:bench end|brokers end|compared: end|signs end|end of the table) -->\n",
+    r"^<!-- (?:bench: \w+|brokers: begin|printed|compared: begin|signs: \w+|the table, made by [\w/.]+) -->\n"
+    r".*?^<!-- (?:bench end|brokers end|printed end|compared: end|signs end|end of the table) -->\n",
     re.MULTILINE | re.DOTALL,
 )
 _FENCE = re.compile(r"^(?P<fence>```+|:::+).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)

@@ -13,6 +13,7 @@ from meteragent.archive.key import EPOCHS
 from meteragent.cli import main, usage
 from meteragent.cli.exit_codes import CODES
 from meteragent.cli.sanitise import _ENGINES
+from tests.commands import commands_table
 from tests.support.not_run import ROOT
 
 HEAVY = (
@@ -167,6 +168,12 @@ def test_without_a_command_the_commands_are_listed(
     assert ended.value.code == 2
     listed = section(capsys.readouterr().err, "commands")
     assert [line.split()[0] for line in listed if re.match(r"  (?:  )?[a-z]", line)] == [*usage.COMMANDS]
+
+
+def test_the_table_of_commands_is_that_of_help() -> None:
+    """`python -m tests.commands.commands_table` renews it."""
+    page = commands_table.PAGE.read_text("utf-8")
+    assert commands_table.renewed(page) == page
 
 
 def codes_of(command: str) -> set[int]:

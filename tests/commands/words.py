@@ -22,11 +22,12 @@ OTHERS = (
     *("proofs/", "simulators/", "tests/"),
 )
 """The pages for reviewers, researchers and contributors; all others are for users."""
-_GENERATED = re.compile(
-    r"^<!-- (?:bench: \w+|brokers: begin|printed|compared: begin|signs: \w+|the table, made by [\w/.]+) -->\n"
-    r".*?^<!-- (?:bench end|brokers end|printed end|compared: end|signs end|end of the table) -->\n",
-    re.MULTILINE | re.DOTALL,
+_BEGIN = (
+    r"bench: \w+|brokers: begin|commands: begin|compared: begin|printed|signs: \w+|the table, made by [\w/.]+"
 )
+_END_OF = r"bench end|brokers end|commands end|compared: end|printed end|signs end|end of the table"
+_GENERATED = re.compile(rf"^<!-- (?:{_BEGIN}) -->\n.*?^<!-- (?:{_END_OF}) -->\n", re.MULTILINE | re.DOTALL)
+"""What a program writes, or prints: `printed` follows the command that prints it."""
 _FENCE = re.compile(r"^(?P<fence>```+|:::+).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)
 _NO_PROSE = re.compile(r"^(?:#.*|\|.*|    .*|<.*|=+|-+)$", re.MULTILINE)
 _CODE = re.compile(r"``.+?``|`[^`]+`", re.DOTALL)

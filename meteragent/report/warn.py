@@ -155,7 +155,8 @@ def _cost_reason(terms: Terms) -> str:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy(step_wh))
     hold_ms = terms.readings.longest_hold_ms
-    return say("warning.cost_sparse", period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
+    key = "warning.cost_held" if terms.readings.is_hold_shorter else "warning.cost_sparse"
+    return say(key, period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
 
 
 def _energy(wh: Fraction) -> str:

@@ -217,7 +217,8 @@ def _reasons(terms: Terms) -> Iterator[str]:
     hold_ms = terms.readings.longest_hold_ms
     if terms.readings.kind is Kind.POWER and hold_ms:
         more_wh = terms.readings.width_w * hold_ms / HOUR_MS
-        yield say("in_all.sampled", period=duration(hold_ms), energy=energy_text(more_wh))
+        key = "in_all.held" if terms.readings.is_hold_shorter else "in_all.sampled"
+        yield say(key, period=duration(hold_ms), energy=energy_text(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full_text(terms.quantum)} {terms.value_unit}")
 

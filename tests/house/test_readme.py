@@ -82,9 +82,9 @@ def test_an_installation_has_the_command() -> None:
     assert getattr(import_module(module), function) is program.main
 
 
-@pytest.mark.parametrize("text", blocks("python"))
+@pytest.mark.parametrize("text", [text for text in blocks("python") if "import sys" not in text])
 def test_an_example_in_python_runs(text: str) -> None:
-    """It runs, and what it asserts is true."""
+    """It runs, and what it asserts is true; integration/test_library_receive.py runs whole programs."""
     exec(text, {})
 
 

@@ -1,6 +1,6 @@
 """What an index of packages shows of the README and of addresses: a metadata hook of hatchling.
 
-A page of an index has no files beside it. Links to files of the repository become absolute where
+A page of an index has no files next to it. Links to files of the repository become absolute where
 `repository` in pyproject.toml is its address, and names of files where it is empty; pictures become absolute
 or are left out. Links within the page stay.
 """

@@ -166,7 +166,7 @@ class Key:
 
 
 _FILE = """\
-# A meteragent key for archives. Whoever has it can remove the noise from all windows from `begins` on.
+# A meteragent key for archives. Anyone who has it can remove the noise from all windows from `begins` on.
 tenant = "{self.tenant}"
 epoch = "{self.epoch_unit}"
 begins = "{self.begins}"

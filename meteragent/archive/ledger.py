@@ -182,7 +182,7 @@ class Ledger:
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
 
-        `facts` is called after the last table, and its result is stored beside the tables. Raises
+        `facts` is called after the last table, and its result is stored next to the tables. Raises
         ArchiveError if the run cannot be written.
         """
         partial_folder = self.folder / f".run={run}"
@@ -201,7 +201,7 @@ class Ledger:
             shutil.rmtree(partial_folder, ignore_errors=True)
 
     def facts(self, run: str) -> bytes:
-        """Return the facts stored beside a run's rows."""
+        """Return the facts stored next to a run's rows."""
         path = self.path(run) / "_run.json"
         return attempt(path, path.read_bytes)
 

@@ -62,7 +62,7 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 
 
 def run_facts(source: Source, digests: Sequence[str], admission: Admission) -> bytes:
-    """Return the facts that the ledger stores beside a run's rows, to be kept as private as the ledger."""
+    """Return the facts that the ledger stores next to a run's rows, to be kept as private as the ledger."""
     files = [
         {"name": file.rpartition("/")[2], "bytes": stamp[0], "sha256": digest}
         for (file, stamp), digest in zip(source.stamps.items(), digests, strict=True)

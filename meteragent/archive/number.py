@@ -39,7 +39,7 @@ TOTALS = "numbers", "gap", "clamped", "small", "repeated", "conflicting"
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of an input's numbers, for whoever may see the readings; never published.
+    """Counts of an input's numbers, for anyone who may see the readings; never published.
 
     `gap` numbers are missing, `clamped` ones are outside the range, and `small` ones are, after clamping,
     less than a thousandth of the range's largest absolute value. In the long layout, `repeated` readings have

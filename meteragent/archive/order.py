@@ -6,7 +6,7 @@
 2. The set of released windows is public; the order of the input, its lists and its files are private. So
    `Order` is computed from the run's rows in the ledger, which are on disk before any window is released.
 3. The input is read in its own order, in chunks. `write_sorted` writes a chunk's windows, with their noise,
-   to a file beside the output, by row group. Once all chunks are stored, `row_groups` sorts the pieces of
+   to a file next to the output, by row group. Once all chunks are stored, `row_groups` sorts the pieces of
    each row group.
 4. A file exists in full or not at all, and files are written in order, so a resumed run continues after the
    last.

@@ -183,7 +183,7 @@ class Policy:
 
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
-    """Return the ledger's folder. Raises ConfigError if another one is beside the key's file (resolved)."""
+    """Return the ledger's folder. Raises ConfigError if another one is next to the key's file (resolved)."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
     if configured_ledger is None:

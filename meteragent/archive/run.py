@@ -6,8 +6,8 @@
 3. The manifest is written, with `complete` false.
 4. Release: each part of the output is written under another name, synced and renamed. A part holds a stretch
    of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
-   beside the output, with their noise, until all of them can be put in order.
-5. The run's ledger rows are copied beside the output, then the manifest is written with `complete` true and
+   next to the output, with their noise, until all of them can be put in order.
+5. The run's ledger rows are copied next to the output, then the manifest is written with `complete` true and
    the list of parts.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
@@ -178,7 +178,7 @@ def pins(out: Path, ledger: Ledger) -> list[Version]:
 
 
 def _last_facts(source: Source, digests: list[str], admission: Admission, out: Path) -> bytes:
-    """Return a run's facts for the ledger. For `pins`, note a run of a table beside its output."""
+    """Return a run's facts for the ledger. For `pins`, note a run of a table next to its output."""
     if source.table is not None:
         _create(_waiting_folder(out, admission.run))
         sync_folder(out.parent)
@@ -433,7 +433,7 @@ def _create(out: Path) -> None:
 
 
 def sibling(out: Path, kind: str = "ledger.parquet") -> Path:
-    """Return the path beside an output for private files: its rows of the ledger, or waiting releases."""
+    """Return the path next to an output for private files: its rows of the ledger, or waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 

@@ -2,8 +2,8 @@
 
 An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth. Files
 and subfolders whose names begin with a dot or an underscore are skipped. The files of a table are those of a
-snapshot, each with a view. The input must not change while it is being read: whoever finds another file than
-was listed, on any machine, reads nothing of it. Errors name files and columns but do not quote their content,
+snapshot, each with a view. The input must not change while it is being read: a file other than the
+listed one is not read on any machine. Errors name files and columns but do not quote their content,
 so Arrow's own messages about a file are never passed on.
 """
 

@@ -259,7 +259,7 @@ def _check_texts(result: Any) -> Iterator[str]:
     if counts.first_conflict is not None:
         readings, (meter, time_ms) = count_text(counts.conflicting, "reading"), counts.first_conflict
         place = (
-            f"beside a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
+            f"next to a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
         )
         yield f"{readings} {place}, left out: are times local, or do homes share a name?"
     yield from _coverage_texts(result)
@@ -268,7 +268,7 @@ def _check_texts(result: Any) -> Iterator[str]:
         yield f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"
     if counts.small > _SMALL_SHARE * counts.present:  # such as kW instead of W
         share = f"{counts.small / counts.present:.0%}"
-        yield f"{share} of the numbers are tiny beside window.range: are they in {unit}?"
+        yield f"{share} of the numbers are tiny compared with window.range: are they in {unit}?"
 
 
 def _coverage_texts(result: Any) -> Iterator[str]:

@@ -431,7 +431,7 @@ def _descriptor(payload: bytes, limits: Limits) -> Descriptor:
 
 
 class Numbers(NamedTuple):
-    """The numbers of a descriptor that are stored beside its facts, so that SQL can use them.
+    """The numbers of a descriptor that are stored next to its facts, so that SQL can use them.
 
     `is_summable` is whether values of several homes may be summed, `quantum_u` the quantum in millionths of
     the unit, and `variance` the variance of a value's noise in unit². `joules` is one unit in J, or in W if

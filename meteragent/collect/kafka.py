@@ -5,8 +5,7 @@ when the consumer is closed. The offset after a message is stored only after its
 the sink, so messages arrive again after a crash, or when partitions move, and change no row. The library
 blocks, so all calls to it are made in a separate thread.
 
-The MQTT topic is the header `mqtt_topic` or, without it, the key of a Kafka record, which is refused without
-either.
+The MQTT topic is the header `mqtt_topic` or else the key; a Kafka record without either is refused.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Conversion of MQTT topics to NATS subjects and back, by the rules of the NATS server's MQTT gateway.
 
 Each level becomes a token: ``private/m1/power`` becomes ``private.m1.power``. An empty level becomes the
-token ``/``, and a dot within a level becomes ``//`` (servers before 2.10 refuse dots). The gateway refuses
-white space.
+token ``/``, and a dot within a level becomes ``//`` (not before 2.10). The gateway refuses white space.
 
 Source: NATS server, `server/mqtt.go`, mqttToNATSSubjectConversion and natsSubjectToMQTTTopic.
 """

@@ -77,7 +77,7 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """Return the checked configuration of a file and the `profiles` beside it. Raises ConfigError."""
+    """Return the checked configuration of a file and the `profiles` next to it. Raises ConfigError."""
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:

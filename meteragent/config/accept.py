@@ -121,8 +121,8 @@ def _cost(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
     if rules.readings.kind is Kind.POWER and rules.readings.longest_hold_ms:
-        way = "stands for at most" if rules.readings.is_hold_shorter else "is read every"
-        reason = f"power {way} {format_duration(rules.readings.longest_hold_ms)}"
+        verb = "stands for at most" if rules.readings.is_hold_shorter else "is read every"
+        reason = f"power {verb} {format_duration(rules.readings.longest_hold_ms)}"
     elif rules.readings.kind is Kind.POWER:
         reason = "changes of power within the dead band are not reported"
     else:

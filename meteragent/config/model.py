@@ -155,7 +155,7 @@ class Source(Broker):
     unit_topic: str | None = None
     """The topic on which a program states the unit of readings, such as Home Assistant's
     `.../{meter}/unit_of_measurement` or a sensor's discovery message. While it states another, readings are
-    refused. Default: the attribute beside a state of Home Assistant's mqtt_statestream."""
+    refused. Default: the attribute next to a state of Home Assistant's mqtt_statestream."""
     scale: Positive | None = None
     """The value, in the unit, of a 1 in the payload; for pulse counters and transformers."""
     hold: Span | None = None

@@ -1,4 +1,4 @@
-"""The user's own profiles: the files `profiles/*.toml` beside the configuration."""
+"""The user's own profiles: the files `profiles/*.toml` next to the configuration."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.refusal import locate, raise_all, text_of_file
 
 PROFILES_FOLDER = "profiles"
-"""The name of the folder of profiles, which lies beside the configuration."""
+"""The name of the folder of profiles, which lies next to the configuration."""
 
 
 def read_profile(path: Path) -> Profile:

@@ -81,7 +81,7 @@ def quantum(stream: Stream) -> Fraction:
     All windows of a stream share one lattice, computed for the shortest slot of an ordinary window. If the
     preset's quantum over that slot is not a whole number of millionths (1 W over 5 minutes is 1/12 Wh), it is
     the next smaller step of the series 1, 2, 5, 10, ... (0.05 Wh). A finer lattice does not weaken the
-    promise, because the loss is counted in whole quanta, rounded up (THEORY-2 A.1.2).
+    promise, because the loss is counted in whole quanta, rounded up (THEORY A.1.2).
     """
     if stream.privacy.quantum:
         return stream.privacy.quantum

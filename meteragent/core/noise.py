@@ -4,8 +4,7 @@ When a window opens, it needs its noise bound R and the noise z of its first slo
 slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and all noise is drawn
 when the window opens. Every slot has a dither, uniform over its quantum. In a pair (R, z), R has the
 mechanism's distribution and z is uniform on {-R .. R}. Pairs and dithers are independent, also of readings,
-so any number may be drawn together, several times faster, as long as each is used for only one window or
-slot.
+so any number may be drawn together, several times faster, if each is used for one window or slot only.
 """
 
 from collections import Counter, defaultdict

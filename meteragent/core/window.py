@@ -12,7 +12,7 @@ energy so far,
 So A modulo L is uniform whatever the use, and one copy of A, at any time, hides whole quanta as well as a
 record does: a change in S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)), where a =
 epsilon * quantum. A second copy reveals the use since the first, as in every scheme that survives a crash
-without a secret kept elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L.
+without a secret kept elsewhere (THEORY A.1, A.2). On average, the released value is exactly S / L.
 
 What differs between kinds of windows is a fact of `terms.shape`, except how parts become a slot's value: they
 are summed here, `largest` keeps the largest, and `shares` sends a share of the sum.
@@ -45,7 +45,7 @@ class RegisterUse(NamedTuple):
     def use_between(self, from_ms: int, to_ms: int) -> int:
         """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down."""
         # Noise and dither have no fractions, so a fraction of a unit on disk would reveal the energy of the
-        # span that the boundary cuts (THEORY-2 A.4).
+        # span that the boundary cuts (THEORY A.4).
         units, since_ms, span_ms = self.units, self.since_ms, self.span_ms
         return units * (to_ms - since_ms) // span_ms - units * (from_ms - since_ms) // span_ms
 
@@ -76,7 +76,7 @@ class Window:
 
     noise_bound         R; None in l1 and in a crowd, and once the last slot's noise is drawn. R is then no
                         longer needed, and together with an accumulator it would rule out all energies
-                        further away than the noise can reach (THEORY-2 A.3)
+                        further away than the noise can reach (THEORY A.3)
     draws               the number of slots that have opened; in a window of parts, the number of masks
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has been added since the agent started
@@ -223,7 +223,7 @@ class Window:
                 self.add_gap(slot_index, integrated_until_ms, self.end_ms)
 
     def close_slot(self, slot_index: int) -> int:
-        """Remove a slot and return its released value in quanta: floor(A / L) (THEORY-2 A.1)."""
+        """Remove a slot and return its released value in quanta: floor(A / L) (THEORY A.1)."""
         assert slot_index not in (self.masked_slot, self.lost_slot), "the slot has no noise"
         return self.slots.pop(slot_index) // self.terms.steps_per_quantum[slot_index]
 

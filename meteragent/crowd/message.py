@@ -1,7 +1,6 @@
 """The messages between homes, leader and helper: their encoding and strict decoding (crowd.md 7).
 
-Decoding checks only the form of a message. The step that takes a signed message checks the signature of its
-`body`.
+Decoding checks only the form of a message. The step that takes a signed message checks its signature.
 """
 
 import hashlib

@@ -47,7 +47,7 @@ _COMMA_IN_JSON = re.compile(r"\"\s*:\s*[+-]?\d+,\d+\s*[,}]", re.ASCII)
 _ITEM = re.compile(rf"\s*(?:[\w.]+\s*[=:]\s*)?{_NUMBER}\s*", re.ASCII)
 """An item of a list that is a number, perhaps with its name."""
 _OTHER_ITEM = re.compile(r"[\w .:+/%°-]{0,40}")
-"""An item that may stand beside a number, such as a time, a state or a unit."""
+"""An item that may stand next to a number, such as a time, a state or a unit."""
 
 
 def form_of(payload: bytes) -> str | None:

@@ -13,7 +13,7 @@ A payload becomes a reading in this order:
 3. Selection: the expressions are evaluated (`make_finder`); a plain field name needs only a look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
-5. Unit: a document that states another unit beside the value is refused (`is_another_unit`). The value is
+5. Unit: a document that states another unit next to the value is refused (`is_another_unit`). The value is
    multiplied by a constant factor and rounded to whole millionths (`make_scaler`).
 
 Expressions are compiled when the configuration is read, so an invalid expression is an error in the

@@ -129,7 +129,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """What only code can say of a family; its `Profile` has these beside what its file says."""
+    """What only code can say of a family; its `Profile` has these next to what its file says."""
 
     quantities: Mapping[str, Quantity]
     named: Callable[[Kind, str], Quantity | None] | None = None

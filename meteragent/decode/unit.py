@@ -1,4 +1,4 @@
-"""The unit that a program states of its readings: on a topic, in a discovery message, or beside the number.
+"""The unit that a program states of its readings: on a topic, in a discovery message, or next to the number.
 
 Sources: Home Assistant's MQTT Statestream (attributes are published as JSON) and MQTT discovery (the key
 `unit_of_measurement`, or `unit_of_meas` for short).
@@ -35,7 +35,7 @@ def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bo
     """Return whether an object states another unit for its number than the configuration does.
 
     `factor` is the number of W or Wh for which the number 1 counts, and `unit` the configured unit. A unit of
-    energy beside a power, or the other way round, belongs to another number of the object.
+    energy next to a power, or the other way round, belongs to another number of the object.
     """
     units = ENERGIES_WH if unit.endswith("h") else POWERS_W
     stated = [place[key].strip() for key in UNIT_KEYS & place.keys() if isinstance(place[key], str)]

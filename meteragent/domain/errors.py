@@ -21,8 +21,7 @@
         +-- KeyForgotten     the window's epoch has no key
         +-- KeyRotated       the window was released under another key
 
-No error ever holds a secret key, a reading, a payload or anything computed from them, so every error may be
-logged.
+No error ever holds a secret key, a reading, a payload or anything computed from them, so it may be logged.
 """
 
 import re

@@ -23,9 +23,7 @@ def parse_exact(value: Any) -> Fraction:
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(
-            "a finite number such as 220, 0.5 or '1/3', without a unit (it is read in that of source.unit)"
-        ) from None
+        raise ValueError("a finite number such as 220 or '1/3', without the unit (source.unit)") from None
 
 
 def _is_ordinary(value: int | Decimal | str) -> bool:

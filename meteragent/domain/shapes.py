@@ -330,7 +330,7 @@ class Amount(Shape):
 class Peak(Shape):
     """A window with one number, the largest mean power of its equal parts of `part_ms`.
 
-    A change of the load by d in each part moves the largest mean by at most d (THEORY-2 A.13.1).
+    A change of the load by d in each part moves the largest mean by at most d (THEORY A.13.1).
     """
 
     part_ms: int
@@ -359,7 +359,7 @@ class Excess(Shape):
     """A window with one number, the energy above `threshold_w`.
 
     Each reading counts as max(value - threshold, 0), which changes by no more than the reading does, so the
-    noise that hides a change in the total energy also hides it here (THEORY-2 A.14). The energy used *while*
+    noise that hides a change in the total energy also hides it here (THEORY A.14). The energy used *while*
     the power is above a threshold is another quantity, which jumps by the threshold times the duration.
     """
 

@@ -25,7 +25,7 @@ class Clock(StrEnum):
 
 Rounding = accuracy.Rounding
 """The rounding of a slot's energy S to whole quanta of L accumulator units: floor((S + u) / L) with u uniform
-on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1), or, in archives, floor(S / L + 1/2)."""
+on {0, ..., L - 1}, which is S / L on average (THEORY A.1), or, in archives, floor(S / L + 1/2)."""
 
 _SPLIT_MIN_MS = 15 * MINUTE_MS
 

@@ -198,7 +198,7 @@ class _Type(NamedTuple):
 def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None = None) -> list[Entry]:
     """Return a feed's entries, in W and Wh; `meter` names the only meter of the feed.
 
-    Other quantities, values that are missing, and totals and net flow beside the values that they contain are
+    Other quantities, values that are missing, and totals and net flow next to the values they contain are
     left out; `left_out` counts them by reason. Raises FormatError for an invalid feed, for homes that cannot
     be told apart, and if nothing is left.
     """
@@ -216,7 +216,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
     left_out.update(f"a ReadingType that no value has ({place})" for place in feed.unused_types)
     for stream in _contained(streams, feed.net_streams):
         count = len(streams.pop(stream))
-        left_out[f"a total or net flow beside other values of the meter ({stream})"] += count
+        left_out[f"a total or net flow next to other values of the meter ({stream})"] += count
     if not streams:
         raise FormatError(next(iter(left_out), "no IntervalBlock has a value"))
     return [entry for entries in streams.values() for entry in entries]

@@ -5,7 +5,7 @@
 Each meter has a MeterReading, with one IntervalBlocks element for each ReadingType. A ReadingType is 18
 numbers that state the quantity, the unit and the length of the intervals. A `timeStamp` is the end of its
 interval. The quality of a released value is 2.8.0: estimated by the system that manages meter data. The
-comment beside it states the standard deviation and the descriptor's id.
+comment next to it states the standard deviation and the descriptor's id.
 
 IEC sells the schema, which has not been used here. The elements and their order follow published documents
 (docs/formats.md).

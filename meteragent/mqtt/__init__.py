@@ -7,8 +7,7 @@ Theory of operation
     connects again after a random pause, until it is cancelled. `protocol` turns bytes into events and
     requests into bytes. `transport` moves the bytes and keeps the connection alive; it drops the connection
     if the broker is silent for two keep-alive periods. `session` makes all other decisions. Every connection
-    has a new session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next
-    one.
+    has a new session: no packet id, acknowledgement or unsent byte can reach the next one.
 
     Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and is acknowledged when
     the caller returns the token. The broker keeps unacknowledged messages for `session_expiry_s`, across

@@ -36,7 +36,7 @@ CREATE TABLE ledger (slot_s INTEGER PRIMARY KEY, at_s INTEGER NOT NULL, result T
 INSERT INTO meta VALUES ('generation', ''), ('previous', ''), ('releases', 0);
 """
 START_OVER_HINT = (
-    "if it is the newest copy and was only moved, or is permanently lost, remove it and the files beside it"
+    "if it is the newest copy and was only moved, or is permanently lost, remove it and the files next to it"
     " (.gen, .lock, -wal, -shm) and start the operator again: it starts over with new keys, and slots whose"
     " reports are sealed to the old keys get no total"
 )

@@ -11,7 +11,7 @@ the quantum).
     noisy = mechanism.release([[512], [498]])  # two windows of one slot, in quanta
     print(mechanism.loss(220), sd(mechanism))  # level 1 at 220 W; 311.1 W
 
-README.md beside this file says which module is for what, and maps every item of the papers to the name that
+README.md next to this file says which module is for what, and maps every item of the papers to the name that
 implements it, if there is one, and to the test that checks it. `optimality`, `certificate`, `audit` (with
 `dither` and `statistics`) and `conformance` need scipy, and their names are not exported here.
 

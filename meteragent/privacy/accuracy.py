@@ -8,7 +8,7 @@ uniform on the cell (-1/2, 1/2), z + U is uniform on (-(R+1/2), R+1/2), and
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) proportional to r^n e^(-a r).
 
-The error of a dithered slot, and the interval that covers it for every load, are those of THEORY-2 A.8. Sums
+The error of a dithered slot, and the interval that covers it for every load, are those of THEORY A.8. Sums
 over the lattice are used if noise bounds above 2^17 are negligible. Otherwise integrals replace the sums over
 half-integers: r is Gamma(n+1, 1/a), and a |z + U| is Erlang(K) with K uniform on 1..n (THEORY 1.1, 1.2). By
 Poisson summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i
@@ -58,7 +58,7 @@ def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
     With half-up rounding, this is the standard deviation of the noise, q sqrt(E[R(R+1)]/3): q / (sqrt2
     sinh(a/2)) for n = 1, and about sqrt((n+1)(n+2)/3)/epsilon for a << 1. The rounding error is a bias and is
     not included. With dithering, it is q sqrt(Var z + 1/6), the square root of the variance averaged over
-    loads (THEORY-2 A.8).
+    loads (THEORY A.8).
     """
     deviation = _deviation(mechanism)
     if rounding == "dithered":
@@ -91,7 +91,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     coverage * q/2; for n = 1 and a << 1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At
     the worst point of its cell, the value is covered with a lower probability: for n = 1 and a coverage of
     0.95, it is 0.945 at a = 0.2 and 0.865 at a = 2. With dithering, h is (H + 1/2) q for a whole H, and the
-    interval has at least this coverage for every value (THEORY-2 A.8). Raises ValueError if the coverage is
+    interval has at least this coverage for every value (THEORY A.8). Raises ValueError if the coverage is
     not between 0 and 1.
     """
     require_coverage(coverage)

@@ -11,7 +11,7 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    |z_i| of a window, its mean, and that of all windows; of one slot, of two, and of half of the slots; signs,
    low bits and consecutive windows. They are two-sided: too much noise does not follow the distribution
    either. A mechanism whose `rounding` is "dithered" claims this distribution on whole quanta, and between
-   them the mixture of THEORY-2 A.1; its draws are also tested at fractions (`dither`).
+   them the mixture of THEORY A.1; its draws are also tested at fractions (`dither`).
 3. As a black box that may state a wrong distribution. Outputs y are drawn for two windows x and x' that
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.

@@ -1,6 +1,6 @@
 """Lazy imports: a package's names are loaded on first use (PEP 562).
 
-The stub beside the package's `__init__.py` is the single list of the names' modules, for type checkers, too.
+The stub next to the package's `__init__.py` is the single list of the names' modules, for type checkers, too.
 """
 
 import ast

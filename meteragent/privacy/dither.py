@@ -1,11 +1,10 @@
-"""Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY-2 A.1.1, A.10).
+"""Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY A.1.1, A.10).
 
 With L steps per quantum, a slot at m L + r steps is released as y = z + m + B: z is the noise, and B ~
 Bernoulli(f), f = r/L, is independent of z. Equal bits produce the same z and the same dither u, so the
 releases of a window and of the whole quanta below it differ by B, however large the noise is. With half-up
-rounding, no dither, or less than a quantum of it, the rate of rounding up differs from f; a dither derived
-from the noise is not independent of it. A dither that is half a quantum too large (because half-up rounding
-follows) shifts the mean by half a quantum, which is detected unless the noise is much larger.
+rounding, no dither, or less than a quantum of it, the rate of rounding up differs from f. A dither derived
+from the noise is not independent of it; one that is half a quantum too large shifts the mean by as much.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ def tested_fractions(steps: int) -> Integers:
 
 
 class _Sample(NamedTuple):
-    """The draws at one fraction: B of all slots; z, B and, from other bits, y - m of a slot per window."""
+    """Draws at a fraction f: each slot's B; a slot per window's noise z, B and, from other bits, y - m."""
 
     all_b: Integers
     z: Integers
@@ -58,8 +57,7 @@ def dither_tests(
     z = np.asarray(mechanism.release(0 * kinds, bits=SeededBits(seed)))
     b = np.asarray(mechanism.release(parts[kinds], bits=SeededBits(seed))) - z
     fresh = np.asarray(mechanism.release(parts[kinds], bits=bits))
-    # The noises of one window are dependent, so z and y - m count in one slot of each window only; fractions
-    # and slots take turns.
+    # The noises of one window are dependent, so z and y - m are those of one slot of each window.
     place = row, row // parts.size % law.n
     p_values = []
     for kind, part in enumerate(parts.tolist()):

@@ -13,7 +13,7 @@ masses of a window's error. The grid ends where the mass beyond it is below 1e-1
 cells themselves), so that the mass that wraps around is negligible.
 
 With dithering, the worst load for a total is taken to be half a quantum off the lattice in every slot, where
-each variance is Var z + 1/4 (THEORY-2 A.8), so r is replaced by sqrt(r^2 + 1/2). In addition, half of the
+each variance is Var z + 1/4 (THEORY A.8), so r is replaced by sqrt(r^2 + 1/2). In addition, half of the
 heaviest slot's quantum, the largest step of the lattice of these errors, is added to a half-width, so that
 the number of lattice points inside is at least the length of the interval. Enumeration shows that this
 suffices for every load of the sums in the tests, but there is no general proof. For one slot, and for all

@@ -1,7 +1,6 @@
 """Texts in the language of the reader (`meteragent.texts`).
 
-`use_language` sets the language for the code that it encloses. Outside it, and in JSON, the language is
-English.
+`use_language` sets the language for the code that it encloses. Otherwise, and in JSON, it is English.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The state of a running service, for whoever asks on its machine, and for systemd.
+"""The state of a running service, for anyone who asks on its machine, and for systemd.
 
 A socket (`<store>.health` for a service with a store) answers each question, even an empty one. Its mode is
 0600. systemd's watchdog hears from the service only while it makes progress: one whose work hangs does not

@@ -3,7 +3,7 @@
 Theory of operation. Everything that one step of the core decides is written in one transaction
 (`transaction`). Its messages may leave once the block of `Store.committing` has ended, because the
 transaction is fsynced and counted (rule 3) by then. Only one thread at a time calls a store's methods, except
-`prepare`, which writes a file beside the store.
+`prepare`, which writes a file next to the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this

@@ -28,7 +28,7 @@ class DayCharge(NamedTuple):
 def accept_moved(path: Path | str) -> bool:
     """Accept a store in its current place; return False if it has not moved.
 
-    Call it only for an operator who has moved the store together with the files beside it after a clean stop,
+    Call it only for an operator who has moved the store with the files next to it after a clean stop,
     and who runs no agent at the old location: a restored backup of a stopped store would be accepted, too.
     The WAL is moved into the file and erased. Raises StoreRestored for another reason of refusal, StoreLost
     for a damaged or missing store, StoreInUse, or StoreError if there has never been a store.

@@ -1,6 +1,6 @@
 """The store as files: how they are locked, examined, connected to and set aside.
 
-The files beside `<path>`, all with mode 0600, are
+The files next to `<path>`, all with mode 0600, are
 - `<path>.lock`, locked by the agent that has the store open;
 - `<path>.gen` and `<path>.gen.new`, which identify the store that may be used (`generation`);
 - SQLite's `-wal` and `-shm`;
@@ -54,8 +54,8 @@ RESTORE_HINT = (
 MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
 
 _UNNAMED = {
-    "": "the file .gen beside it is missing; if you have it, put it back",
-    generation.UNREADABLE: "the file .gen beside it cannot be read",
+    "": "the file .gen next to it is missing; if you have it, put it back",
+    generation.UNREADABLE: "the file .gen next to it cannot be read",
 }
 """What is wrong if the generation file does not name a generation."""
 
@@ -297,7 +297,7 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
-    """Rename the damaged file and then SQLite's files beside it; return whether its states are blanked."""
+    """Rename the damaged file and then SQLite's files next to it; return whether its states are blanked."""
     if not generation.read_generation(path):
         # After a crash between two renames, the next start finds the store missing and treats it as lost.
         generation.write_generation(path, Generation.begin("lost"))

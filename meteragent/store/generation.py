@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A store restored from a backup would release again the intervals released after the backup. An old copy looks
-like the store itself, so a small file beside the store identifies the newest copy. The file holds
+like the store itself, so a small file next to the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is

@@ -1,1 +1,1 @@
-"""Tools that run beside the agent, each with its own command; the agent needs none of them."""
+"""Tools that run next to the agent, each with its own command; the agent needs none of them."""

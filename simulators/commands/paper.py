@@ -51,7 +51,7 @@ SLOTS = 30
 SIGNATURE_CAPTION = (
     f"Chatzikokolakis 2013, Fig. 4, redrawn with a simulated programme: {SLOTS} means over 10 s.\n"
     "Noise of scale 1/epsilon on each reading promises epsilon for one reading that changes alone. Where "
-    f"all {SLOTS}\nreadings change, it promises {SLOTS} epsilon d_inf. The two noises beside it promise "
+    f"all {SLOTS}\nreadings change, it promises {SLOTS} epsilon d_inf. The two noises next to it promise "
     "epsilon d_inf for the whole signature. Mind the axes."
 )
 MECHANISMS = ("per-reading", "independent", "linf")

@@ -110,7 +110,7 @@ def figure_3() -> Table:
 
 
 def example_1() -> Table:
-    """Compute the sensitivities of the earliest date, and show them beside Figure 3's numbers."""
+    """Compute the sensitivities of the earliest date, and show them next to Figure 3's numbers."""
     dates, users = Numbers(0, SPAN_DAYS), 1000
     earliest = {
         "d_h": percentile(Databases(dates, users, "hamming"), 0),

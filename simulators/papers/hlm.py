@@ -78,7 +78,7 @@ def example_6() -> Table:
 
 
 def example_7() -> Table:
-    """Compute the error of Example 6's mechanism, and show it beside the floors of Theorems 6 and 7."""
+    """Compute the error of Example 6's mechanism, and show it next to the floors of Theorems 6 and 7."""
     sets = Subsets("abc")
     lines = []
     for delta, verified in (("0", "0.720292"), ("0.1", "0.648263")):
@@ -106,7 +106,7 @@ def example_7() -> Table:
 
 
 def theorem_7() -> Table:
-    """Compute errors of mechanisms on a triangle's corners, and show them beside Theorem 7's formula."""
+    """Compute errors of mechanisms on a triangle's corners, and show them next to Theorem 7's formula."""
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
     lines = [Line("error of always answering the centre", centre, "", "0.5774")]

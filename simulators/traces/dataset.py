@@ -160,7 +160,7 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
         raise TraceError(f"channel {name} holds VA (apparent power), not watts; {choices}")
     if measured is None and unit is None:
         raise TraceError(
-            f"channel {name}: without metadata/building*.yaml beside {folder.name} its unit is unknown: "
+            f"channel {name}: without metadata/building*.yaml next to {folder.name} its unit is unknown: "
             f"state it (--unit of replay); {choices}"
         )
     _check_watts(f"channel {name}", unit)

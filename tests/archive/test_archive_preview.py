@@ -350,7 +350,7 @@ def test_equal_times_are_told_before_and_after(
     keys = {"source": "unit = 'W'\nhold = '30min'", "window": HALF_HOURS}
     line = "196 read: 1 missing, 0 clamped, 3 at the same time as another (2 with another value)"
     first = f"first of 'a' at {iso_time(half_hours[60])}"
-    place_of_first = f"beside a smaller one of the meter at the same time, {first}"
+    place_of_first = f"next to a smaller one of the meter at the same time, {first}"
     assert command(place, "--dry-run", **keys) == 0
     preview_lines = capsys.readouterr().out.splitlines()
     checks = [row for row in preview_lines if "Check:" in row]

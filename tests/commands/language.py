@@ -1,15 +1,21 @@
-"""Check how the code reads: docstrings that begin with a verb, and names that say what they hold.
+"""Check how code and pages read: verbs in docstrings, names that say what they hold, and words to avoid.
 
     python -m tests.commands.language [FOLDER...]
 
 prints each place where a rule of CONTRIBUTING is broken, and exits with 1 if there is one. Test modules
-(`test_*.py`) are not checked: a test's docstring is a sentence of the specification.
+(`test_*.py`) are not checked: a test's docstring is a sentence of the specification. Without a folder, the
+pages for users are checked, too.
 """
 
 import ast
+import io
+import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.commands.words import by_hand, is_for_users, names, without_code
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
@@ -98,6 +104,21 @@ VAGUE_LOCALS = frozenset(
 NOUNS = frozenset({"property", "cached_property", "setter"})
 """Decorators of functions that are read like an attribute, so that their docstring begins with a noun."""
 
+AVOIDED = {
+    re.compile(r"(?<![`'\".])\bbeside\b(?![`'\"])", re.IGNORECASE): "next to, with or compared with",
+    re.compile(r"\bwhoever\b", re.IGNORECASE): "anyone who",
+}
+"""Words that native engineers do not use, in docstrings, comments and pages, and what to write instead."""
+AVOIDED_IN_PAGES = AVOIDED | {
+    re.compile(r"\bcounts? as\b"): "is treated as",
+    re.compile(r"\b(?:do|does|did|will) not count\b"): "is not used",
+    re.compile(r"\bin all[.,;:)]"): "in total",
+    re.compile(r"\b(?:anything|what|nothing|numbers?|records?) leaves?\b"): "is sent",
+}
+"""Likewise, on pages for users."""
+AVOIDING = ("meteragent", "simulators", "benchmarks", "deploy")
+"""The folders whose docstrings and comments avoid these words."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
@@ -124,6 +145,26 @@ def violations(path: Path) -> Iterator[str]:
     for line_number, name in bools(tree):
         if line_number not in excused and not reads_as_statement(name):
             yield f"{file}:{line_number}: {name!r} is a bool, but does not read as a statement"
+
+
+def avoided_words(path: Path) -> Iterator[str]:
+    """Yield a line for each word to avoid in the strings and comments of a module."""
+    with tokenize.open(path) as file:
+        tokens = list(tokenize.generate_tokens(io.StringIO(file.read()).readline))
+    for token in tokens:
+        if token.type in {tokenize.STRING, tokenize.COMMENT}:
+            yield from _found(token.string, AVOIDED, f"{path.relative_to(ROOT)}:{token.start[0]}")
+
+
+def avoided_words_of_page(name: str) -> Iterator[str]:
+    """Yield a line for each word to avoid on a page for users."""
+    yield from _found(without_code(by_hand((ROOT / name).read_text("utf-8"))), AVOIDED_IN_PAGES, name)
+
+
+def _found(text: str, avoided: dict[re.Pattern[str], str], place: str) -> Iterator[str]:
+    for pattern, instead in avoided.items():
+        for match in pattern.finditer(text):
+            yield f"{place}: {match[0]!r}: write {instead}"
 
 
 def definitions(tree: ast.Module) -> Iterator[Definition]:
@@ -211,6 +252,10 @@ def main(folders: list[str]) -> int:
     files = sorted(path for folder in folders or FOLDERS for path in (ROOT / folder).rglob("*.py"))
     paths = [path for path in files if not path.name.startswith("test_")]
     lines = [line for path in paths for line in violations(path)]
+    avoiding = [path for path in paths if path.relative_to(ROOT).parts[0] in AVOIDING]
+    lines += [line for path in avoiding for line in avoided_words(path)]
+    pages = [] if folders else filter(is_for_users, names())
+    lines += [line for page in pages for line in avoided_words_of_page(page)]
     print(*lines, sep="\n", end="\n" if lines else "")
     return 1 if lines else 0
 

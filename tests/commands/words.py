@@ -74,6 +74,11 @@ def by_hand(text: str) -> str:
     return _GENERATED.sub("", text)
 
 
+def without_code(text: str) -> str:
+    """Return a page without its blocks and its code."""
+    return _CODE.sub("", _FENCE.sub("", text))
+
+
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a page without its tables and headings; code is one word."""
     prose = _NO_PROSE.sub("", _FENCE.sub("", by_hand(text)))

@@ -15,7 +15,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "power unit for a register": ("kind = 'register'", "source.unit", "'W'", "'Wh' or 'kWh' for kind"),
     "modulus of power": ("modulus = 9", "source.modulus", "9", "no modulus, or kind = 'register'"),
     "id of a format": ("id = '7'", "source.id", "'7'", "a profile of a device"),
-    "a name beside {meter}": (
+    "a name next to {meter}": (
         "meter = 'home'",
         "source.topic",
         "'meters/{meter}",
@@ -162,6 +162,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "= 0.1, such as 0.2 or 0.3",
     ),
     "radius below lattice": ("radius = 0.5", "privacy.radius", "0.5", "such as 1"),
+    "radius with a unit": (
+        "radius = '200W'",
+        "privacy.radius",
+        "200W",
+        "without the unit (source.unit)",
+    ),
     "radius 0": ("radius = 0", "privacy.radius", "0", "greater than 0"),
     "radius infinite": ("radius = inf", "privacy.radius", "Infinity", "a finite number"),
     "radius beyond use": ("radius = 1e99999999", "privacy.radius", "1E+99999999", "of ordinary size"),

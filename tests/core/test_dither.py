@@ -1,4 +1,4 @@
-"""Dithered accumulators, exactly: every draw, energy and shift of small lattices (THEORY-2 A.1).
+"""Dithered accumulators, exactly: every draw, energy and shift of small lattices (THEORY A.1).
 
 With e^-a = t a rational and P(z) ~ t^|z|, all is counted in rationals, through the code that the agent runs.
 """

@@ -330,6 +330,16 @@ def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown:
     assert bool(facts["loads"]["unknown"]) == (unknown is not None)
 
 
+@pytest.mark.parametrize(
+    ("hold", "way"), [("15min", "stands for at most 15 min"), ("2h", "is read every 2 h")]
+)
+def test_the_time_that_is_named_is_one_that_the_file_states(hold: str, way: str) -> None:
+    """Where a reading ends before the next one, the text names the hold, not a period that nobody wrote."""
+    facts = facts_of(stream(f"{POWER}\nevery = '2h'\nhold = '{hold}'"), ())
+    (warning,) = [text for text in facts["warnings"] if "a change of 110 Wh can count" in text]
+    assert way in warning.partition(":")[0]
+
+
 def test_the_level_of_four_moves_is_warned_of() -> None:
     """Above the level there is a warning with that of 1 Wh, 10 Wh, 0.1 kWh and 1 kWh."""
     facts = facts_of(stream(f"{POWER}\nevery = '300s'"), ())

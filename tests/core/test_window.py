@@ -64,7 +64,7 @@ def test_no_more_draws_than_slots() -> None:
 def test_a_slot_closes_at_its_noise_and_its_rounded_mean(
     terms: Terms, noise: int, energy: int, percent: int
 ) -> None:
-    """floor(A / L) = z + floor((S + u) / L), also below zero (THEORY-2 A.1)."""
+    """floor(A / L) = z + floor((S + u) / L), also below zero (THEORY A.1)."""
     dither = terms.steps_per_quantum[0] * percent // 100
     window = opened(terms, noise=noise, dither=dither)
     window.slots[0] += energy

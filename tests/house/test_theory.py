@@ -17,7 +17,7 @@ SECTIONS = dict(zip(NUMBERS, HEADING.split(THEORY)[2::2], strict=True))
 """The text of each section by its number, without that of the sections inside it."""
 
 SECTION = r"(?:A(?:\.\d+)+|\d(?:\.\d+)*(?!\d))"
-CITATION = re.compile(rf"\bTHEORY(-2)?[\s#]+({SECTION}(?:(?:,|;| and)\s+{SECTION})*)")
+CITATION = re.compile(rf"\bTHEORY[\s#]+({SECTION}(?:(?:,|;| and)\s+{SECTION})*)")
 SHORT = re.compile(r"(?<![\w.)\]])[AT]\.\d+(?:\.\d+)*")
 MAPPED = re.compile(r"^\| Ours ([\dA][\d.]*)", re.MULTILINE)
 CODE = ("meteragent/", "simulators/", "tests/", "benchmarks/")
@@ -26,12 +26,9 @@ MARKS = ("∎", "**Cited.**", "**Open.**", "**Measured.**", "**Decision.**", "is
 
 
 def citations(text: str) -> set[str]:
-    """Return the number of every section that a text cites; one of the wrong part gets a question mark."""
+    """Return the number of every section that a text cites."""
     numbers = {*SHORT.findall(text), *MAPPED.findall(text)}
-    for part, sections in CITATION.findall(text):
-        for number in re.findall(SECTION, sections):
-            numbers.add(number if number.startswith("A") == bool(part) else f"{number}?")
-    return numbers
+    return numbers.union(*(re.findall(SECTION, sections) for sections in CITATION.findall(text)))
 
 
 def citing_files() -> list[Path]:
@@ -82,7 +79,7 @@ def test_every_section_is_proved_or_says_what_it_is(number: str) -> None:
 
 
 def test_every_citation_resolves() -> None:
-    """What code, tests, benchmarks and documents cite as THEORY n.m, THEORY-2 A.n or T.n is a section."""
+    """What code, tests, benchmarks and documents cite as THEORY n.m, THEORY A.n or T.n is a section."""
     missing = {name: numbers - set(NUMBERS) for name, numbers in cited().items()}
     assert not {name: numbers for name, numbers in missing.items() if numbers}
 
@@ -102,18 +99,17 @@ def test_citations_are_seen() -> None:
         ("(THEORY 3.4). A raw", {"3.4"}),
         ("(THEORY 1.2, 4.2). k", {"1.2", "4.2"}),
         ("(THEORY 5.1, 7).", {"5.1", "7"}),
-        ("(THEORY-2\n    A.8). The", {"A.8"}),
-        ("of THEORY-2 A.1.1, A.10:", {"A.1.1", "A.10"}),
+        ("(THEORY\n    A.8). The", {"A.8"}),
+        ("of THEORY A.1.1, A.10:", {"A.1.1", "A.10"}),
         ("THEORY 3.4's q*T", {"3.4"}),
         ("(THEORY 1.3, q95)", {"1.3"}),
         ("THEORY 9.9 is not there", {"9.9"}),
         ("`docs/theory.md`, T.4 and T.99", {"T.4", "T.99"}),
-        ("THEORY-2 3.1", {"3.1?"}),
-        ("THEORY A.1", {"A.1?", "A.1"}),
+        ("THEORY A.1", {"A.1"}),
         ("| Ours 2.1, by rows | each", {"2.1"}),
         ("PATH.5, matrix.T.1, THEORY oracles", set()),
     ],
 )
 def test_citations_are_read(text: str, numbers: set[str]) -> None:
-    """Lists, line breaks and genitives are read; a section of the wrong part is told apart."""
+    """Lists, line breaks and genitives are read; what is no citation is not."""
     assert citations(text) == numbers

@@ -1,4 +1,4 @@
-"""The dithered l_inf Laplace mechanism (THEORY-2 A.1, A.10): every fraction and shift of small lattices.
+"""The dithered l_inf Laplace mechanism (THEORY A.1, A.10): every fraction and shift of small lattices.
 
 With e^-a = t a rational, all is counted in rationals: a window of S steps leaves as z + floor((u + S)/L), u
 in {0 .. L-1}, P(z) ~ t^max|z_i|. No tolerance, no sample.

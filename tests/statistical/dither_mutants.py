@@ -1,4 +1,4 @@
-"""Mistakes about the dither, each of which a check of `dither_checks` must find (THEORY-2 A.12)."""
+"""Mistakes about the dither, each of which a check of `dither_checks` must find (THEORY A.12)."""
 
 from collections.abc import Callable
 from fractions import Fraction

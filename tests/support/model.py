@@ -398,7 +398,7 @@ class Meter:
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
 
     def quanta(self, window_ms: int, place: int, terms: Terms, dither: int | None) -> set[int]:
-        """Return the possible values of a slot in quanta: floor(mean / q + u / L), THEORY-2 A.1.
+        """Return the possible values of a slot in quanta: floor(mean / q + u / L), THEORY A.1.
 
         If `dither` is None, u is unknown.
         """

@@ -61,7 +61,7 @@ def _promise(item: Terms) -> str:
 
 
 def write_receipt(store: Store, receipt: Receipt) -> Path:
-    """Write a receipt beside the store, all or nothing; return its path. Raises OSError or StoreError."""
+    """Write a receipt next to the store, all or nothing; return its path. Raises OSError or StoreError."""
     path = receipt_path(store.path, receipt)
     content = receipt_text(receipt, stored_terms(store.connection).get(receipt.grant.stream, []))
     with whole_file(path, part=path.with_name(f"{path.name}.new")) as file:

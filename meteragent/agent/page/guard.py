@@ -1,8 +1,7 @@
 """Access control for the page: host names, the origin, and the token.
 
 The page shows raw readings, so every request must pass the following checks, in this order. The login page
-and its style sheet skip check 3; the routes for this machine's tools replace it with other checks (see
-below).
+and its style sheet skip check 3; the routes for this machine's tools replace it (see below).
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.

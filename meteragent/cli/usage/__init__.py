@@ -14,7 +14,7 @@ __all__ = ["COMMANDS", "GROUPS", "WIDTH_MAX", "make_parser"]
 
 COMMANDS = {
     "run": "Run the agent until SIGTERM or Ctrl-C.",
-    "check": "Show what a configuration promises, hides and costs, before anything leaves.",
+    "check": "Show what a configuration promises, hides and costs, before anything is sent.",
     "audit": "Test whether a configuration's mechanism keeps its promise.",
     "ledger": (
         "Show the privacy spent per meter, day and stream, or repair a store that was restored or moved."

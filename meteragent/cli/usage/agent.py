@@ -25,7 +25,7 @@ COMMANDS = {
                 [
                     argument("--restored-at", "TIME", _RESTORED, type=parsed_by("ledger", "parse_time_ms")),
                     argument(
-                        "--moved", None, "accept a store that you moved together with the files beside it"
+                        "--moved", None, "accept a store that you moved together with the files next to it"
                     ),
                 ]
             ],

@@ -134,7 +134,7 @@ def _kind(stream: Stream) -> Refusals:
 
 @check_of("source.profile", "source.kind", "source.value", "source.time")
 def _device(stream: Stream) -> Refusals:
-    """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` beside a profile."""
+    """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` next to a profile."""
     source, device_profile = stream.source, profile_of(stream.source)
     if source.profile in FORMATS:
         return

@@ -35,7 +35,7 @@ def _not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iter
 # Crowds -------------------------------------------------------------------------------------------
 
 _BESIDE_CROWD = {"window": WITHOUT_SLOTS, "privacy": ("accept", "budget")}
-"""The keys of `[window]` and `[privacy]` that may be set beside `sink.crowd`."""
+"""The keys of `[window]` and `[privacy]` that may be set next to `sink.crowd`."""
 _RECORD_KEYS = ("total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 
@@ -145,7 +145,7 @@ _BESIDE_SHARES = {
     "window": WITHOUT_SLOTS | {"timezone"},
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
-"""The keys of `[window]` and `[privacy]` that may be set beside `privacy.shares`."""
+"""The keys of `[window]` and `[privacy]` that may be set next to `privacy.shares`."""
 _NOT_WITH_SHARES = {
     "window.length": "each share sets the length of its windows",
     "privacy.radius": "each length has its own radius; set privacy.hide",
@@ -240,7 +240,7 @@ _BESIDE_RECEIVERS = {
     "privacy": ("accept",),
     "sink": ("pseudonym_key_file", "spread", "inflight"),
 }
-"""The keys that may be set beside receivers; they apply to all receivers."""
+"""The keys that may be set next to receivers; they apply to all receivers."""
 _NOT_WITH_RECEIVERS = {
     "window": "each receiver's preset sets the windows",
     "privacy": "each receiver names its preset",

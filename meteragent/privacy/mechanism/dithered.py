@@ -5,7 +5,7 @@ uniform on {0 .. L-1}, all independent,
 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
-with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly (THEORY-2 A.1.1). The noise must not depend on
+with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly (THEORY A.1.1). The noise must not depend on
 S, so u is drawn with z, before a reading is added.
 
 The loss between windows d quanta apart is at most a ceil(d) for any n (A.1.2). For n = 1 the largest loss is

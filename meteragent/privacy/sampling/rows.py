@@ -16,14 +16,11 @@ at the slots a page with a word for each slot. R determines the width of these w
 page is read with two widths. A stream hands out each of its bits once.
 
 So with independent fair bits, attempts are independent and identically distributed, and the first accepted
-one has the distribution of `windows` (THEORY 2.1). If a line (see `windows`) leaves an attempt undecided, its
-height plus a uniform number U is compared with the weight of R. If the line decides earlier, U's bits would
-decide in the same way, so a draw does not depend on how close the lines are. Rows are processed together only
-to do each step for all rows at once.
+one has the distribution of `windows` (THEORY 2.1). If a line (see `windows`) does not decide an attempt, its
+height plus a uniform number U is compared with the weight of R, which agrees with every line that decides.
 
-If all attempts fail, or a page ends, `OverflowError` is raised; no bit is used twice. All 511 attempts at
-a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a
-probability above 0.9, and a slot with a probability of at least 1/2.
+If all attempts fail, or a page ends, `OverflowError` is raised. All 511 attempts fail with a probability
+below 2^-500: a noise bound is accepted with a probability above 0.9, a slot with at least 1/2.
 """
 
 from __future__ import annotations
@@ -112,7 +109,7 @@ def _fill_narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: R
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
-        """Redraw these slots from a page of their rows. Return a mask of those to reject again."""
+        """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
         return fresh.astype(np.uint32) < surplus[row]
 
@@ -127,7 +124,7 @@ def _fill_wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowB
     np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
-        """Redraw these slots from a page of their rows. Return a mask of those to reject again."""
+        """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
         return fresh > largest[row]
 

@@ -91,15 +91,15 @@ def _meaning_in_context(
 ) -> Meaning:
     """Return a point's meaning, with the direction that follows from the device's other points."""
     stated, directions = point.meaning, {direction for _, direction in ways}
-    # Production beside the same measuring point's consumption is feed-in.
+    # Production next to the same measuring point's consumption is feed-in.
     labels = stated.labels - _PRODUCTION_WORDS
     if stated.direction is Direction.PRODUCED and (point.kind, labels) in imports:
         return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, labels=labels)
-    # A number of an inverter, or without a label beside numbers that state only production, is production.
+    # A number of an inverter, or without a label next to numbers that state only production, is production.
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
     if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.labels)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
-    # Beside feed-in, what is delivered is drawn; beside a feed-in register, so is what no word describes.
+    # Next to feed-in, what is delivered is drawn; next to a feed-in register, so is what no word describes.
     has_export = (Kind.REGISTER, Direction.FED_IN) in ways
     is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
     is_delivered = stated.direction is Direction.UNSTATED and stated.is_delivered

@@ -22,7 +22,7 @@ from meteragent.tools.discover.listener import cadence_ms
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
 _OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == SLOT_MS and name != DEFAULT]
-"""Other half-hour presets, which are mentioned beside the proposed preset if they are accepted."""
+"""Other half-hour presets, which are mentioned next to the proposed preset if they are accepted."""
 _USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
 _JITTER = 1.05
 """How much longer the time between messages may be than the period by which it is rounded."""

@@ -1,6 +1,6 @@
 """Points from names: bare numbers and JSON fields whose names state kind and unit.
 
-The unit may also be in a field beside the number.
+The unit may also be in a field next to the number.
 """
 
 from collections.abc import Collection, Iterable, Sequence

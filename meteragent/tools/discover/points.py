@@ -81,7 +81,7 @@ class Point:
 
 
 class Leaf(NamedTuple):
-    """A number in a document, or a string that spells one, with its path and the values beside it."""
+    """A number in a document, or a string that spells one, with its path and the values next to it."""
 
     path: Path
     number: Decimal

@@ -61,7 +61,7 @@ _CSV = "emonhub-csv"
 _OBIS = re.compile(rb"1-0:(1|2|16)\.([78])\.0(?:\*255)?", re.ASCII)
 _OBIS_KINDS = {b"7": Kind.POWER, b"8": Kind.REGISTER}
 _WITH_OBIS = "vzlogger"
-"""The family that announces an OBIS code on ../id, beside a channel's numbers, which states the kind."""
+"""The family that announces an OBIS code on ../id, next to a channel's numbers, which states the kind."""
 _OTHER_MEDIUM = "a wmbusmeters telegram that is not about electricity, or that repeats another telegram"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"

@@ -1,6 +1,6 @@
 """`meteragent tap`: raw readings next to private records, live in a terminal.
 
-The command listens beside the agent: to the meters' topics and to the private topics, with the
+The command listens next to the agent: to the meters' topics and to the private topics, with the
 configuration's credentials, separate client ids and no persistent session. It draws no noise and charges
 nothing. Raw values go only to a terminal, and pending readings and means of slots are only in memory (law 3).
 A slot that began before a meter's first reading arrived is partial, and is not compared.

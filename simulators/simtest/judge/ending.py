@@ -24,7 +24,7 @@ _STEPS = 2
 def epilogue_s(plan: Schedule) -> float:
     """Return the time without faults at the end, in which the agent may also open and close skipped windows.
 
-    Whoever resumes a machine sets its clock forward by hundreds of windows. An agent that did not know before
+    A resumed machine's clock is set forward by hundreds of windows. An agent that did not know before
     that its clock was synchronised takes no jump for a copy, and catches up with all of them, one by one.
     """
     skipped_ms = sum(event.jump_ms for event in plan.events if isinstance(event, Resume))

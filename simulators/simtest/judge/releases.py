@@ -109,7 +109,7 @@ class ReleaseCheck:
         window.check_rounding(key, slot, int(quanta))
         self._check_stated(row, record, slot)
         self._check_due(row, slot)
-        # Whoever reads a topic gets one value of an interval, whichever stream or grant had the topic before.
+        # A reader of a topic gets one value of an interval, whichever stream or grant had the topic before.
         self._add_intervals(self.history.intervals.setdefault(row.topic, []), slot)
         self._check_foreign(row.topic, slot)
 

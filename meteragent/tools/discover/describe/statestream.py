@@ -1,4 +1,4 @@
-"""The attributes that Home Assistant's MQTT Statestream publishes beside a sensor's state, as JSON."""
+"""The attributes that Home Assistant's MQTT Statestream publishes next to a sensor's state, as JSON."""
 
 from collections.abc import Iterator, Mapping
 
@@ -42,7 +42,7 @@ def _device(base: str) -> str:
 
 
 def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:
-    """Yield the topics of attributes beside a state."""
+    """Yield the topics of attributes next to a state."""
     for topic in logs:
         base, _, name = topic.rpartition("/")
         if name in _ATTRIBUTES and f"{base}{_UNIT}" in logs:

@@ -1,8 +1,8 @@
 """The log of a stream's first minutes: the first reading, the first number, and each problem of the intake.
 
 A problem is logged once in a run, in the words of `health`, without a value, a meter or a count of messages.
-Once readings count, `health` alone tells of problems that depend on their values or on a silence: the time of
-a line would say when the load was so (law 4).
+Once readings are accepted, only `health` reports problems that depend on their values or on a silence: the
+time of a line would say when the load was so (law 4).
 """
 
 import logging

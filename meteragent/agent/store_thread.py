@@ -98,7 +98,7 @@ class StoreThread:
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     async def close(self) -> None:
-        """Close the store, whatever stops come meanwhile: the file may be used next. Raises StoreError."""
+        """Close the store even if it is stopped again: its file may be used next. Raises StoreError."""
         close_task, is_stopped = asyncio.create_task(self._close()), False
         while not close_task.done():
             try:

@@ -41,7 +41,7 @@ class Unit(NamedTuple):
     def keep_source(self, entropy: Entropy) -> Coroutine[Any, Any, None]:
         """Keep the connection to the source until cancelled."""
         source = self.runner.source
-        # Of a register without timestamps, an old reading would count as current, and all energy used since
+        # A register's old reading without a timestamp would be taken as current, and all energy used since
         # as used at once, which no radius hides. No energy is lost, because the next reading includes it.
         keeps_session = self.stream.source.kind is not Kind.REGISTER or has_times(self.stream.source)
         link = Link(

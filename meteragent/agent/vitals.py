@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 LAG_S = 60.0
-"""How long a message may be due before this counts as a problem."""
+"""How long a message may be due before this is a problem."""
 UNERASED_S = 10.0
 """How long the store's log may stay unerased before this is a problem; the product's own commands keep it
 unerased for less than a second."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meteragent.agent.link.crowd import Keys
 
 METERS_QUESTION = b"meters"
-"""The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
+"""The question whose answer names the meters, with what has arrived from each."""
 
 
 class StreamWatch:

@@ -1,6 +1,6 @@
 """What an input may be: the one table that every engine asks before a run is debited.
 
-    meter    text, also as a dictionary, or integers, which count as their digits
+    meter    text, also as a dictionary, or integers, which stand for their digits
     time     timestamps in s, ms, us or ns with any time zone, rounded down to ms; 96-bit times, which are UTC
     value    integers, floats, decimals of at most 38 digits, or lists of one of these
     columns  named by any text: a dot, a bracket and a capital are letters; each name occurs once

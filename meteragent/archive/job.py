@@ -96,7 +96,7 @@ def _time_jobs(source: Source, limit: int) -> list[Job]:
     edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
     def overlapping_groups(begin_ms: int, end_ms: int) -> tuple[int, ...]:
-        """Return the indices of groups with rows that may count in windows from `begin_ms` to `end_ms`."""
+        """Return the indices of groups with rows that may be used in windows from `begin_ms` to `end_ms`."""
         begins = ((index, first - lead_ms, last - lead_ms) for index, (first, last) in enumerate(spans))
         return tuple(index for index, first, last in begins if first < end_ms and last + reach_ms >= begin_ms)
 
@@ -143,7 +143,7 @@ class Rows(NamedTuple):
 
 
 def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
-    """Yield the rows that may count in a job's windows, and number their meters. Raises ArchiveError."""
+    """Yield the rows that may be used in a job's windows, and number their meters. Raises ArchiveError."""
     columns = source.policy.columns
     column_names = list(columns) if needs_values else [columns.meter, columns.time]
     offsets = np.cumsum([0, *(group.rows for group in source.groups)])
@@ -159,7 +159,7 @@ def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool 
 
 
 def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
-    """Return, for each row, whether its time allows it to count in a window of the job."""
+    """Return, for each row, whether its time allows its use in a window of the job."""
     first, end = job.starts_ms
     if source.layout == "wide":
         return (first <= time_ms) & (time_ms < end)

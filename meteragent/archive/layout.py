@@ -3,7 +3,7 @@
 In the wide layout, `time` is the window's start. The m numbers stand for m equal parts of the window, usually
 its slots. A slot's value is the mean of its parts' numbers or, for energies (where m = length / interval),
 their sum. A null is a gap. In the long layout, a window is released if the span of a reading begins in it,
-whether or not the reading has a value. All readings whose span overlaps the window count in it. The type of
+whether or not the reading has a value. All readings whose span overlaps the window are used. The type of
 the value column determines the layout.
 """
 

@@ -2,7 +2,7 @@
 
 A number x becomes floor(x * scale * 10^6 + 1/2), where `scale` is `source.scale`, and is then clamped to the
 range. This is exact for integers and decimals. Floats are computed in double precision: if x * scale is
-halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity count as
+halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity are
 missing. No error message contains a value.
 """
 

@@ -84,7 +84,7 @@ class Policy:
 
     @property
     def usual(self) -> Terms:
-        """The terms of an ordinary window. Readings count in the same way under the terms of all windows."""
+        """The terms of an ordinary window. Readings are used in the same way under all terms."""
         return self.schedule.usual
 
     @property

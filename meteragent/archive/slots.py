@@ -69,7 +69,7 @@ def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Ter
 
 
 def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
-    """Integrate spans into the slots of windows, in whole quanta. Time without a span counts as a gap."""
+    """Integrate spans into the slots of windows, in whole quanta. Time without a span is a gap."""
     terms_index, terms = policy.terms(starts_ms)
     lengths_ms = np.array([window_terms.length_ms for window_terms in terms], np.int64)[terms_index][
         spans.window

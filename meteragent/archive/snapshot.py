@@ -1,7 +1,7 @@
 """A table as an input: one snapshot of it, whose list decides which files count, and what of each.
 
 The folder of a Delta or Iceberg table also holds rows that were replaced or deleted, so its files are never
-taken by their names. A snapshot says of each file which rows do not count, and by which names or field ids it
+taken by their names. A snapshot says of each file which rows are deleted, and by which names or field ids it
 has the table's columns; a `View` applies this wherever the file is read, on every engine. What cannot be
 applied is refused by its name, before anything is debited.
 """
@@ -24,7 +24,7 @@ from meteragent.domain.errors import ArchiveError
 T = TypeVar("T")
 
 WAY = "restore it, or choose another output for the table's present rows"
-"""The way if a snapshot is gone of which a run was begun."""
+"""What to do if the snapshot with which a run began no longer exists."""
 
 
 class Version(NamedTuple):
@@ -83,7 +83,7 @@ class View:
         return rows - int(high - low)
 
     def apply(self, batch: pa.RecordBatch, columns: list[str], first: int) -> pa.RecordBatch:
-        """Return the table's columns of the rows that count in a batch, which begins at position `first`."""
+        """Return the table's columns of a batch's remaining rows; the batch begins at position `first`."""
         if not self.names:
             return batch
         keeps = np.ones(batch.num_rows, np.bool_)
@@ -109,7 +109,7 @@ class Snapshot(NamedTuple):
 def open_snapshot(tree: Tree, columns: Columns, pins: Callable[[], Sequence[Version]]) -> Snapshot | None:
     """Return the latest snapshot of the table at a tree, or that of `pins`; None if there is no table.
 
-    `pins` returns snapshots of which runs have to be resumed. Raises ArchiveError if the table is refused.
+    `pins` returns the snapshots whose runs must be resumed. Raises ArchiveError if the table is refused.
     """
     if not (is_iceberg := tree.root.endswith(".metadata.json")) and not tree.entries("_delta_log"):
         return None

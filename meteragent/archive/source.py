@@ -43,7 +43,7 @@ class Group(NamedTuple):
     times_ms: tuple[int, int] | None
     meters: tuple[str, str] | None
     values: int
-    """The length of the value column, with lists flattened (a null or empty list counts as one value)."""
+    """The length of the value column, with lists flattened (a null or empty list is one value)."""
     first: int = 0
     """The position of the group's first row in its file."""
 

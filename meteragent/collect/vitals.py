@@ -7,7 +7,7 @@ from meteragent.domain.problem import Meaning, Problem, make_service_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 REFUSED_S = 3600
-"""How long, in seconds, a refused message counts as a problem."""
+"""How long, in seconds, a refused message is a problem."""
 
 COUNTERS = {
     "messages": "messages received, including refused ones",

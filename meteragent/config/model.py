@@ -197,7 +197,7 @@ class WeekHours(Section):
     """Hours of the week in which energy has one price."""
 
     days: Days = EVERY_DAY
-    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
+    """Days of the week, such as 'mon-fri'. A holiday is treated as a Sunday. Default: every day."""
     hours: tuple[Band, ...] = Field(min_length=1)
     """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
 
@@ -248,7 +248,7 @@ class Window(Section):
     rest: BandName | None = None
     """The name of the band for all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
-    """Days that count as Sunday."""
+    """Days that are treated as Sundays."""
     threshold: Positive | None = None
     """A threshold in W: only the energy above it is released. For readings of power."""
     weights: Weights | None = None

@@ -28,13 +28,13 @@ BAD_MIN = 3
 """The smallest number of refused messages, or clamped or doubted readings, that is a problem after
 `BAD_FOR_MS`. For a wrong zone, one message is enough."""
 BAD_AT_ONCE_MIN = 5
-"""The number of such messages that is a problem at once, before the first reading that counts."""
+"""The number of such messages that is a problem at once, before the first accepted reading."""
 UNREADABLE_MIN = 100
 """The number of unreadable messages that is a problem even if that many are usual."""
 RECENT_COUNT = 32
-"""The number of an origin's newest messages, readings or rises of which a part may be bad."""
+"""How many of an origin's newest messages, readings or rises are judged together."""
 RECENT_COUNT_MIN = 12
-"""The smallest number of messages of which a refused part is a problem."""
+"""The smallest number of messages whose refused share can be a problem."""
 BAD_PART = 4
 """Every fourth message refused is a problem."""
 
@@ -44,7 +44,7 @@ _READ = {"refused_ahead", "late", "duplicate"}
 _UNREADABLE = set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 _REFUSED = {*REFUSALS, "late"}
 _IDLE = {*_REFUSED, "duplicate"}
-"""Outcomes of messages that do not count; duplicates, because a time that stands still is a fault."""
+"""Outcomes of messages that are not used; duplicates, because a time that stands still is a fault."""
 _EMPTY = {"refused_missing", "refused_unavailable"}
 """Refusals of messages that may belong to something other than a meter."""
 _UNHEARD = {"retained", "other_shard"}
@@ -144,7 +144,7 @@ class Registers:
         self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-DAILY_EVENT_LIMITS[name] :]
 
     def note_verdict(self, verdict: Verdict, now_ms: int) -> None:
-        """Note a verdict. Of readings that are doubted in a row, only the first counts as contradicted."""
+        """Note a verdict. Of readings that are doubted in a row, only the first is noted as contradicted."""
         is_doubted = verdict in {Verdict.HIGH, Verdict.LOW}
         if not (is_doubted and self._doubted.bad_count):
             is_bad = is_doubted or verdict is Verdict.CONTRADICTED
@@ -259,7 +259,7 @@ class Arrival:
         return self._value_code(now_ms)
 
     def _time_code(self, now_ms: int, limit_ms: int) -> str | None:
-        """Return what is wrong with messages of which none counts any more, or with times that count."""
+        """Return what is wrong if no message is accepted any more, or with the times of accepted ones."""
         if self.counted_ms is None:
             return None
         is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
@@ -270,7 +270,7 @@ class Arrival:
         return None
 
     def _value_code(self, now_ms: int) -> str | None:
-        """Return what is wrong with the values of readings that count."""
+        """Return what is wrong with the values of accepted readings."""
         if self.registers is not None:
             return self.registers.code(now_ms)
         is_first = BAD_AT_ONCE_MIN <= self._all_clamped.bad_count == self.message_count
@@ -313,7 +313,7 @@ class Arrivals:
     def __init__(
         self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, off_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start; `off_max_ms` is how far the time of a reading that counts may be from its arrival."""
+        """Start; `off_max_ms` is how far the time of an accepted reading may be from its arrival."""
         self._name, self._max_meters, self._off_max_ms = name, max_meters, off_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))

@@ -54,11 +54,11 @@ class LargestWindow(Window):
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None, because power counts only when its part ends."""
+        """Return None, because power is compared only when its part ends."""
         return None
 
     def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the window with its noise and dither; parts that are already integrated count as gap."""
+        """Open the window with its noise and dither; parts that are already integrated are gaps."""
         assert not self.draws, "noise of a window of parts is drawn again without a restart"
         self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms
         self._rise(self.accumulator_units(self.start_ms, part_end_ms, self.terms.readings.low_u))
@@ -103,7 +103,7 @@ class LargestWindow(Window):
             at_ms = until_ms
 
     def seal_slots(self, _integrated_until_ms: int) -> None:
-        """Do nothing: the remaining parts are no longer integrated and do not count."""
+        """Do nothing: the remaining parts are neither integrated nor used."""
 
     def close_slot(self, slot_index: int) -> int:
         """Remove the slot and return its released value in quanta: floor(A / L)."""

@@ -89,7 +89,7 @@ class Pipeline:
         return self._stream.terms.clock is Clock.WALL
 
     def leave_after(self, due_ms: Mapping[Destination, int]) -> None:
-        """Let no new record leave before the time in `due_ms` at which an older one is due there."""
+        """Send no new record before the time in `due_ms` at which an older one is due there."""
         self._releases.due_ms = due_ms
 
     def withhold_from(self, destinations: Collection[Destination]) -> None:

@@ -35,7 +35,7 @@ class Releases:
                 timeline.windows.remove(window)
 
     def _leave_ms(self, meter: str, window: Window, due_ms: int, now_ms: int) -> int:
-        """Return when a slot's message leaves: not before an older one of its topics, and after its delay."""
+        """Return when a slot's message is due: not before an older one of its topics, and after its delay."""
         leave_ms = max(now_ms, *(self.due_ms.get(destination, 0) for destination in window.destinations))
         if self._stream.terms.clock is Clock.WALL:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)

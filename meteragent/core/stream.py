@@ -37,7 +37,7 @@ class Stream:
 
     schedule       the windows of the stream and their terms
     secret         the key of the meters' delays
-    pseudonym_key  the key of the meters' public ids; None: meters leave under their names in the source
+    pseudonym_key  the key of the meters' public ids; None: meters keep their names in the source
     claim_key      the key from which the store's mark in descriptors is derived; None: there is no mark
     listens        whether a receiver gets no window until no other store is found on its topic
     total          whether running totals are also released

@@ -20,7 +20,7 @@ DAYS_AHEAD = 7
 """The number of days after today whose keys are published."""
 
 _SEND_STEP_S = 60
-"""Messages leave at multiples of this time."""
+"""Messages are sent at multiples of this time."""
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
 """The time reserved for a step: a minute, plus a second per 1,000 homes of the batch (crowd.md 4)."""
 
@@ -147,7 +147,7 @@ class Machine:
         self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
 
     def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
-        """Set the instant at which a step's messages leave, which does not depend on the step's duration."""
+        """Set when a step's messages are sent, which does not depend on how long the step takes."""
         at_s = response_due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 

@@ -45,7 +45,7 @@ class Destination(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    Its records leave under the name `public_id` for `destinations`, those of the receivers that got the
+    Its records are sent under the name `public_id` for `destinations`, those of the receivers that got the
     window when it opened. `noise_bound` is the secret R of THEORY 2.1 until noise has been drawn for all n
     slots; in l1 and in crowds, it is always None. Noise is drawn for the slots in the order of their indices;
     `draws` is the number of slots that have it or, in a peak, the number of draws for its one slot. The open

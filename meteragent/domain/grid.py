@@ -113,7 +113,7 @@ _SUNDAY = 6
 
 @dataclass(frozen=True, slots=True)
 class BandRule:
-    """The hours of a band and its days of the week, 0 for Monday; `holidays` count as Sundays."""
+    """The hours of a band and its days of the week, 0 for Monday; `holidays` are treated as Sundays."""
 
     name: str
     hours: tuple[Hours, ...]

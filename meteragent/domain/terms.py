@@ -93,7 +93,7 @@ class Terms(OfShape):
     def split_span_max_ms(self) -> int | None:
         """The longest span, in ms, whose energy is split at the boundaries of bands; None if all are split.
 
-        The energy of a longer span counts in the unknown band, because its time of use is unknown.
+        The energy of a longer span is in the unknown band, because its time of use is unknown.
         """
         if not isinstance(self.shape, Bands) or not self.shape.has_unknown:
             return None
@@ -121,7 +121,7 @@ class Terms(OfShape):
 
     @cached_property
     def value_unit(self) -> str:
-        """The unit of the values that leave."""
+        """The unit of the values that are sent."""
         return self.shape.value_unit(self.readings.unit, self.readings.kind)
 
     @cached_property

@@ -23,7 +23,7 @@ SUMMARY_S: Final = 60.0
 REASONS_MAX: Final = 5
 """The largest number of different reasons per outage that are logged immediately."""
 STABLE_S: Final = 30.0
-"""The lifetime, in seconds, after which a connection counts as established."""
+"""The lifetime, in seconds, after which a connection is treated as established."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def _serve_once(log: "ConnectionLog", session: Session, serve: Serve) -> t
 class _Versions:
     """The MQTT version of the next connection: as configured, or 5 until the broker refuses it.
 
-    A CONNECT without an answer counts as a refusal only if the version has never worked.
+    A CONNECT without an answer is treated as a refusal only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:

@@ -54,7 +54,7 @@ class Transport(asyncio.Protocol):
     def _tick(self, keepalive_s: float) -> None:
         now_s = self._loop.time()
         if not self._is_reading:
-            self._last_read_s = now_s  # while reading is paused, the broker does not count as silent
+            self._last_read_s = now_s  # while reading is paused, the broker is not treated as silent
         if now_s - self._last_read_s >= SILENT_KEEPALIVES * keepalive_s or not self._on_tick():
             self.abort()
             return

@@ -44,8 +44,8 @@ class Departures:
     def add_messages(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
         """Add the messages of a committed step; count those that are `dropped` or `late`.
 
-        An answer whose instant has passed is dropped; when the leader asks again, it leaves on time. Any
-        other late message leaves at the next full minute. So no message shows how late it was.
+        An answer whose instant has passed is dropped; when the leader asks again, it is sent on time. Any
+        other late message is sent at the next full minute. So no message shows how late it was.
         """
         counts = Counter[str]()
         for message in messages:

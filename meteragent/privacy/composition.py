@@ -3,7 +3,7 @@
 On the same data, the costs of independent mechanisms add (Pauwels 2016, Proposition 3), and so do the costs
 of mechanisms that are chosen after seeing earlier releases (Proposition 4; THEORY 5.2, also for the filter
 that stops when the sum would exceed the budget). Epsilons in the same unit add; levels at different radii do
-not. Overlapping windows each count in full (THEORY 5.3).
+not. Overlapping windows are each charged in full (THEORY 5.3).
 
 On disjoint parts x_1 .. x_m of the data (McSherry 2009, "parallel composition"; Proposition 3 of Pauwels 2016
 has the same name but adds costs), the loss of releases is at most

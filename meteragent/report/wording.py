@@ -39,7 +39,7 @@ _HOME_LABELS = {
 
 
 def head_line(guarantee: Guarantee) -> str:
-    """Return the stream's name and a description of the numbers that leave for each window."""
+    """Return the stream's name and a description of the numbers that are sent for each window."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     key = row.number if terms.n == 1 else row.numbers
     return say(

@@ -235,7 +235,7 @@ def restore_at(
 
     Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
     their noise; undelivered rows are sent. Running totals begin again, each stream may claim any shard, and
-    charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another store
+    charges before `at_ms` are unknown. If `take_over`, the store takes over meters that another store
     announced before. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
     opened = Store.open(path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms)

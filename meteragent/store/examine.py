@@ -1,4 +1,4 @@
-"""The examination of a store's content when the store is opened; what it detects counts as damage.
+"""The examination of a store's content when the store is opened; what it detects is damage.
 
 SQLite detects a malformed page, but not a changed number, or a string in place of a number. States, terms,
 prices, marks, charges and messages have a checksum (`schema`); a damaged message alone is held back (`held`).

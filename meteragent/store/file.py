@@ -67,7 +67,7 @@ SHARD_HINT = (
 DISK_FULL = "the disk is full: free some space"
 """The reason why nothing can be written to a full disk."""
 FREE_BYTES_MIN = 2**20
-"""The free space, in bytes, below which a disk counts as full."""
+"""The free space, in bytes, below which a disk is treated as full."""
 
 
 class Damage(Exception):

@@ -148,7 +148,7 @@ def apply_admissions(
 
     Returns the grants that are new or begin later than before. `reasons` maps a stream and receiver to the
     reason for the revocation; without an entry, it is "removed". A receiver with a different broker or topic
-    counts as a different receiver. Raises StoreError if the store cannot be written.
+    is a different receiver. Raises StoreError if the store cannot be written.
     """
     receivers_by_key = {_key(item): item for item in receivers}
     with store.transaction() as tx:

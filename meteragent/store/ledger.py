@@ -76,5 +76,5 @@ def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
-    """Return the time before which descriptors of other stores count as this store's; 0 if none do."""
+    """Return the time before which descriptors of other stores are treated as this store's; 0 if none are."""
     return int(meta_value(connection, "taken_over_ms", 0))

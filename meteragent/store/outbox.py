@@ -165,7 +165,7 @@ def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bo
 
     There is room while the undelivered rows of `queues` take less than `max_bytes`. While all rows take
     more, each call deletes a page: delivered rows, oldest first, or else undelivered rows of other queues,
-    which a stream that is configured again would send; only these count as dropped. The ledger is never
+    which a stream that is configured again would send; only these are counted as dropped. The ledger is never
     pruned, and must not stop the agent.
     """
     rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()

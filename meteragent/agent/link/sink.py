@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE, Discovery
 FETCH_MAX = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 ORDER = itemgetter(1, 0)
-"""The order in which rows leave: by due time, then by id."""
+"""The order in which rows are sent: by due time, then by id."""
 BEGINNING = (-math.inf, 0.0)
 """The position before all rows."""
 

@@ -219,7 +219,7 @@ class _Stream(StreamingResponse):
 
 
 async def _body(request: Request) -> bytes:
-    """Read a small body; a body that is too large, too slow or incomplete counts as empty."""
+    """Read a small body; a body that is too large, too slow or incomplete is treated as empty."""
     body = b""
     with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(BODY_TIMEOUT_S):

@@ -6,7 +6,7 @@ Theory of operation
 
 The command listens for a while. Retained descriptions on the broker (Home Assistant's discovery messages and
 unit topics, Tasmota, Zigbee2MQTT, Homie) state the kind and unit of numbers; profiles recognise known
-families; names count only if they state both kind and unit. A proposal is a starting point: the operator
+families; names are used only if they state both kind and unit. A proposal is a starting point: the operator
 confirms kind and unit (law 5).
 
 Rules

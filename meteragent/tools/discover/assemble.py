@@ -2,7 +2,7 @@
 
 A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
 In a group, a number without tariff and phase takes precedence, unless the others are exactly phases 2 and 3:
-then it counts as phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is not
+then it is phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is not
 proposed. The most likely group is the candidate; the others are its alternatives.
 """
 

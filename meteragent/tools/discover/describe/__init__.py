@@ -74,7 +74,7 @@ def _media(statements: Iterable[Statement]) -> dict[str, str]:
     """Map each device that may measure heat or another medium to the reason for this suspicion.
 
     The reason is a flow that the device measures, or a word in the device's name or model. A device that
-    measures volts, amperes, volt-amperes or a power factor counts as electric and is left out.
+    measures volts, amperes, volt-amperes or a power factor is electric and is left out.
     """
     reasons: dict[str, str] = {}
     electric_devices = set()

@@ -108,11 +108,9 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     rules = terms(stream)
     key = "radius" if stream.privacy.radius is not None else "hide"
     hide_min_wh = _hide_min_wh(rules)
-    settings = [f"at least {_energy(hide_min_wh)}"]
-    if key == "radius":
-        radius_min = hide_min_wh / rules.wh_per_value / rules.hours_per_value
-        settings = [f"at least {three_figures(radius_min)} {rules.value_unit}"]
-    settings += [_finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
+    radius_min = hide_min_wh / rules.wh_per_value / rules.hours_per_value
+    limit = f"{three_figures(radius_min)} {rules.value_unit}" if key == "radius" else _energy(hide_min_wh)
+    settings = [f"at least {limit}", _finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
 
@@ -120,9 +118,9 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 def _cost(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
-    if rules.readings.kind is Kind.POWER and rules.readings.longest_hold_ms:
-        verb = "stands for at most" if rules.readings.is_hold_shorter else "is read every"
-        reason = f"power {verb} {format_duration(rules.readings.longest_hold_ms)}"
+    if rules.readings.kind is Kind.POWER and (hold_ms := rules.readings.longest_hold_ms):
+        verb = "is read every" if hold_ms == rules.readings.every_ms else "stands for at most"
+        reason = f"power {verb} {format_duration(hold_ms)}"
     elif rules.readings.kind is Kind.POWER:
         reason = "changes of power within the dead band are not reported"
     else:

@@ -58,8 +58,3 @@ class Readings:
     def longest_hold_ms(self) -> int:
         """The longest time for which a power reading stands until the next; 0 if unknown or on change."""
         return min(self.every_ms or 0, self.hold_ms)
-
-    @property
-    def is_hold_shorter(self) -> bool:
-        """Whether a power reading ends before the next one, because `source.hold` is the shorter time."""
-        return self.hold_ms < (self.every_ms or 0)

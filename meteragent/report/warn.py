@@ -154,8 +154,8 @@ def _cost_reason(terms: Terms) -> str:
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy(step_wh))
-    hold_ms = terms.readings.longest_hold_ms
-    key = "warning.cost_held" if terms.readings.is_hold_shorter else "warning.cost_sparse"
+    hold_ms = terms.readings.longest_hold_ms  # the period, or a shorter hold
+    key = "warning.cost_sparse" if hold_ms == terms.readings.every_ms else "warning.cost_held"
     return say(key, period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
 
 

@@ -214,10 +214,9 @@ def _reasons(terms: Terms) -> Iterator[str]:
         key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"
         step = amount_text(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
         yield say(key, place=say(METRICS[terms.metric].stretch), step=step)
-    hold_ms = terms.readings.longest_hold_ms
-    if terms.readings.kind is Kind.POWER and hold_ms:
+    if terms.readings.kind is Kind.POWER and (hold_ms := terms.readings.longest_hold_ms):
+        key = "in_all.sampled" if hold_ms == terms.readings.every_ms else "in_all.held"
         more_wh = terms.readings.width_w * hold_ms / HOUR_MS
-        key = "in_all.held" if terms.readings.is_hold_shorter else "in_all.sampled"
         yield say(key, period=duration(hold_ms), energy=energy_text(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full_text(terms.quantum)} {terms.value_unit}")

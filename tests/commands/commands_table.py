@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.cli.usage import CODES, make_parser
+from meteragent.cli.exit_codes import CODES
+from meteragent.cli.usage import make_parser
 from tests.support.not_run import ROOT
 
 PAGE: Path = ROOT / "docs" / "commands.md"

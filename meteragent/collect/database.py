@@ -2,7 +2,7 @@
 
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
-are counted as refused; if one has no row in the table even then, a trigger or the like has dropped it, and
+are counted as refused. If a row is then missing, a trigger, a rule or row security has dropped it, and
 nothing is committed. In a stream in which slots of a meter could overlap (on a single grid, only slots with
 the same start do), overlapping rows are removed and counted before: first those that overlap a slot in the
 table, then those that overlap an earlier remaining row of the batch.
@@ -79,7 +79,7 @@ _GONE_HINT: Final = (
     "the schema meteragent, or a table in it, was removed or renamed: put it back; a restart would make a new"
     " schema"
 )
-_DROPS_HINT: Final = "remove the trigger, the rule or the row security of the table record that drops rows"
+_DROPS_HINT: Final = "remove the trigger, the rule or the row security of the table record"
 _RETRYABLE = ("08", "25", "40", "53", "55", "57", "58", *_GONE)
 """The SQLSTATE classes of errors after which the same transaction may succeed later: connection, transaction
 state, rollback, resources, locks, operator intervention and system errors; and codes of missing tables."""
@@ -107,6 +107,10 @@ SELECT a.stream, count(*), max(a.meter), r.quanta IS NULL FROM arrived a LEFT JO
 ) r ON true
 WHERE (r.until, r.quanta, r.digest, r.draws) IS DISTINCT FROM (a.until, a.quanta, a.digest, a.draws)
 GROUP BY a.stream, r.quanta IS NULL
+"""
+_INTERFERES = """
+SELECT bool_or(relhastriggers OR relrowsecurity) FROM pg_class
+WHERE relnamespace = 'meteragent'::regnamespace AND (relname = 'record' OR relispartition)
 """
 # No slot is longer than 400 days (`wire.number`), so the search for the previous slot goes back no further.
 _OVERLAPPING = """
@@ -316,7 +320,7 @@ class Database:
         arrived_count = len(rows) - refusal_counts.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
-        if written_count < arrived_count:
+        if written_count < arrived_count or (await self._rows(_INTERFERES))[0][0]:
             for stream, count, meter, is_missing in await self._rows(_DIFFERENT):
                 if is_missing:
                     raise DatabaseError(f"PostgreSQL dropped {count} records of {stream}: {_DROPS_HINT}")

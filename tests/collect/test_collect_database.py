@@ -81,6 +81,17 @@ DROPS = {
     " 'BEGIN IF NEW.quanta = 6 THEN RETURN NULL; END IF; RETURN NEW; END';"
     " CREATE TRIGGER drops BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION f()",
     "a rule": "CREATE RULE drops AS ON INSERT TO record WHERE NEW.quanta = 6 DO INSTEAD NOTHING",
+    "a rule that puts rows elsewhere": "CREATE TABLE other (LIKE record); CREATE RULE moves AS ON INSERT"
+    " TO record WHERE NEW.quanta = 6 DO INSTEAD INSERT INTO other VALUES (NEW.*)",
+    "a trigger that deletes a row": "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
+    " 'BEGIN DELETE FROM record WHERE quanta = 6; RETURN NULL; END';"
+    " CREATE TRIGGER deletes AFTER INSERT ON record FOR EACH ROW EXECUTE FUNCTION f()",
+}
+ROW_SECURITY = "ALTER TABLE record ENABLE ROW LEVEL SECURITY; ALTER TABLE record FORCE ROW LEVEL SECURITY;"
+POLICIES = {
+    "a row may not be written": "CREATE POLICY six ON record USING (quanta <> 6)",
+    "a row may not be read": "CREATE POLICY six ON record FOR SELECT USING (quanta <> 6);"
+    " CREATE POLICY every ON record FOR INSERT WITH CHECK (true)",
 }
 
 
@@ -91,10 +102,31 @@ async def test_a_row_that_the_table_drops_is_not_taken_for_a_repetition(table_ur
     await written(table_url, [DESCRIPTOR, records[0]])
     with psycopg.connect(table_url, autocommit=True) as connection:
         connection.execute(f"SET search_path = meteragent; {DROPS[what]}".encode())
-    with pytest.raises(DatabaseError, match="dropped 1 records of main: remove the trigger"):
+    refusal = r"dropped 1 records of main: remove the trigger|cannot be used with table that has INSERT"
+    with pytest.raises(DatabaseError, match=refusal):
         await written(table_url, records)
     with psycopg.connect(table_url) as connection:
         assert [row.quanta for row in rows(connection)] == [5]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_row_security_is_not_taken_for_a_repetition(table_url: str, policy: str) -> None:
+    """If row security refuses a row, or hides it from `collect`, nothing of the batch is committed."""
+    with psycopg.connect(table_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS keeper")
+        connection.execute("CREATE ROLE keeper LOGIN; GRANT CREATE ON DATABASE postgres TO keeper")
+    try:
+        url, records = table_url.replace("user=postgres", "user=keeper"), record_messages(TERMS, [5, 6, 7])
+        await written(url, [DESCRIPTOR, records[0]])
+        with psycopg.connect(table_url, autocommit=True) as connection:
+            connection.execute(f"SET search_path = meteragent; {ROW_SECURITY} {POLICIES[policy]}".encode())
+        with pytest.raises(DatabaseError, match=r"row-level security|dropped 1 records of main"):
+            await written(url, records)
+        with psycopg.connect(table_url) as connection:
+            assert [row.quanta for row in rows(connection)] == [5]
+    finally:
+        with psycopg.connect(table_url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA meteragent CASCADE; DROP OWNED BY keeper; DROP ROLE keeper")
 
 
 @pytest.mark.parametrize("what", ["SCHEMA meteragent", "TABLE meteragent.record"])

@@ -22,9 +22,15 @@ def log_to_stderr(level: int) -> None:
 
 async def until_signalled(work: Awaitable[object]) -> None:
     """Run a service, or other work, until it ends or SIGTERM or SIGINT stops it. Raises the work's error."""
-    task = asyncio.ensure_future(work)
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+    def stop(*_: object) -> None:
+        if not task.done():
+            loop.call_soon_threadsafe(task.cancel)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        # Not by the loop, whose end would restore the default: a late signal would end the process with -15.
+        signal.signal(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         await task
 

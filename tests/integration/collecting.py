@@ -16,7 +16,7 @@ from aiomqtt import MqttError
 
 from meteragent.collect.core import Message
 from simulators.commands.replay import connect, lost
-from tests.integration.service import LIMIT_S, PAUSE_S, until
+from tests.integration.service import LIMIT_S, PAUSE_S, interrupted, until
 from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
 from tests.support.kafka import TOPICS, Kafka
@@ -70,6 +70,12 @@ class Collector:
         code = self._process.wait(LIMIT_S)
         self._process = None
         return code
+
+    def interrupt(self, rng: random.Random) -> None:
+        """Send one to three SIGTERMs; fail unless the program ends with 0."""
+        process, self._process = self._process, None
+        assert process is not None
+        assert interrupted(process, rng) == 0, self.log.read_text()
 
     def is_connected(self) -> bool:
         """Return whether this life has joined its source; fail with the log if it has ended."""
@@ -211,8 +217,12 @@ async def kill(
     rounds: int,
     size: int,
     seed: int = 0,
+    stops: bool = False,
 ) -> Kept:
-    """Kill one part of the chain in each round, at a random moment of a burst; then let the chain finish."""
+    """Kill one part of the chain in each round, at a random moment of a burst; then let the chain finish.
+
+    If `stops`, `collect` is not killed, but stopped by one to three SIGTERMs.
+    """
     rng = random.Random(f"{victim}{seed}")
     expected_rows: list[TableRow] = []
     lives = 0
@@ -226,7 +236,11 @@ async def kill(
                 await until(lambda before=before: (count(table_url) or 0) > before)  # type: ignore[misc]
             await asyncio.sleep(rng.uniform(0, 0.2))
             lives += (count(table_url) or 0) > before
-            kill_and_start(victim, collector, postgres, chain.broker)
+            if stops:
+                await asyncio.to_thread(collector.interrupt, rng)
+                collector.start()
+            else:
+                kill_and_start(victim, collector, postgres, chain.broker)
             await feeding
             if victim == "broker":
                 await chain.send(messages)

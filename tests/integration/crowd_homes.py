@@ -112,9 +112,9 @@ async def publish_lists(url: str, world: Street) -> None:
 
 
 async def live(
-    broker: Broker, folder: Path, world: Street, kills: int, seed: int
+    broker: Broker, folder: Path, world: Street, kills: int, seed: int, *, stops: bool
 ) -> tuple[list[Arrival], int]:
-    """Run homes that are killed again and again, half of the times when a report has just left.
+    """Run homes that are killed or stopped again and again, half of the times when a report has just left.
 
     Return what arrived, and how many windows were charged, without those that were still open.
     """
@@ -137,7 +137,7 @@ async def live(
             else:
                 at_ms = FIRST_MS + (life + 1 + rng.random()) * HOUR_MS
                 await until(lambda at_ms=at_ms: clock() >= at_ms)  # type: ignore[misc]
-            await agent.kill()
+            await (agent.interrupt(rng) if stops else agent.kill())
             agent.start()
         await publishing
         last_s = (FIRST_MS + (kills + 1) * HOUR_MS) // 1000
@@ -201,8 +201,10 @@ def accumulators(share: int) -> bytes:
     return "".join(digit for digit, _ in equal).encode()
 
 
-async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> dict[str, int]:
-    """Kill the agent of all homes `rounds` times; return counts of what its reports add up to.
+async def kill(
+    folder: Path, broker: Broker, *, rounds: int, seed: int = 0, stops: bool = False
+) -> dict[str, int]:
+    """Kill the agent of all homes `rounds` times, or stop it; return counts of what its reports add up to.
 
     missing   charged slots without a report, or reports without a charge
     unopened  slots that were not charged, because the agent was away for too long
@@ -211,7 +213,7 @@ async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> d
     """
     world = Street(make_group(**CHANGES))
     forms: dict[tuple[int, str], set[bytes]] = defaultdict(set)
-    arrivals, charged = await live(broker, folder, world, rounds, seed)
+    arrivals, charged = await live(broker, folder, world, rounds, seed, stops=stops)
     for arrival in arrivals:
         report = Report.decode(world.group.id, arrival.payload)
         assert report.label == arrival.label

@@ -30,7 +30,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.service.health import ask_socket, socket_path
 from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
-from tests.integration.service import LIMIT_S, end_tasks, until
+from tests.integration.service import LIMIT_S, end_tasks, interrupted, until
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
@@ -99,6 +99,12 @@ class Operator:
         exit_code = self._process.wait(LIMIT_S)
         assert exit_code == 0, f"{self.log.read_text()}\nexit code {exit_code} after SIGTERM"
         self._process = None
+
+    def interrupt(self, rng: random.Random) -> None:
+        """Send one to three SIGTERMs; fail unless the process ends with 0."""
+        process, self._process = self._process, None
+        assert process is not None
+        assert interrupted(process, rng) == 0, self.log.read_text()
 
     def __enter__(self) -> Self:
         self.start()
@@ -284,9 +290,18 @@ answer_s = {ANSWER_S}
 
 
 async def kill(
-    folder: Path, broker: Broker, *, rounds: int, seed: int = 0, deadline_s: int = DEADLINE_S
+    folder: Path,
+    broker: Broker,
+    *,
+    rounds: int,
+    seed: int = 0,
+    deadline_s: int = DEADLINE_S,
+    stops: bool = False,
 ) -> Totals:
-    """Kill each victim `rounds` times, at random moments of its life; then let the street finish."""
+    """Kill each victim `rounds` times, at random moments of its life; then let the street finish.
+
+    If `stops`, operators are not killed, but stopped by one to three SIGTERMs.
+    """
     rng = random.Random(f"crowd{seed}")
     street = Street(folder, broker, deadline_s)
     with street.operators["leader"], street.operators["helper"]:
@@ -299,7 +314,10 @@ async def kill(
                 if victim != "broker":
                     await until(part.is_connected)
                 await asyncio.sleep(rng.uniform(0, 2 * SPACING_S))
-                part.kill()
+                if stops and victim != "broker":
+                    await asyncio.to_thread(part.interrupt, rng)
+                else:
+                    part.kill()
                 part.start()
         count = len(street.reported)
         await until(lambda: len(street.reported) > count + 2)

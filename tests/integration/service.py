@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 import resource
 import signal
@@ -60,6 +61,14 @@ async def until(true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
             if true():
                 return
             await asyncio.sleep(PAUSE_S)
+
+
+def interrupted(process: "subprocess.Popen[bytes]", rng: random.Random) -> int:
+    """Send a process one to three SIGTERMs, up to 0.2 s apart; return its exit code."""
+    for _ in range(rng.choice([1, 2, 3])):
+        process.terminate()
+        time.sleep(rng.uniform(0, 0.2))
+    return process.wait(LIMIT_S)
 
 
 async def until_ms(time_ms: float) -> None:
@@ -158,6 +167,12 @@ class Service:
         """Send SIGTERM; fail unless the process exits with 0."""
         self.signal()
         assert await self.code() == 0, self.log
+
+    async def interrupt(self, rng: random.Random) -> None:
+        """Send one to three SIGTERMs; fail unless the process exits with 0."""
+        process, self._process = self._process, None
+        assert process is not None
+        assert await asyncio.to_thread(interrupted, process, rng) == 0, self.log
 
     async def kill(self) -> None:
         """Send SIGKILL."""

@@ -158,17 +158,17 @@ class Agent:
 
     def _report_replaced(self, store: Store) -> None:
         """Log that a store was replaced or could not be erased; hold back and log damaged messages."""
-        if store.was_set_aside:
+        if store.damage:
             self.counts.add("store_set_aside")
-            _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
+            _log.error(
+                "the store was set aside: %s; a new one has replaced it: see the runbook", store.damage
+            )
         if not store.is_blanked:
             _log.error(
                 "the open windows in the store that was set aside could not be erased: delete that file"
             )
-        if outbox.has_damaged(store.connection):
-            from meteragent.store import held  # noqa: PLC0415  a damaged message is rare
-
-            _log.error("damaged messages in the store are not sent: %s", "; ".join(held.hold_damaged(store)))
+        if names := outbox.hold_damaged(store):
+            _log.error("damaged messages in the store are not sent: %s", "; ".join(names))
 
     def _claim(self, streams: list[settings.Stream], store: Store) -> None:
         """Claim the streams that run in the store, and retire all others."""

@@ -14,7 +14,7 @@ Rules:
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
@@ -26,15 +26,22 @@ from meteragent.store.file import accept_copy
 from meteragent.store.life import OpenStore
 
 _APPLICATION_ID, _VERSION = 0x6D616372, 1
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE secret (day INTEGER PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE row (kind TEXT, at INTEGER, name TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, at, name))
-    WITHOUT ROWID;
+_SUMS = {
+    "meta": "row_crc(key, value)",
+    "secret": "row_crc(day, value)",
+    "row": "row_crc(kind, at, name, value)",
+    "ledger": "row_crc(slot_s, at_s, result, homes)",
+}
+"""The checksum of a row of each table, which SQLite computes."""
+_SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER AS ({_SUMS["meta"]}) STORED) WITHOUT ROWID;
+CREATE TABLE secret (day INTEGER PRIMARY KEY, value BLOB NOT NULL, crc INTEGER AS ({_SUMS["secret"]}) STORED);
+CREATE TABLE row (kind TEXT, at INTEGER, name TEXT, value BLOB NOT NULL,
+    crc INTEGER AS ({_SUMS["row"]}) STORED, PRIMARY KEY (kind, at, name)) WITHOUT ROWID;
 CREATE TABLE ledger (slot_s INTEGER PRIMARY KEY, at_s INTEGER NOT NULL, result TEXT NOT NULL,
-    homes INTEGER NOT NULL);
+    homes INTEGER NOT NULL, crc INTEGER AS ({_SUMS["ledger"]}) STORED);
 INSERT INTO meta VALUES ('generation', ''), ('previous', ''), ('releases', 0);
-"""
+"""  # noqa: S608 -- constants
 START_OVER_HINT = (
     "if it is the newest copy and was only moved, or is permanently lost, remove it and the files next to it"
     " (.gen, .lock, -wal, -shm) and start the operator again: it starts over with new keys, and slots whose"
@@ -128,12 +135,10 @@ def read_ledger(path: Path) -> list[LedgerLine]:
     with file.raise_device_errors(path):
         if not path.exists():
             raise StoreError(f"{path}: there is no store yet")
-        connection = file.open_file(path.resolve(), "ro")
-        try:
+        with closing(file.open_file(path.resolve(), "ro")) as connection:
+            _check_rows(connection, path)
             lines = connection.execute("SELECT slot_s, at_s, result, homes FROM ledger ORDER BY slot_s")
             return [LedgerLine(*line) for line in lines]
-        finally:
-            connection.close()
 
 
 def _locked(path: Path, lock: Callable[[Path], int]) -> int:
@@ -151,14 +156,22 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     [(version,)] = connection.execute("PRAGMA user_version")
     if (application_id, version) != (_APPLICATION_ID, _VERSION):
         raise StoreError(f"{path}: not the store of a crowd's operator, or the store of another version")
-    [(verdict,)] = connection.execute(file.QUICK_CHECK)
+    [(verdict,)] = connection.execute(file.INTEGRITY_CHECK)
     if verdict != "ok":
         raise StoreLost(f"{path}: corrupt; {START_OVER_HINT}")
+    _check_rows(connection, path)
     try:
         accept_copy(connection, path)
     except StoreRestored as error:
         reason, _, _ = str(error).partition(";")  # the advice after it is for the agent's store
         raise StoreRestored(f"{reason}; {START_OVER_HINT}") from None
+
+
+def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
+    for table, sum_ in _SUMS.items():
+        query = f"SELECT 1 FROM {table} WHERE crc IS NOT {sum_}"  # noqa: S608 -- constants
+        if connection.execute(query).fetchone():
+            raise StoreLost(f"{path}: a row of the table {table} is corrupt; {START_OVER_HINT}")
 
 
 def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:

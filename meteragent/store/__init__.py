@@ -39,11 +39,11 @@ from typing import Self
 
 from meteragent.domain.codec import encode
 from meteragent.domain.commit import Commit, Destination, Snapshot
-from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
+from meteragent.domain.errors import StoreError, StoreLost, StoreMoved, StoreRestored
 from meteragent.domain.grid import iso_time
 from meteragent.domain.identity import ALL_METERS
 from meteragent.domain.terms import Terms
-from meteragent.store import file, schema, wal
+from meteragent.store import file, generation, schema, wal
 from meteragent.store.examine import meta_value
 from meteragent.store.file import accept_copy
 from meteragent.store.life import OpenStore, put_meta
@@ -67,15 +67,15 @@ class Store(OpenStore):
     """The agent's open store: `Store.open` opens it.
 
     `connection` is passed to the reading functions of the other modules, such as `ledger` and `outbox`.
-    `was_set_aside` is True if this start replaced a corrupt or missing store; `is_blanked` is False if the
-    replaced store may still hold open windows. What must not stay in the log are old accumulators (`erased`).
+    `damage` says why this start replaced a corrupt or missing store, or is empty; `is_blanked` is False if
+    the replaced store may still hold open windows. What must not stay in the log are old accumulators.
     """
 
     SERVICE = "agent"
 
     def __init__(self, path: Path, store_file: file.StoreFile) -> None:
         super().__init__(path, store_file.connection)
-        self.was_set_aside = store_file.was_set_aside
+        self.damage = store_file.damage
         self.is_blanked = store_file.is_blanked
         self._openings = Openings(path)
         self._states = States()
@@ -112,7 +112,7 @@ class Store(OpenStore):
             if store_file.exists and restored_at_ms is None:
                 accept_copy(store_file.connection, path)
             if not store_file.exists:
-                store._create(*((recovery_floor_ms, now_ms) if store_file.was_set_aside else (0, None)))
+                store._create(*((recovery_floor_ms, now_ms) if store_file.damage else (0, None)))
             store._start(None if restored_at_ms is None else partial(_restore, at_ms=restored_at_ms))
             store._resources = undo.pop_all()
         return store
@@ -122,10 +122,10 @@ class Store(OpenStore):
         self._openings.check_commit(tx, commit, self.floor_ms)
         if commit.marks:
             sums = {
-                name: (end, schema.row_crc(commit.stream, name, end)) for name, end in commit.marks.items()
+                name: (end, schema.row_crc(commit.stream, name) + end) for name, end in commit.marks.items()
             }
             tx.execute(_MARK, (commit.stream, json_rows(sums)))
-        terms = [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()]
+        terms = [(commit.stream, id_, encode(terms)) for id_, terms in commit.terms.items()]
         tx.executemany("INSERT OR IGNORE INTO terms VALUES (?, ?, ?)", terms)
         totals = [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()]
         tx.executemany("INSERT OR REPLACE INTO total VALUES (?, ?, ?)", totals)
@@ -248,7 +248,7 @@ def restore_at(
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < (clock_ms := meta_value(tx, "clock_ms")):
         raise StoreError(f"TIME is before the newest time in the store; use {iso_time(clock_ms)} or later")
-    tx.execute("UPDATE mark SET end_ms = ?1, crc = row_crc(stream, meter, ?1) WHERE end_ms < ?1", (at_ms,))
+    tx.execute("UPDATE mark SET end_ms = ?1, crc = crc + ?1 - end_ms WHERE end_ms < ?1", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")
     tx.execute("INSERT OR REPLACE INTO meta SELECT DISTINCT 'shard/' || stream, '' FROM mark")
@@ -259,13 +259,22 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
 
 @contextmanager
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """Connect to a store read-only, even while an agent uses it. Raises StoreError if it is none of ours."""
+    """Examine a store and connect to it read-only, even while an agent uses it.
+
+    Raises StoreError if it is damaged or none of ours, StoreRestored if records have left since.
+    """
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")
+    newest = generation.read_generation(path)  # first, because an agent may write meanwhile
     with file.raise_device_errors(path), closing(file.open_file(path, "ro")) as connection:
         if not file.is_ours(connection, path):
             raise StoreError(f"{path}: there is no store")
+        connection.execute("BEGIN")
+        file.check(connection, path, exists=True)
+        if newest and newest.releases > meta_value(connection, "releases"):
+            raise StoreRestored(f"{path}: {file.OLD_COPY}; {file.RESTORE_HINT}")
+        connection.execute("COMMIT")
         yield connection
 
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from meteragent.domain.errors import StoreError, StoreLost
 from meteragent.store import file, generation, wal
+from meteragent.store.examine import Damage
 from meteragent.store.file import accept_copy
-from meteragent.store.outbox import IS_DAMAGED, PAGE_ROWS, DeliveredRow
+from meteragent.store.outbox import IS_DAMAGED, PAGE_ROWS, DeliveredRow, damaged_rows
 
 
 class DayCharge(NamedTuple):
@@ -40,7 +41,7 @@ def accept_moved(path: Path | str) -> bool:
             undo.callback(os.close, file.lock_database(path))
         try:
             connection = file.examine_file(path)
-        except file.Damage as damage:
+        except Damage as damage:
             raise StoreLost(f"{path}: {damage}; {file.RESTORE_HINT}") from None
         if connection is None:
             raise StoreError(f"{path}: there is no store")
@@ -83,14 +84,13 @@ def delivered_rows(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the
     store). Raises StoreError at the end if rows are damaged.
     """
-    last_id, damaged = 0, list[str]()
+    last_id = 0
     while rows := connection.execute(
-        f"SELECT id, {IS_DAMAGED}, queue, topic, payload, due_ms, delivered_ms FROM outbox"  # noqa: S608 -- constants
-        " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
+        f"SELECT id, queue, topic, payload, due_ms, delivered_ms FROM outbox WHERE id > ?"  # noqa: S608 -- constants
+        f" AND delivered_ms IS NOT NULL AND NOT ({IS_DAMAGED}) ORDER BY id LIMIT ?",
         (last_id, PAGE_ROWS),
     ).fetchall():
         last_id = rows[-1][0]
-        damaged += [topic for _, is_damaged, _, topic, *_ in rows if is_damaged]
-        yield from (DeliveredRow(*values) for _, is_damaged, *values in rows if not is_damaged)
-    if damaged:
-        raise StoreError(f"{len(damaged)} damaged messages are left out, of {', '.join(damaged)}")
+        yield from (DeliveredRow(*values) for _, *values in rows)
+    if names := damaged_rows(connection, delivered=True):
+        raise StoreError(f"{len(names)} damaged messages are left out: {'; '.join(names.values())}")

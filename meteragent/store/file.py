@@ -25,11 +25,13 @@ from typing import NamedTuple
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
+from meteragent.store.examine import Damage
 from meteragent.store.generation import Generation
 from meteragent.store.mount import NETWORK_FILE_SYSTEMS, mount_of
 from meteragent.store.schema import APPLICATION_ID, VERSION, row_crc
 
-QUICK_CHECK = "PRAGMA quick_check(1)"
+INTEGRITY_CHECK = "PRAGMA integrity_check(1)"
+"""The check of pages, and of each index, because a message that an index lacks would never leave."""
 
 RECHECK_S = 1.0  # NOTE: chosen; how long failing reads of worn cards last would settle it
 """The pause, in seconds, before a store that looks damaged is examined a second time."""
@@ -53,6 +55,9 @@ RESTORE_HINT = (
 
 MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
 
+OLD_COPY = "it is a copy from before the last records left"
+"""What is wrong with a store that counts fewer commits with records than its generation file."""
+
 _UNNAMED = {
     "": "the file .gen next to it is missing; if you have it, put it back",
     generation.UNREADABLE: "the file .gen next to it cannot be read",
@@ -68,10 +73,6 @@ DISK_FULL = "the disk is full: free some space"
 """The reason why nothing can be written to a full disk."""
 FREE_BYTES_MIN = 2**20
 """The free space, in bytes, below which a disk is treated as full."""
-
-
-class Damage(Exception):
-    """The reason why a file cannot be used as the store."""
 
 
 DEVICE_ERRORS = (OSError, sqlite3.Error)
@@ -140,13 +141,13 @@ def _lock_file(path: Path, name: Path) -> int:
 class StoreFile(NamedTuple):
     """The writing connection to a store; `exists` is False if it is new.
 
-    `was_set_aside` is True if a new store replaces a damaged or missing one; `is_blanked` is False if the
+    `damage` says why a new store replaces a damaged or missing one, or is empty; `is_blanked` is False if the
     damaged store may still hold open windows.
     """
 
     connection: sqlite3.Connection
     exists: bool
-    was_set_aside: bool = False
+    damage: str = ""
     is_blanked: bool = True
 
 
@@ -179,7 +180,7 @@ def open_or_create(
     shm = os.open(f"{path}-shm", os.O_RDWR)
     descriptors.callback(os.close, shm)  # closing it earlier would lose SQLite's locks
     _allocate(shm)  # SQLite writes only one byte to each page, and a page may have several blocks
-    return StoreFile(connection, exists, was_set_aside=bool(damage), is_blanked=blanked)
+    return StoreFile(connection, exists, damage, is_blanked=blanked)
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
@@ -242,6 +243,7 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
     connection.create_function("row_crc", -1, row_crc, deterministic=True)
+    connection.execute("PRAGMA trusted_schema = ON")  # so that the schema may use the function
     return connection
 
 
@@ -271,7 +273,7 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
         undo.callback(wal.close_connection, connection, path)
         try:
             exists = is_ours(connection, path)
-            _check(connection, path, exists=exists)
+            check(connection, path, exists=exists)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
@@ -282,18 +284,15 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
     return None
 
 
-def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
+def check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
     """Check the structure and, if `exists`, the content. Raises Damage, or StoreError if a read fails."""
-    [(text,)] = connection.execute(QUICK_CHECK)
-    if "error code=" in text:  # quick_check reports an error of the device instead of raising it
+    [(text,)] = connection.execute(INTEGRITY_CHECK)
+    if "error code=" in text:  # integrity_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
     if text != "ok":
         raise Damage("it is corrupt")
-    try:
-        if exists:
-            meaning.examine_content(connection)
-    except StoreError as error:
-        raise Damage(str(error)) from None
+    if exists:
+        meaning.examine_content(connection)
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
@@ -347,7 +346,7 @@ def accept_copy(connection: sqlite3.Connection, path: Path, *, may_move: bool = 
     elif newest is None:
         return None
     elif newest.releases > meaning.meta_value(connection, "releases"):
-        reason = "it is a copy from before the last records left"
+        reason = OLD_COPY
     elif not generation.is_in_place(path, newest):
         if not newest.is_stopped or name != present:
             reason = "it was copied while an agent ran, or moved before its agent had stopped"

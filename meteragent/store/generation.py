@@ -27,20 +27,18 @@ import ctypes
 import fcntl
 import json
 import os
-import re
 import struct
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Self
 
+from meteragent.store.schema import seal, unseal
+
 _GETVERSION = (2 << 30) | (struct.calcsize("l") << 16) | (ord("v") << 8) | 1
 """FS_IOC_GETVERSION, for the version of an inode, which changes each time the inode's number is reused."""
 _EMPTY_PATH, _BIRTH, _BIRTH_AT = 0x1000, 0x800, 80
 """AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the birth time in the result."""
-
-_NAME = re.compile(r"[0-9a-z]{1,64}")
-_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Generation(NamedTuple):
@@ -68,10 +66,7 @@ def read_generation(path: Path) -> Generation | None:
     if not file.exists():
         return None
     with suppress(ValueError, TypeError, KeyError, RecursionError):
-        fields = json.loads(file.read_text("ascii"))
-        name, claim_key, releases = fields["generation"], fields["claim_key"], fields["releases"]
-        if _NAME.fullmatch(name) and _KEY.fullmatch(claim_key) and type(releases) is int:
-            return Generation(name, claim_key, releases, fields["inode"], fields["stopped"] is True)
+        return Generation(**json.loads(unseal(file.read_text("ascii"))))
     return Generation.begin(UNREADABLE)
 
 
@@ -96,14 +91,8 @@ class Writer:
         self._new.unlink(missing_ok=True)
         descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self._open.append(descriptor)
-        fields = {
-            "generation": generation.name,
-            "releases": generation.releases,
-            "inode": inode_of(descriptor),
-            "claim_key": generation.claim_key,
-            "stopped": generation.is_stopped,
-        }
-        os.write(descriptor, json.dumps(fields).encode("ascii"))
+        fields = generation._replace(inode=inode_of(descriptor))._asdict()
+        os.write(descriptor, seal(json.dumps(fields)).encode("ascii"))
         os.fsync(descriptor)  # before the rename, so that a power cut cannot leave an empty file in place
         self._prepared_generation = generation
 

@@ -24,9 +24,20 @@ from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Outgoing, Receiver
 from meteragent.domain.errors import StoreError
-from meteragent.store import Store, outbox
+from meteragent.store import Store, json_rows, outbox
+from meteragent.store.schema import row_crc
 
 _COLUMNS = "id, stream, name, topic, link, since_ms, until_ms"
+_CONFIRMED = """SELECT json_group_array(json_array(queue, topic, id_of_terms, records, from_ms, to_ms)) FROM
+    (SELECT queue, topic, id_of_terms, count(*) AS records, min(from_ms) AS from_ms, max(to_ms) AS to_ms
+    FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL
+    AND id_of_terms IS NOT NULL AND queue IN (SELECT value FROM json_each(?))
+    GROUP BY queue, topic, id_of_terms)"""
+_COUNT_SENT = f"""INSERT INTO sent
+    SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(7))} FROM json_each(?) WHERE true
+    ON CONFLICT (queue, topic, id) DO UPDATE SET records = records + excluded.records,
+    from_ms = min(from_ms, excluded.from_ms), to_ms = max(to_ms, excluded.to_ms), crc = crc + excluded.records
+    + min(0, excluded.from_ms - from_ms) + max(0, excluded.to_ms - to_ms)"""  # noqa: S608 -- constants
 
 
 class WantedGrant(NamedTuple):
@@ -130,15 +141,9 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
     queues = [grant.queue for grant in active_grants(tx)]
     if not queues:
         return
-    tx.execute(
-        "INSERT INTO sent SELECT queue, topic, id_of_terms, count(*), min(from_ms), max(to_ms) FROM outbox"
-        " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL AND id_of_terms IS NOT NULL"
-        " AND queue IN (SELECT value FROM json_each(?))"
-        " GROUP BY queue, topic, id_of_terms"
-        " ON CONFLICT (queue, topic, id) DO UPDATE SET records = records + excluded.records,"
-        " from_ms = min(from_ms, excluded.from_ms), to_ms = max(to_ms, excluded.to_ms)",
-        (json.dumps(list(row_ids)), json.dumps(queues)),
-    )
+    [(text,)] = tx.execute(_CONFIRMED, (json.dumps(list(row_ids)), json.dumps(queues)))
+    sums = [(*row, row_crc(*row[:3]) + sum(row[3:])) for row in json.loads(text)]
+    tx.execute(_COUNT_SENT, (json_rows(sums),))
 
 
 def apply_admissions(

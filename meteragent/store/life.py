@@ -58,13 +58,15 @@ class OpenStore:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: fsync it and erase the WAL on return; roll it back if the body raises.
+        """Run a transaction: fsync it, and move it into the file on return; roll it back if the body raises.
 
+        A transaction in the WAL alone would be undone by one flipped bit there, and nothing would show it.
         After a device error the store refuses all writes, because the content of the file is unknown until
         the store is opened again. Raises StoreError if this or an earlier transaction cannot be written.
         """
         with self.committing() as tx:
             yield tx
+            self.erased = False
         self.erase()
 
     @contextmanager

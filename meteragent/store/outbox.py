@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
 from meteragent.store import Store, json_rows
-from meteragent.store.schema import row_crc
+from meteragent.store.schema import SUMS, row_crc
 
 PAGE_ROWS = 1000
 """The largest number of rows that are read or deleted at once."""
@@ -53,12 +53,16 @@ class DeliveredRow(NamedTuple):
     delivered_ms: int
 
 
-_SUMMED = "queue, due_ms, topic, retain, until_ms, id_of_terms, from_ms, to_ms, payload"
-IS_DAMAGED = f"crc IS NOT row_crc({_SUMMED})"
+IS_DAMAGED = f"crc IS NOT {SUMS['outbox']}"
 """The condition on a row whose values have changed since it was appended."""
-WAITS_DAMAGED = f"FROM outbox WHERE delivered_ms IS NULL AND queue <> '@damaged' AND {IS_DAMAGED}"
+_DAMAGED = f"""SELECT id, CAST(queue || ', ' || topic AS BLOB) FROM outbox
+    WHERE {IS_DAMAGED} AND queue <> '@damaged'"""  # noqa: S608 -- constants
+_COUNT = f"""INSERT INTO outbox_total
+    SELECT queue, sum(delivered_ms IS NULL), sum(size * (delivered_ms IS NULL)),
+           sum(size * (delivered_ms IS NOT NULL))
+    FROM (SELECT *, {ROW_BYTES} + length(topic) + length(payload) AS size FROM outbox) GROUP BY queue"""  # noqa: S608 -- constants
 _APPEND = f"""INSERT INTO outbox
-        ({_SUMMED}, crc)
+        (queue, topic, id_of_terms, due_ms, retain, until_ms, from_ms, to_ms, payload, crc)
     SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(8))},
            substr(?2, json_extract(value, '$[8]'), json_extract(value, '$[9]')), json_extract(value, '$[10]')
     FROM json_each(?1)"""  # noqa: S608 -- constants
@@ -77,14 +81,33 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
     sizes = [len(row.payload) for row in outgoing]
     rows = []
     for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True):
-        values = row.queue, row.due_ms, row.topic, int(row.retain), row.until_ms, *(row.slot or _NO_SLOT)
-        rows.append((*values, end - size + 1, size, row_crc(*values, row.payload)))
+        id_of_terms, *extent = row.slot or _NO_SLOT
+        names = [name if name is None else name.encode() for name in (row.queue, row.topic, id_of_terms)]
+        times = (row.due_ms, int(row.retain), row.until_ms, *extent)
+        crc = row_crc(f"texttext{'text' if row.slot else 'null'}", *names, *times, row.payload) - 1
+        rows.append((row.queue, row.topic, id_of_terms, *times, end - size + 1, size, crc))
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
     last_id = tx.execute(_APPEND, (json_rows(rows), payloads)).lastrowid or 0
     return [
         WaitingRow(id_, row.due_ms, row.queue, row.topic, row.payload, row.retain, row.until_ms)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)
     ]
+
+
+def damaged_rows(connection: sqlite3.Connection, *, delivered: bool) -> dict[int, str]:
+    """Return the queues and topics of the damaged rows that were delivered, or that wait, by id."""
+    rows = connection.execute(f"{_DAMAGED} AND (delivered_ms IS NOT NULL) = ?", (delivered,))
+    return {id_: bytes(name).decode(errors="replace") for id_, name in rows}
+
+
+def hold_damaged(store: Store) -> list[str]:
+    """Hold back the damaged rows that wait, and count all rows again; return their queues and topics."""
+    with store.transaction() as tx:
+        names = damaged_rows(tx, delivered=False)
+        tx.executemany("UPDATE outbox SET queue = '@damaged' WHERE id = ?", [(id_,) for id_ in names])
+        tx.execute("DELETE FROM outbox_total")
+        tx.execute(_COUNT)
+    return list(names.values())
 
 
 def pending_rows(
@@ -121,8 +144,8 @@ def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) ->
     """Mark rows as delivered, but delete reports to a crowd. Marking a row twice has no effect."""
     rows = json.dumps(list(ids))
     tx.execute(
-        "UPDATE outbox SET delivered_ms = ?"
-        " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL",
+        "UPDATE outbox SET delivered_ms = ?1, crc = crc + 1 + ?1"
+        " WHERE id IN (SELECT value FROM json_each(?2)) AND delivered_ms IS NULL",
         (now_ms, rows),
     )
     query = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND until_ms IS NOT NULL"
@@ -153,11 +176,6 @@ def total_bytes(connection: sqlite3.Connection) -> int:
     """Return the size in bytes of all rows, waiting and delivered."""
     query = "SELECT ifnull(sum(waiting_bytes + left_bytes), 0) FROM outbox_total"
     return int(connection.execute(query).fetchone()[0])
-
-
-def has_damaged(connection: sqlite3.Connection) -> bool:
-    """Return whether a damaged row waits."""
-    return connection.execute(f"SELECT 1 {WAITS_DAMAGED}").fetchone() is not None
 
 
 def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bool, int]:

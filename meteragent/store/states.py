@@ -15,7 +15,8 @@ STATE_BYTES = 512
 
 _OVERWRITE = """UPDATE state SET state = substr(?2, place.key * ?3 + 1, ?3)
     FROM json_each(?1) AS place WHERE state.id = place.value"""
-_APPEND = "INSERT INTO state (id, stream, meter, state) VALUES (?, ?, ?, ?)"
+_APPEND = """INSERT INTO state (id, stream, meter, state, crc)
+    VALUES (?1, ?2, ?3, ?4, row_crc(?1, ?2, ?3, 'blob'))"""
 
 
 class States:

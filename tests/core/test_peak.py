@@ -16,6 +16,7 @@ from meteragent.core.charges import Spending
 from meteragent.core.largest import LargestWindow
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.window import RegisterUse
+from meteragent.domain.codec import encode
 from meteragent.domain.commit import Charge, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
@@ -26,7 +27,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.composition import Odometer
-from meteragent.store.schema import decode_terms, encode_terms
+from meteragent.store.schema import decode_terms
 from tests.support.configurations import settled, written
 from tests.support.stores import TERMS
 from tests.support.terms import terms_with
@@ -311,7 +312,7 @@ def test_the_terms_of_a_peak() -> None:
     assert terms.epsilon_per_w == Fraction(1, 110)
     assert round(terms.sd) == 156
     assert terms.preset == "peak"
-    assert decode_terms(encode_terms(terms)) == terms
+    assert decode_terms(encode(terms)) == terms
     register = settled(
         privacy="preset = 'peak'",
         window="timezone = 'UTC'",

@@ -17,6 +17,7 @@ from meteragent.crowd.leader import Leader
 from meteragent.crowd.message import Report
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.crowd.share import MODULUS, to_signed_64
+from meteragent.domain.codec import encode
 from meteragent.domain.commit import Commit, Outgoing, Receiver, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -25,7 +26,7 @@ from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
-from meteragent.store.schema import decode_state, decode_terms, encode_state, encode_terms
+from meteragent.store.schema import decode_state, decode_terms, encode_state
 from tests.support.configurations import written
 from tests.support.crowd import SLOT_S, Street, make_group
 from tests.support.world import stream
@@ -89,7 +90,7 @@ def restored(commits: Sequence[Commit]) -> Snapshot:
     states: dict[str, TimelineState] = {}
     marks: dict[str, int] = {}
     for step in commits:
-        terms |= {id_: decode_terms(encode_terms(t)) for id_, t in step.terms.items()}
+        terms |= {id_: decode_terms(encode(t)) for id_, t in step.terms.items()}
         states |= {m: decode_state(encode_state(s)) for m, s in step.states.items() if s is not None}
         marks |= step.marks
     return Snapshot(marks, states, terms)

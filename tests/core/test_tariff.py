@@ -15,6 +15,7 @@ from meteragent.core.charges import Spending
 from meteragent.core.noise import Noise
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.window import RegisterUse, Window
+from meteragent.domain.codec import encode
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
@@ -23,7 +24,7 @@ from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import UNKNOWN_BAND, Bands
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.store.schema import decode_terms, encode_terms
+from meteragent.store.schema import decode_terms
 from meteragent.wire.descriptor import describe
 from tests.support.configurations import written
 from tests.support.world import BASE_MS, message, stream
@@ -191,7 +192,7 @@ def test_terms_of_bands_survive_the_store(value: int) -> None:
     """Metric and bands are stored with the terms."""
     known = schedule(REGISTER, privacy=f"level = {value}")
     terms = known.terms_at(parse_time("2026-11-30T23:00:00Z"))
-    assert decode_terms(encode_terms(terms)) == terms
+    assert decode_terms(encode(terms)) == terms
     assert terms.metric is Metric.L1
     assert isinstance(terms.shape, Bands)
 

@@ -19,6 +19,7 @@ from meteragent.core.noise import Noise
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import RegisterUse, Window
+from meteragent.domain.codec import encode
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
@@ -30,7 +31,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from meteragent.privacy import SeededBits
 from meteragent.report import guarantee
-from meteragent.store.schema import decode_terms, encode_terms
+from meteragent.store.schema import decode_terms
 from meteragent.wire.descriptor import describe
 from tests.support.terms import terms_with
 from tests.support.weighted import QUIET, price_of, schedule, text_of_prices
@@ -242,11 +243,11 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
 def test_terms_of_amounts_survive_the_store() -> None:
     """Prices are stored with the terms; other terms have none."""
     terms = schedule().terms_at(MONTH_MS)
-    assert decode_terms(encode_terms(terms)) == terms
+    assert decode_terms(encode(terms)) == terms
     assert terms.id != terms_with(terms, shape=replace(amount(terms), default_u=1)).id
     assert (terms.metric, terms.shape.space) == (Metric.L1, Space.WEIGHTED)
     plain = terms_with(terms, shape=Means(MONTH_MS, MONTH_MS), prices=(), metric=Metric.LINF)
-    assert decode_terms(encode_terms(plain)) == plain
+    assert decode_terms(encode(plain)) == plain
 
 
 def test_a_receiver_has_the_amount_with_its_interval() -> None:

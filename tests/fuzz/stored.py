@@ -24,10 +24,11 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import MeteragentError, StoreError
 from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
-from meteragent.store import Store, commands, held, ledger, outbox
+from meteragent.store import Store, commands, ledger, outbox
+from meteragent.store.file import open_file
 from simulators.simtest.store.disk import settle
 from tests.support.configurations import written
-from tests.support.stores import persist
+from tests.support.stores import altering, persist
 
 START_MS = 1_795_176_000_000
 STEP_MS = 900_000
@@ -111,10 +112,20 @@ def _sealed(body: bytes) -> bytes:
 
 def _put(query: str, change: Callable[[bytes], object]) -> Callable[[Path, bytes], None]:
     def put(path: Path, how: bytes) -> None:
-        with closing(sqlite3.connect(path)) as connection, connection:
+        with altering(path) as connection:
             connection.execute(query, (change(how),))
 
     return put
+
+
+def _forge(query: str, change: Callable[[bytes], object]) -> Callable[[Path, bytes], None]:
+    """Change a value, and its checksum with it."""
+
+    def forge(path: Path, how: bytes) -> None:
+        with closing(open_file(path, "rw")) as connection:
+            connection.execute(query, (change(how),))
+
+    return forge
 
 
 def _text(how: bytes) -> str:
@@ -141,7 +152,7 @@ def _beside(suffix: str) -> Callable[[Path, bytes], None]:
 
 
 def _meta(path: Path, how: bytes) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with altering(path) as connection:
         keys = [key for (key,) in connection.execute("SELECT key FROM meta ORDER BY key")]
         key = keys[(how[0] if how else 0) % len(keys)]
         connection.execute("UPDATE OR IGNORE meta SET value = ? WHERE key = ?", (_anything(how[1:]), key))
@@ -155,7 +166,7 @@ DAMAGES: tuple[Callable[[Path, bytes], None], ...] = (
     _put(_STATE, bytes),
     _put(_STATE, _sealed),
     _put(_TERMS, _text),
-    _put(_TERMS, lambda how: _text(_sealed(how))),
+    _forge(_TERMS, _text),
     _beside(".gen"),
     _beside("-wal"),
     _meta,
@@ -203,7 +214,7 @@ def _start(path: Path, at: int, before: Used, *, sound: bool) -> str:
 def _used(store: Store, at: int, before: Used, *, sound: bool) -> str:
     try:
         with store:
-            if store.was_set_aside:
+            if store.damage:
                 assert not store.snapshot("main").marks
                 return "set aside"
             return _went_on(store, at, before, sound=sound)
@@ -220,7 +231,7 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     ledger.unknown_before_ms(store.connection)
     list(commands.day_charges(store.connection))
     outbox.latest_descriptors(store.connection, "main")
-    held.hold_damaged(store)
+    outbox.hold_damaged(store)
     waiting = outbox.pending_rows(store.connection, "main", 2**62, 1000)
     if sound:
         _assert_alike(before, known, waiting)

@@ -3,10 +3,8 @@
 import json
 import logging
 import re
-import sqlite3
 import traceback
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config, consume
+from meteragent.domain.codec import encode
 from meteragent.domain.errors import ConfigError, MeteragentError, RecordError, StoreError
-from meteragent.store import Store, held, schema
+from meteragent.store import Store, outbox, schema
 from tests.fuzz.seeds import SEEDS
 from tests.support.configurations import written
-from tests.support.stores import open_store, opening, persist, sending
+from tests.support.stores import altering, open_store, opening, persist, sending
 
 CANARY = "271828182845"
 FORMS: list[Any] = [
@@ -82,7 +81,7 @@ def test_of_what_the_store_holds(what: str, place: int, put: object, inside: boo
     commit = opening(1, "m")
     known: Any = {
         "state": json.loads(schema.encode_state(next(state for state in commit.states.values() if state))),
-        "terms": json.loads(schema.encode_terms(next(iter(commit.terms.values())))),
+        "terms": json.loads(encode(next(iter(commit.terms.values())))),
         "total": [0, 1, "Wh", 3, 4.0],
     }[what]
     if isinstance(known, list):
@@ -91,7 +90,7 @@ def test_of_what_the_store_holds(what: str, place: int, put: object, inside: boo
         known.pop("crc", None)
         table = known["windows"][0] if inside and what == "state" else known
         table[list(table)[place % len(table)]] = put
-    text = json.dumps(known) if isinstance(known, list) else schema._seal(json.dumps(known))
+    text = schema.seal(json.dumps(known)) if what == "state" else json.dumps(known)
     read = {"state": lambda: schema.decode_state(text.encode()), "terms": lambda: schema.decode_terms(text),
             "total": lambda: schema.decode_total(text)}[what]  # fmt: skip
     assert CANARY not in shown(read)
@@ -116,7 +115,7 @@ def test_of_a_store_that_is_set_aside(
     with open_store(path) as store:
         persist(store, opening(1, "m"))
         persist(store, sending(0))
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with altering(path) as connection:
         connection.execute(f"UPDATE {table} SET {column} = ?", (put,))
     with caplog.at_level(logging.DEBUG):
         text = raised(StoreError, lambda: Store.open(path, now_ms=0, recovery_floor_ms=None))
@@ -128,10 +127,10 @@ def test_of_a_message_that_is_held(tmp_path: Path, caplog: pytest.LogCaptureFixt
     path = tmp_path / "db"
     with open_store(path) as store:
         persist(store, sending(0))
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with altering(path) as connection:
         connection.execute("UPDATE outbox SET payload = ?", (CANARY,))
     with caplog.at_level(logging.DEBUG), open_store(path) as store:
-        (name,) = held.hold_damaged(store)
+        (name,) = outbox.hold_damaged(store)
     assert CANARY not in name + caplog.text
 
 

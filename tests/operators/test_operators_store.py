@@ -11,6 +11,7 @@ from meteragent.crowd.machine import Key
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import Store, read_ledger
+from tests.support.stores import altering
 
 GROUP = bytes(range(32))
 ROWS: dict[Key, bytes | None] = {
@@ -171,6 +172,22 @@ def test_a_corrupt_store_is_refused(tmp_path: Path) -> None:
         file.write(b"\xff" * 4000)
     with pytest.raises(StoreLost, match="starts over with new keys"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("meta", "value"), ("secret", "value"), ("row", "value"), ("ledger", "homes")]
+)
+def test_a_row_that_has_changed_is_refused(tmp_path: Path, table: str, column: str) -> None:
+    """A number, secret or report with another bit is neither used nor shown; the error names its table."""
+    path, day = tmp_path / "leader.db", Key("secret", 3)
+    with opened(tmp_path) as store:
+        store.commit_step(ROWS | {day: bytes(32)}, [LedgerLine(0, 5, "total", 7)])
+    with altering(path) as connection:
+        query = f"UPDATE {table} SET {column} = CAST(CAST({column} AS BLOB) || x'01' AS TEXT)"
+        assert connection.execute(query).rowcount > 0
+    for use in (lambda: opened(tmp_path), lambda: read_ledger(path)):
+        with pytest.raises(StoreLost, match=f"a row of the table {table} is corrupt"):
+            use()
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:

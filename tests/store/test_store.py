@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.domain.codec import encode
 from meteragent.domain.commit import Commit, Destination, OpenWindow, Slot, TimelineState
 from meteragent.domain.errors import StoreError
 from meteragent.domain.terms import Terms
@@ -91,7 +92,7 @@ def test_states_return(value: TimelineState) -> None:
 @given(all_terms)
 def test_terms_return(value: Terms) -> None:
     """Terms come back exactly: fractions as fractions, kinds as kinds."""
-    assert schema.decode_terms(schema.encode_terms(value)) == value
+    assert schema.decode_terms(encode(value)) == value
 
 
 @pytest.mark.parametrize(

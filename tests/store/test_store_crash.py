@@ -75,7 +75,7 @@ def test_crash_of_a_run(base: Path) -> None:
     for point in points:
         with open_store(point / "db") as store:
             assert store.snapshot("main").marks["m"] in {2 * LENGTH_MS, 3 * LENGTH_MS}
-            assert not store.was_set_aside
+            assert not store.damage
 
 
 def test_crash_of_a_run_and_a_stale_copy(base: Path) -> None:
@@ -114,7 +114,7 @@ def test_crash_of_the_first_run(tmp_path: Path) -> None:
     for point in crash_points(folder, tmp_path, lambda: work(folder / "db")):
         copy = point.with_suffix(".copy")
         with open_store(point / "db") as store:
-            assert not store.was_set_aside
+            assert not store.damage
             assert store.floor_ms == 0
             assert store.snapshot("main").marks.get("m", 0) in {0, LENGTH_MS}
             shutil.copytree(point, copy)

@@ -44,14 +44,14 @@ def test_a_read_that_fails_is_not_damage(path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(meaning, "examine_content", once)
     with open_store(path) as store:
-        assert not store.was_set_aside
+        assert not store.damage
         assert len(store.snapshot("main").marks) == 40
 
 
 def test_what_the_device_says_is_not_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """quick_check says an error of the device and does not raise it: the start fails, nothing is renamed."""
+    """integrity_check says an error of the device and raises none: the start fails, nothing is renamed."""
     said = "*** in database main ***\nTree 2 page 2: unable to get the page. error code=8458"
-    monkeypatch.setattr(file, "QUICK_CHECK", f"SELECT {said!r}".replace("\\n", " "))
+    monkeypatch.setattr(file, "INTEGRITY_CHECK", f"SELECT {said!r}".replace("\\n", " "))
     before = names(path)
     for _ in range(2):
         with pytest.raises(StoreError, match="the device cannot read it: error code=8458"):

@@ -13,7 +13,7 @@ import pytest
 
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.store import commands, ledger, outbox, read_only, restore_at, schema
-from tests.support.stores import LENGTH_MS, bytes_on_disk, open_store, opening, persist, sending
+from tests.support.stores import LENGTH_MS, altering, bytes_on_disk, open_store, opening, persist, sending
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE_BYTES = 4096
@@ -97,7 +97,7 @@ def test_blank_file_is_a_new_store(tmp_path: Path) -> None:
     """An empty file without a generation is where a new store begins."""
     (tmp_path / "db").touch()
     with open_store(tmp_path / "db", floor_ms=9) as store:
-        assert not store.was_set_aside
+        assert not store.damage
         assert store.floor_ms == 0
         assert ledger.unknown_before_ms(store.connection) is None
 
@@ -177,7 +177,7 @@ def foreign(path: Path) -> None:
 
 def state(path: Path) -> None:
     """The tables are sound, a state in them is not."""
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with altering(path) as connection:
         connection.execute("UPDATE state SET state = x'7b00' WHERE id = 3")
 
 
@@ -199,7 +199,7 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
     damage(path)
     content = path.read_bytes() if path.exists() else None
     with open_store(path, now_ms=77, floor_ms=3 * LENGTH_MS) as store:
-        assert store.was_set_aside
+        assert store.damage
         assert store.floor_ms == store.snapshot("main").floor_ms == 3 * LENGTH_MS
         assert ledger.unknown_before_ms(store.connection) == 77
         assert store.snapshot("main").marks == {}
@@ -214,7 +214,7 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
         else:
             assert kept == content
     with open_store(path, floor_ms=None) as second:
-        assert not second.was_set_aside
+        assert not second.damage
         assert second.floor_ms == 3 * LENGTH_MS
         assert second.snapshot("main").marks == {"m0": 4 * LENGTH_MS}
 
@@ -257,7 +257,7 @@ def test_wal_goes_with_its_store(path: Path) -> None:
     missing(path)
     wal.write_bytes(frames)
     with open_store(path, now_ms=5) as store:
-        assert store.was_set_aside
+        assert store.damage
         assert outbox.queue_depth(store.connection, "main") == 0
     assert path.with_name("db.corrupt-5-wal").read_bytes() == frames
 

@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
-from meteragent.store import Store, generation, meta_value, outbox, restore_at
+from meteragent.store import Store, generation, meta_value, outbox, restore_at, schema
 from meteragent.store.commands import accept_moved
 from simulators.simtest.store.disk import write_files
 from simulators.simtest.store.power import Moment, Recorder
@@ -190,9 +190,10 @@ def test_a_generation_file_that_cannot_be_read(text: str, tmp_path: Path) -> Non
     """A damaged generation file counts as another store's, and `restore_at` replaces it."""
     with open_store(tmp_path / "db") as store:
         persist(store, sending(0))
-    (tmp_path / "db.gen").write_text(text, "utf-8")
-    with pytest.raises(StoreRestored):
-        open_store(tmp_path / "db")
+    for content in (text, schema.seal(text)):
+        (tmp_path / "db.gen").write_text(content, "utf-8")
+        with pytest.raises(StoreRestored):
+            open_store(tmp_path / "db")
     restore_at(tmp_path / "db", at_ms=LENGTH_MS, now_ms=0)
     open_store(tmp_path / "db").close()
 
@@ -210,7 +211,7 @@ def test_the_claim_key(tmp_path: Path) -> None:
         assert store.claim_key == key
     path.write_bytes(b"no database at all")
     with open_store(path) as store:
-        assert store.was_set_aside
+        assert store.damage
         assert store.claim_key == key
         assert counted(path) == 1
     open_store(path).close()
@@ -288,7 +289,7 @@ def refused(at: list[Moment], folder: Path) -> int:
                     count += 1
                 else:
                     with store:
-                        assert not store.was_set_aside
+                        assert not store.damage
                         assert counted(store.path) <= meta_value(store.connection, "releases")
     return count
 
@@ -370,4 +371,4 @@ def test_store_of(tmp_path: Path) -> None:
     open_store(tmp_path / "link").close()
     assert isinstance(generation.read_generation(tmp_path / "db"), generation.Generation)
     with Store.open(tmp_path / "db", now_ms=0, recovery_floor_ms=0) as store:
-        assert not store.was_set_aside
+        assert not store.damage

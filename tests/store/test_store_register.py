@@ -129,7 +129,7 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
 @pytest.mark.parametrize("value", ["1/3", "1", 1.5, None, True])
 def test_an_accumulator_that_is_not_whole_is_an_unreadable_state(value: object) -> None:
     """It is refused like any other state that is not one."""
-    known = json.loads(schema._unseal(schema.encode_state(state(1)).decode()))
+    known = json.loads(schema.unseal(schema.encode_state(state(1)).decode()))
     known["windows"][0]["slots"] = [[0, value]]
     with pytest.raises(StoreError, match="not readable"):
-        schema.decode_state(schema._seal(json.dumps(known)).encode())
+        schema.decode_state(schema.seal(json.dumps(known)).encode())

@@ -25,7 +25,7 @@ from tests.core.test_pipeline import EVENT, core, feed
 from tests.support.agent_world import STREAM, World, quick
 from tests.support.configurations import written
 from tests.support.fake_session import LIMIT_S
-from tests.support.stores import LENGTH_MS, open_store, opening, persist
+from tests.support.stores import LENGTH_MS, altering, open_store, opening, persist
 from tests.support.world import BASE_MS, message
 
 HALVES = ("0/2 by name", "1/2 by name")
@@ -127,8 +127,8 @@ def test_a_home_by_its_meters_clock_is_told_nothing(path: Path) -> None:
 def test_what_is_kept_of_a_shard_is_examined(path: Path) -> None:
     """If it is not a text, the store is damaged."""
     claims(path, HALVES[0])
-    with open_store(path) as store, store.transaction() as tx:
-        tx.execute("UPDATE meta SET value = x'00' WHERE key = 'shard/main'")
+    with altering(path) as connection:
+        connection.execute("UPDATE meta SET value = x'00' WHERE key = 'shard/main'")
     with pytest.raises(StoreLost):
         open_store(path, floor_ms=None)
 

@@ -1,5 +1,6 @@
 """Terms, states, commits and crash points shared by the tests of store, ledger and outbox."""
 
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,18 @@ def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
 def open_store(path: Path, now_ms: int = 0, floor_ms: int | None = 0) -> Store:
     """Open a store with the arguments that most tests use."""
     return Store.open(path, now_ms=now_ms, recovery_floor_ms=floor_ms, again_s=0)
+
+
+@contextmanager
+def altering(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a connection that changes a store as rot does: the checksums of changed rows are not theirs."""
+    connection = sqlite3.connect(path)
+    try:
+        connection.create_function("row_crc", -1, lambda *_: 0, deterministic=True)
+        with connection:
+            yield connection
+    finally:
+        connection.close()
 
 
 @contextmanager

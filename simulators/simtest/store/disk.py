@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeVar
 from meteragent.agent.store_thread import StoreThread
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import Store, generation, outbox, transaction
+from meteragent.store import Store, generation, outbox, schema, transaction
 from meteragent.store.transaction import CommitResult
 from simulators.simtest.schedule import Crash
 from simulators.simtest.store.power import Files, Moment, Recorder
@@ -78,7 +78,8 @@ def settle(folder: Path) -> Path:
     if current and current.name != generation.UNREADABLE:
         with path.open("rb") as file:
             inode = generation.inode_of(file.fileno())
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # keeps the inode
+        fields = json.loads(schema.unseal(path.read_text())) | {"inode": inode}
+        path.write_text(schema.seal(json.dumps(fields)))  # keeps the inode
     return folder
 
 
@@ -114,7 +115,8 @@ class DiskObserver(Protocol):
 class Disk(StoreThread):
     """The agent's store thread, without a thread: a commit takes time, during which the process may die.
 
-    `takes_s` is the duration of a commit, and also of the erasure that follows. During the next commit and
+    `takes_s` is the duration of a commit, and also of the erasure that follows; each call also waits for a
+    random time of up to `hesitates_s`. During the next commit and
     erasure, the device fails after `fails` steps of SQLite; it does not fail if `fails` is None. `has_failed`
     says whether it has failed.
     """
@@ -122,7 +124,7 @@ class Disk(StoreThread):
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
         """Create a disk; `agents` holds the arguments for the agent's store thread."""
         super().__init__(*agents)
-        self.takes_s = 0.0
+        self.takes_s = self.hesitates_s = 0.0
         self.fails: int | None = None
         self.has_failed = False
         self._observer = observer
@@ -143,7 +145,7 @@ class Disk(StoreThread):
         Raises CancelledError if the process is dead by then.
         """
         async with self._turn:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._hesitate_s())
             self._check_alive()
             return self._observer.execute(function, *arguments)
 
@@ -189,7 +191,7 @@ class Disk(StoreThread):
         With a `trap`, the process then dies and leaves the files from before, during or after the erasure.
         """
         try:
-            await asyncio.sleep(self.takes_s)
+            await asyncio.sleep(self.takes_s + self._hesitate_s())
             self._check_alive()
             if trap is None:
                 self.store.erase()
@@ -212,7 +214,7 @@ class Disk(StoreThread):
         Raises CancelledError if the disk does not continue, or if the process is dead.
         """
         try:
-            await asyncio.sleep(self.takes_s)
+            await asyncio.sleep(self.takes_s + self._hesitate_s())
         except asyncio.CancelledError:
             if self._random.random() < 0.5:
                 raise
@@ -220,6 +222,15 @@ class Disk(StoreThread):
             return True
         self._check_alive()
         return False
+
+    def _hesitate_s(self) -> float:
+        """Return how long the next call waits before it runs."""
+        return self.hesitates_s and self._random.uniform(0, self.hesitates_s)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit, an erasure or another call is on its way."""
+        return self._turn.locked()
 
     def _check_alive(self) -> None:
         if not self._observer.is_alive:

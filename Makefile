@@ -89,17 +89,18 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark,
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, beside two receivers, 100, of collect, its database and its brokers, 50 each, and of a crowd's operators, broker and homes, 100 each; hostile senders; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, beside two receivers, 100, of collect, its database and its brokers, 50 each, and of a crowd's operators, broker and homes, 100 each; hostile senders; every bit of a small store flipped; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
 	$(BIN)/python -m tests.commands.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
 	$(BIN)/python -m tests.commands.kill_rounds --receivers --rounds 100
 	$(BIN)/python -m tests.commands.collect_rounds --rounds 50 --log $(LOGS)/collect_rounds.jsonl
 	$(BIN)/python -m tests.commands.hostile mutations
 	$(BIN)/python -m tests.commands.hostile senders
 	$(BIN)/python -m tests.commands.crowd_rounds --rounds 100 --log $(LOGS)/crowd_rounds.jsonl
+	$(BIN)/python -m tests.commands.rot --log $(LOGS)/rot.jsonl
 	$(BIN)/python -m tests.commands.law --windows 50000 --log $(LOGS)/law.jsonl
 	$(BIN)/python -m tests.commands.load --meters 100
 	$(BIN)/python -m tests.commands.load --meters 10000
-	$(BIN)/python -m simulators simtest --seeds 100000 --log $(LOGS)/simtest.jsonl
+	$(BIN)/python -m simulators simtest --fresh --seeds 100000 --log $(LOGS)/simtest.jsonl
 
 brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one; KILLS=30; goes on where it was stopped)
 	$(BIN)/python -m tests.commands.brokers $(BROKER) $(if $(KILLS),--kills $(KILLS)) --log $(LOGS)/brokers.jsonl

@@ -316,6 +316,11 @@ def simtest(parser: argparse.ArgumentParser) -> None:
     add(
         "--from", dest="first", type=option.seed, default=0, metavar="SEED", help="seed of the first schedule"
     )
+    add(
+        "--fresh",
+        action="store_true",
+        help="begin with a seed that follows from the checked-out commit, instead of --from",
+    )
     add("--seed", type=option.seed, metavar="SEED", help="print and run the schedule of this seed only")
     add("--replay", type=Path, metavar="FILE", help="run a printed schedule; - reads it from standard input")
     add(

@@ -12,8 +12,9 @@ from simulators.invariant import InvariantViolation
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Stopped, stoppable
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
-from simulators.simtest.schedule import Schedule, read, write
+from simulators.simtest.schedule import KINDS, Junk, Price, PriceJunk, Read, Schedule, read, write
 from simulators.simtest.shrink import shrink
+from simulators.simtest.world import STATES, met
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
         plan = generate(arguments.seed)
         print(write(plan))
         return _run_one(plan, has_twin=runs.has_twin(arguments.seed))
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    first = runs.fresh_seed() if arguments.fresh else arguments.first
+    seeds = range(first, first + arguments.seeds)
     try:
         with stoppable(), LongRun(arguments.log, "simtest", ("meteragent", "simulators")) as log:
             return _run_many(seeds, arguments.jobs, log, runs_past_violations=arguments.log is not None)
@@ -100,6 +102,7 @@ def _report(log: LongRun, *, is_stopped: bool) -> int:
         counts += Counter(part["counts"])
         violations |= {int(seed): text for seed, text in part["broken"].items()}
     _print_counts(counts)
+    print(f"not met: {', '.join(_unmet(counts)) or 'nothing'}")
     print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them violated an invariant")
     if is_stopped:
         print("stopped: run the same command to continue")
@@ -108,6 +111,12 @@ def _report(log: LongRun, *, is_stopped: bool) -> int:
         lowest_seed = min(violations)
         return _shrink_and_print(lowest_seed, violations[lowest_seed])
     return 0
+
+
+def _unmet(counts: Counter[str]) -> list[str]:
+    """Return the faults that happened in no schedule in some state of the agent, each with its state."""
+    kinds = [name for name, kind in KINDS.items() if kind not in (Read, Junk, Price, PriceJunk)]
+    return [name for state in STATES for kind in kinds if not counts[name := met(state, kind)]]
 
 
 def _shrink_and_print(seed: int, violation: str) -> int:

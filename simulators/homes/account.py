@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.domain import grid
 from meteragent.domain.units import MICRO, MINUTE_MS
 from simulators.homes.chance import Integers
 from simulators.homes.fault import Row
@@ -71,8 +70,7 @@ class Account:
             from_ms = min(row.sent_ms, row.stamp_ms) - _MARGIN_MS
             to_ms = max(row.sent_ms, row.stamp_ms) + HOLD_MS + _MARGIN_MS
             slots |= {
-                Slot(row.home, start_ms)
-                for start_ms in range(grid.round_down(from_ms, STEP_MS), to_ms, STEP_MS)
+                Slot(row.home, start_ms) for start_ms in range(from_ms // STEP_MS * STEP_MS, to_ms, STEP_MS)
             }
         return slots
 

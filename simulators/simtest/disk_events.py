@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Commit, Outgoing
 from meteragent.store import Store, crowd_keys
 from meteragent.store.outbox import WaitingRow
 from simulators.simtest import schedule as s
@@ -50,13 +50,13 @@ class DiskEvents(Traffic):
         self.counts["commits"] += 1
         self._oracle.is_noted |= self._resumes and self._loop.time() > self._oracle.process.clock_known_s
         with self.guard:
-            self._oracle.end_commit(rows)
+            self._oracle.end_commit([_outgoing(row) for row in rows])
 
     def fail_commit(self) -> None:
         """Treat the transaction as failed, and compare the store, which may or may not hold it."""
         if self._store is not None:
             with self.guard:
-                self._oracle.settle(self._store, self._streams)
+                self._oracle.settle(self._store.connection, self._streams)
 
     def cancel_device_failure(self) -> None:
         """Cancel a failure of the device that did not happen."""
@@ -66,7 +66,7 @@ class DiskEvents(Traffic):
         """Treat the rows of retired streams that were dropped to make room as delivered."""
         if self._store is not None:
             with self.guard:
-                self._oracle.drop_retired(self._store, self._streams)
+                self._oracle.drop_retired(self._store.connection, self._streams)
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function of the agent's store thread; the process may die while it closes the store."""
@@ -89,3 +89,8 @@ class DiskEvents(Traffic):
         self._end, self.is_alive = end, False
         self._files = disk.read_files(self._versions.folder) if files is None else files
         raise Killed
+
+
+def _outgoing(row: WaitingRow) -> Outgoing:
+    """Return the message of a new row."""
+    return Outgoing(row.queue, row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)

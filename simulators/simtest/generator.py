@@ -104,6 +104,10 @@ def generate(seed: int) -> Schedule:
         random = Random(f"other stores of {seed}")
         events = [*_with_foreign(events), *_draw_foreign(random, configurations, end_ms)]
         network = replace(network, level=5)
+    events = [
+        *_with_more_signals(Random(f"signals {seed}"), events),
+        *_draw_more(Random(f"more {seed}"), end_ms),
+    ]
     events.sort(key=lambda event: event.at_ms)
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)
 
@@ -221,6 +225,28 @@ def _with_foreign(events: Sequence[Event]) -> Iterator[Event]:
                 yield replace(event, store="damaged")
             case _:
                 yield event
+
+
+def _with_more_signals(random: Random, events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the events; some stops have several signals, and some crashes flip a bit of the store."""
+    for event in events:
+        match event:
+            case s.Stop():
+                yield replace(
+                    event, signals=random.choice([1, 1, 2, 3]), apart_ms=random.choice([0, 3, 40, 300])
+                )
+            case s.Crash(where="now", store="") if random.random() < 0.25:
+                yield replace(event, store="flipped")
+            case _:
+                yield event
+
+
+def _draw_more(random: Random, end_ms: int) -> Iterator[Event]:
+    """Yield the faults that were added later: calls of the store that wait, and second agents."""
+    if random.random() < 0.3:
+        yield s.Hesitate(random.randrange(end_ms), random.choice([1, 30, 400]))
+    if random.random() < 0.1:
+        yield s.Second(random.randrange(end_ms))
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from meteragent.core.stream import Effects
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.service.boot_clock import BootClock
-from meteragent.store import Store, restore_at
+from meteragent.store import Store, outbox, restore_at
 from simulators.simtest import schedule as s
 from simulators.simtest.configuration import spec_of
 from simulators.simtest.disk_events import DiskEvents
@@ -54,6 +54,11 @@ class ProcessEnvironment(DiskEvents):
         self._store = store
         for sink in self._sinks:
             sink.begin_agent()
+        if self._versions.is_flipped:
+            outbox.hold_damaged(store)
+            query = "SELECT id FROM outbox WHERE queue = '@damaged'"
+            self._oracle.hold([id_ for (id_,) in store.connection.execute(query)])
+            self._versions.is_flipped = False
         with self.guard:
             self._check_pads(disk.read_files(self._versions.folder).values())
             if (expected := self._versions.replaced_by(store)) is not None:
@@ -61,7 +66,7 @@ class ProcessEnvironment(DiskEvents):
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
             self._settled_ms, self._opened_s = max(now_ms, store.clock_ms), self._loop.time()
             self._streams = {c.name for c in self._configuration if runs(c, self._pace, self._settled_ms)}
-            self._oracle.begin(now_ms, self.agent_counts, store, self._streams)
+            self._oracle.begin(now_ms, self.agent_counts, store.connection, self._streams)
             self._oracle.process.clock_known_s = self._loop.time() + CLOCK_KNOWN_S
             self._versions.copy(self._oracle.checker.expected)
         return store
@@ -105,16 +110,21 @@ class ProcessEnvironment(DiskEvents):
         """Restore the agent's store after its clock has jumped."""
         if self.is_alive:
             self.counts["clock jumped"] += 1
-            restore = partial(restore_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
+            wall_ms = self.wall_ms()
             with self.guard:
-                self._oracle.resume_copy(path, restore, self.wall_ms(), self._streams)
+                with Store.open(path, now_ms=wall_ms, recovery_floor_ms=None) as store:
+                    self._oracle.settle(store.connection, self._streams)
+                restore_at(path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
+                with Store.open(path, now_ms=wall_ms, recovery_floor_ms=None) as store:
+                    floor_ms = store.floor_ms
+                self._oracle.resume_copy(floor_ms, wall_ms)
             self._store, self._disk = None, None
 
     def make_model(self, names: StreamNames) -> Model:
         """Create the model for a core from the settings of its stream; only the names are the core's."""
         if self._store is not None:
             with self.guard:
-                self._oracle.check_settled(self._store, self._streams)
+                self._oracle.check_settled(self._store.connection, self._streams)
         return self._oracle.restore(spec_of(names, self._configuration, self._pace))
 
     def check_feed(

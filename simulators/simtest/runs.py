@@ -1,5 +1,6 @@
 """Run one schedule, or many in several processes, in temporary folders."""
 
+import hashlib
 import logging
 import re
 import shutil
@@ -13,10 +14,11 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeAlias
 
 from simulators.invariant import InvariantViolation, check
+from simulators.long_run import revision
 from simulators.simtest.configuration import write_keys
 from simulators.simtest.generator import generate
 from simulators.simtest.model.setting import kind_of
-from simulators.simtest.schedule import Crash, Event, Fail, Foreign, Full, Schedule
+from simulators.simtest.schedule import Crash, Event, Fail, Foreign, Full, Hesitate, Schedule
 from simulators.simtest.world import World
 
 BLOCK = 20
@@ -102,7 +104,9 @@ def _is_moved(event: Event, *, has_registers: bool) -> bool:
     crash or a failure of the device may wait, and a receiver may be held back.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
-    return isinstance(event, Full) or (has_registers and (waits or isinstance(event, Foreign)))
+    flips = isinstance(event, Crash) and event.store == "flipped"
+    moves = waits or isinstance(event, Foreign | Hesitate)
+    return isinstance(event, Full) or flips or (has_registers and moves)
 
 
 def run_world(plan: Schedule, keys: Path, *, is_scrambled: bool) -> World:
@@ -130,6 +134,11 @@ def _without_values(log: Sequence[Message]) -> Iterator[Message]:
         is_sealed = topic.startswith("crowd/")  # with new random bytes in each run
         public = b"%d" % len(payload) if is_sealed else re.sub(rb'"value":[^,]*', b"", payload)
         yield time_s, topic, public, retain
+
+
+def fresh_seed() -> int:
+    """Return a first seed that follows from the checked-out commit: schedules that were not tried before."""
+    return int.from_bytes(hashlib.sha256(revision().encode()).digest()[:5])
 
 
 def has_twin(seed: int) -> bool:

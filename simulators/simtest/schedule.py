@@ -83,7 +83,8 @@ class Keys(Event):
 class Drop(Event):
     """An outage of a broker: of the source, the sink, or receivers (`side`: `source`, `sink`, `outside`).
 
-    The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`).
+    The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`); a
+    sink's broker that forgets has lost what it had retained.
     """
 
     side: str
@@ -141,6 +142,18 @@ class Slow(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Hesitate(Event):
+    """A change in the scheduling: from now on, each call of the store waits for up to `most_ms` more."""
+
+    most_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Second(Event):
+    """A start of a second agent on the same store, which must be refused and change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Full(Event):
     """A shortage of space: for `lasts_ms`, the store may take at most `room_bytes` in all."""
 
@@ -158,7 +171,10 @@ class End(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stop(End):
-    """An orderly end by SIGTERM."""
+    """An end by SIGTERM, which is orderly; further `signals`, each `apart_ms` later, cut it short."""
+
+    signals: int = 1
+    apart_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +192,8 @@ class Crash(End):
     """A crash or power cut when the process next reaches `where` (see `disk`).
 
     `part` is the progress at that place, in thousandths. `store` says what then happens to the store's file:
-    nothing (if empty), damage (`damaged`), or replacement by an earlier copy (`restored`).
+    nothing (if empty), damage (`damaged`), one flipped bit (`flipped`), or replacement by an earlier copy
+    (`restored`).
     """
 
     where: str
@@ -233,6 +250,8 @@ KINDS: dict[str, type[Any]] = {
         Clock,
         Resume,
         Slow,
+        Hesitate,
+        Second,
         Full,
         Stop,
         Fail,

@@ -46,7 +46,7 @@ class FaultInjector:
         self.set_back = False
         self.newest_ms = 0
         self._offset_ms = 0
-        self._takes_s = 0.0
+        self._takes_s = self._hesitates_s = 0.0
         self._room_bytes = _ROOM_BYTES
         self._disk: Disk | None = None
 
@@ -84,6 +84,7 @@ class FaultInjector:
         self._sink.refuses = False
         for broker in self._brokers.values():
             broker.settle()
+        self._hesitates_s = 0.0
         self._set_disk(SETTLED_COMMIT_S, _ROOM_BYTES)
 
     def apply(self, event: s.Event) -> None:
@@ -105,6 +106,9 @@ class FaultInjector:
                 self._offset_ms += jump_ms
             case s.Slow(takes_ms=takes_ms):
                 self._set_disk(takes_ms / 1000, self._room_bytes)
+            case s.Hesitate(most_ms=most_ms):
+                self._hesitates_s = most_ms / 1000
+                self._set_disk(self._takes_s, self._room_bytes)
             case s.Full(room_bytes=room_bytes, lasts_ms=lasts_ms):
                 self._set_disk(self._takes_s, room_bytes)
                 self._loop.call_later(lasts_ms / 1000, self._free_disk)
@@ -168,9 +172,10 @@ class FaultInjector:
         self._source.publish(PRICE_TOPIC, payload, 1, retain=bool(retain))
 
     def _drop_connections(self, event: s.Drop) -> None:
-        self._brokers[event.side].drop(event.down_ms / 1000)
-        if event.side == "source" and event.forgets:
-            self._source.forget()
+        broker = self._brokers[event.side]
+        broker.drop(event.down_ms / 1000)
+        if event.forgets:
+            broker.forget()
         elif event.side == "source" and event.shuffles:
             self._source.shuffle()
 
@@ -185,3 +190,4 @@ class FaultInjector:
         self._takes_s, self._room_bytes = takes_s, room_bytes
         if self._disk is not None:
             self._disk.takes_s, self._disk.max_bytes = takes_s, room_bytes
+            self._disk.hesitates_s = self._hesitates_s

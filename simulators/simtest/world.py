@@ -17,22 +17,39 @@ from random import Random
 
 from meteragent.agent import Agent
 from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreInUse
 from meteragent.store import Store
-from simulators.invariant import InvariantViolation
+from simulators.invariant import InvariantViolation, check
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.configuration import parse
-from simulators.simtest.judge.ending import check_complete, check_retained, epilogue_s, overdue_topics
+from simulators.simtest.judge.ending import (
+    check_complete,
+    check_described,
+    check_retained,
+    epilogue_s,
+    overdue_topics,
+)
 from simulators.simtest.judge.oracle import Oracle
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model.receivers import BROKERS
 from simulators.simtest.model.setting import PACES
 from simulators.simtest.mqtt.brokers import Broker, SinkBroker, SourceBroker
+from simulators.simtest.mqtt.server import MQTT_5
 from simulators.simtest.process_environment import ProcessEnvironment
 from simulators.simtest.store import disk, power
 from simulators.simtest.store.versions import StoreVersions
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
+
+STATES = ("down", "without its store", "waiting", "writing", "stopping")
+"""What the agent may be doing when something happens."""
+
+
+def met(state: str, kind: str) -> str:
+    """Return the name under which it is counted that something happened in a state of the agent."""
+    return f"in state {state}: {kind}"
+
 
 _STOP_S = 30.0
 """A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
@@ -142,21 +159,27 @@ class World(ProcessEnvironment):
             return
         self._configuration_number = end.then
         if self._files is not None:
-            store = end.store if isinstance(end, s.Crash) else ""
+            store, part = (end.store, end.part) if isinstance(end, s.Crash) else ("", 0)
             if store:  # after a clock set back *and* a lost store, no agent could know what it had released
                 self._faults.correct_clock()
-            self._versions.leave(self._files, store)
+            self._versions.leave(self._files, store, part)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
         self._loop.run_until_complete(asyncio.sleep(down_s))
 
     # --- events --------------------------------------------------------------------------------
 
     def _apply(self, event: s.Event) -> None:
-        self.counts[type(event).__name__.lower()] += 1
+        name = type(event).__name__.lower()
+        self.counts[name] += 1
+        self.counts[met(self._state, name)] += 1
         match event:
             case s.Stop():
                 self._end = event if self.is_alive else self._end
-                self._stop()
+                for number in range(event.signals):
+                    after_s, process = number * event.apart_ms / 1000, self.counts["processes"]
+                    self._loop.call_later(after_s, self._stop_process, process)
+            case s.Second():
+                self._start_second()
             case s.Crash(where="now"):
                 if self.is_alive:
                     self._die(event)
@@ -207,6 +230,37 @@ class World(ProcessEnvironment):
             self.violation = self.violation or InvariantViolation("a message is never acknowledged", stuck)
         self._stop()
 
+    @property
+    def _state(self) -> str:
+        """What the agent is doing, one of `STATES`."""
+        if not self.is_alive:
+            return "down"
+        if self._stops:
+            return "stopping"
+        if self._store is None:
+            return "without its store"
+        return "writing" if self._disk is not None and self._disk.is_busy else "waiting"
+
+    def _start_second(self) -> None:
+        """Start another agent on the store of a process: it must be refused, and must change nothing."""
+        if not self.is_alive or self._store is None:
+            return
+        files = disk.read_files(self._versions.folder)
+        try:
+            Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None)
+        except StoreInUse:
+            with self.guard:
+                unchanged = disk.read_files(self._versions.folder) == files
+                check(unchanged, "a second agent changes the store of the first")
+        else:
+            with self.guard:
+                check(holds=False, invariant="a second agent opens the store of the first")
+
+    def _stop_process(self, process: int) -> None:
+        """Send SIGTERM to a process, unless it has ended since."""
+        if process == self.counts["processes"]:
+            self._stop()
+
     def _stop(self) -> None:
         """Send SIGTERM; a second SIGTERM cuts the stop short, and the last records may then be sent twice."""
         if self.is_alive and self._task is not None:
@@ -219,10 +273,13 @@ class World(ProcessEnvironment):
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == "wall"}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
-            oracle.settle(store, self._streams)
+            oracle.settle(store.connection, self._streams)
         oracle.check_marked()
         for sink in self._sinks if not self._versions.damages else ():
             check_retained(oracle.checker, sink.retained)
+        if self.plan.network.level == MQTT_5:
+            retained = self._sinks[0].retained | self._sinks[1].retained
+            check_described(oracle.checker, retained, self._streams)
         grants = oracle.checker.expected.grants.values()
         self.counts["reports too late"] += len(oracle.checker.late)
         self.counts.update({"receivers": len(grants), "receivers revoked": sum(g.is_revoked for g in grants)})

@@ -1,8 +1,10 @@
 """Agents with a mistake in them, each of which the simulation test must find."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +21,17 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
+from meteragent.domain import grid, identity
 from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.reading import Message, Token
+from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
 from meteragent.mqtt.packets import LAST_ID, encode_puback
 from meteragent.mqtt.protocol import Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.service.boot_clock import BootClock
-from meteragent.store import Store, generation, ledger, outbox, transaction
+from meteragent.store import Store, examine, file, generation, ledger, outbox, transaction
 from meteragent.store.openings import Openings
 from meteragent.store.outbox import WaitingRow
 from tests.simulators.crowd_mutants import CROWD_MUTANTS
@@ -353,6 +357,43 @@ def asks_no_broker_to_retain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Refusals, "on_connected", unflagged)
 
 
+def begins_local_days_an_hour_late(patch: pytest.MonkeyPatch) -> None:
+    """Days and bands of the local calendar are those of winter time, also in summer."""
+    instant_ms = grid.Calendar._instant_ms
+
+    def late(self: grid.Calendar, day: date, minute: int = 0) -> int:
+        return instant_ms(self, day, minute) + (3_600_000 if 3 < day.month < 11 else 0)
+
+    patch.setattr(grid.Calendar, "_instant_ms", late)
+
+
+def charges_the_day_before(patch: pytest.MonkeyPatch) -> None:
+    """The ledger's day is the one before that of the window's start."""
+    day = grid.day
+    patch.setattr(grid, "day", lambda time_ms: day(time_ms) - DAY_MS)
+
+
+def sends_the_name_of_the_meter(patch: pytest.MonkeyPatch) -> None:
+    """Who knows the meters' names knows whose records these are."""
+    patch.setattr(identity, "pseudonym", lambda _, meter: meter)
+
+
+def lets_a_second_agent_in(patch: pytest.MonkeyPatch) -> None:
+    """Nothing locks the store: two agents release the same intervals."""
+    patch.setattr(file, "_lock_file", lambda _, name: os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def believes_every_row(patch: pytest.MonkeyPatch) -> None:
+    """A number with a flipped bit is used, and a message with one is sent."""
+    patch.setattr(examine, "_ROWS", {})
+    patch.setattr(outbox, "damaged_rows", lambda *_, **__: {})
+
+
+def sends_each_descriptor_once(patch: pytest.MonkeyPatch) -> None:
+    """A broker that has lost what it retained never gets it again."""
+    patch.setattr(outbox, "latest_descriptors", lambda *_: [])
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -383,6 +424,12 @@ MUTANTS = [
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
         (asks_no_broker_to_retain, "without the flag to retain", 0),
+        (begins_local_days_an_hour_late, "the integrated time is not the decided time", 0),
+        (charges_the_day_before, "charges are not those of the opened windows", 0),
+        (sends_the_name_of_the_meter, "is not for the receivers that got it", 0),
+        (lets_a_second_agent_in, "a second agent opens the store of the first", 0),
+        (believes_every_row, "", 0),
+        (sends_each_descriptor_once, "does not retain the latest descriptor", 0),
         *PRICE_MUTANTS,
         *RECEIVER_MUTANTS,
         *CROWD_MUTANTS,

@@ -28,6 +28,9 @@ from tests.support.not_run import not_run
 SEEDS = 200
 """`make faults` runs a hundred thousand."""
 BLOCKS = 10
+FRESH = 40
+"""Schedules that no earlier commit has tried."""
+SCHEDULES = sorted((Path(__file__).parent / "schedules").glob("*.txt"))
 
 SMALL = Schedule(
     7,
@@ -59,6 +62,22 @@ def test_everything_holds_whatever_happens(first: int) -> None:
         f"{outcome.violation}: python -m simulators simtest --seed {outcome.seed}"
     )
     assert outcome.counts["schedules"] == len(seeds)
+
+
+@pytest.mark.parametrize("block", range(FRESH // BLOCKS))
+def test_what_was_never_tried_holds(block: int) -> None:
+    """Schedules that follow from the commit break no invariant; one that does is to be kept (`SCHEDULES`)."""
+    first = runs.fresh_seed() + BLOCKS * block
+    outcome = runs.block(range(first, first + BLOCKS))
+    assert outcome.violation is None, (
+        f"{outcome.violation}: python -m simulators simtest --seed {outcome.seed}"
+    )
+
+
+@pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
+def test_what_failed_once_holds(path: Path, where: Path) -> None:
+    """Schedules that have broken an invariant break none any more."""
+    assert runs.run(read(path.read_text()), where)["processes"] > 0
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -3,12 +3,12 @@
 All due slots were received, and revoked receivers keep no descriptor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from meteragent.domain import identity
 from simulators.invariant import check
 from simulators.simtest.judge.invariants import InvariantChecker
 from simulators.simtest.judge.opened import Key, MessageKey
+from simulators.simtest.model.names import PLACEHOLDER
 from simulators.simtest.model.setting import PACES
 from simulators.simtest.model.windows import Windows
 from simulators.simtest.schedule import Resume, Schedule
@@ -66,11 +66,22 @@ def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     waits, are exempt.
     """
     expected = checker.expected
-    admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
+    admitted = tuple(grant.topic.removesuffix(PLACEHOLDER) for grant in expected.active())
     waiting = {row.outgoing.topic for row in expected.rows.values() if not row.is_delivered}
     exempt = ("private/", "crowd/", *admitted)
     stale_topics = [topic for topic in topics if not topic.startswith(exempt) and topic not in waiting]
     check(not stale_topics, "a descriptor stays after its receiver is revoked", stale_topics)
+
+
+def check_described(checker: InvariantChecker, retained: Mapping[str, bytes], streams: set[str]) -> None:
+    """Check that the brokers retain the latest descriptor of each topic, even if they have lost it once."""
+    expected = checker.expected
+    queues = streams | {grant.queue for grant in expected.active()}
+    latest = {
+        topic: payload for queue in queues for topic, payload in expected.descriptors.get(queue, {}).items()
+    }
+    lost = [topic for topic, payload in latest.items() if retained.get(f"{topic}/privacy") != payload]
+    check(not lost, "a broker does not retain the latest descriptor", lost)
 
 
 def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:

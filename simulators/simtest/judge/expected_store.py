@@ -1,20 +1,20 @@
 """The expected contents of the store, which follow from all committed transactions."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from sqlite3 import Connection
+from typing import NamedTuple, TypeVar
 
 from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.units import DAY_MS
-from meteragent.store import Store, commands, grants, outbox
-from meteragent.store.outbox import WaitingRow
+from simulators.simtest.judge import stored
 from simulators.simtest.judge.crowd import CommittedList
 from simulators.simtest.model.prices import Row
 from simulators.simtest.model.receivers import Grant, Share
 
-_EVER_MS = 2**62
+T = TypeVar("T")
 
 
 class Spending(NamedTuple):
@@ -105,33 +105,31 @@ class ExpectedStore:
         self.last_id += 1
         self.rows[self.last_id] = Message(outgoing._replace(slot=None))
 
-    def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Return the first difference from the contents of `store`, or None if there is none.
+    def difference(self, store: Connection, streams: set[str]) -> str | None:
+        """Return the first difference from the contents of a store, or None if there is none.
 
         Marks, states and prices are compared for `streams` and all expected streams.
         """
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
-            snapshot = store.snapshot(stream)
-            if snapshot.marks != {m: end_ms for (c, m), end_ms in self.marks.items() if c == stream}:
+            if stored.marks(store, stream) != _of(stream, self.marks):
                 return f"marks of {stream}"
-            if snapshot.states != {m: state for (c, m), state in self.states.items() if c == stream}:
+            if stored.states(store, stream) != _of(stream, self.states):
                 return f"states of {stream}"
-            if snapshot.prices != self.prices.get(stream, ()):
+            if stored.prices(store, stream) != self.prices.get(stream, ()):
                 return f"prices of {stream}"
         waiting = {id_: row for id_, row in self.rows.items() if not row.is_delivered}
         queues = streams | {row.queue for row in waiting.values()} | {g.queue for g in self.grants.values()}
         for queue in sorted(queues):
-            pending = outbox.pending_rows(store.connection, queue, _EVER_MS, -1)
             expected = {id_: row.outgoing for id_, row in waiting.items() if row.queue == queue}
-            if {w.id: outgoing(w) for w in pending} != expected:
+            if stored.waiting(store, queue) != expected:
                 return f"outbox of {queue}"
-        if _count_reports(store) != sum(row.outgoing.until_ms is not None for row in waiting.values()):
+        if stored.count_reports(store) != sum(row.outgoing.until_ms is not None for row in waiting.values()):
             return "a report stays after its delivery"
-        spent = {
-            (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
-            for line in commands.day_charges(store.connection)
-        }
+        spent = dict[tuple[str, int, str], Spending]()
+        for key, windows, epsilon in stored.charges(store):
+            sums = spent.get(key, Spending(0, Fraction(0)))
+            spent[key] = Spending(sums.windows + windows, sums.epsilon_per_w + windows * epsilon)
         return "ledger" if spent != self.spending else self._difference_of_grants(store)
 
     # --- receivers -----------------------------------------------------------------------------
@@ -201,24 +199,15 @@ class ExpectedStore:
         rows = (row.outgoing for row in self.rows.values() if not row.is_delivered)
         return any((row.topic, row.payload) == (topic, payload) for row in rows)
 
-    def _difference_of_grants(self, store: Store) -> str | None:
-        on_disk = [(g.id, *g.receiver) for g in grants.active_grants(store.connection)]
-        if on_disk != [(g.id, g.queue, g.topic, g.since_ms, g.until_ms) for g in self.active()]:
+    def _difference_of_grants(self, store: Connection) -> str | None:
+        if stored.grants(store) != [grant[:6] for grant in self.active()]:
             return "receivers"
         for grant in self.grants.values():
-            latest = {
-                item.topic: item.payload for item in outbox.latest_descriptors(store.connection, grant.queue)
-            }
-            if latest != self.descriptors.get(grant.queue, {}):
+            if stored.descriptors(store, grant.queue) != self.descriptors.get(grant.queue, {}):
                 return f"descriptors of {grant.queue}"
         return None
 
 
-def outgoing(row: WaitingRow) -> Outgoing:
-    """Return the committed message of a waiting row."""
-    return Outgoing(row.queue, row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)
-
-
-def _count_reports(store: Store) -> int:
-    [(count,)] = store.connection.execute("SELECT count(*) FROM outbox WHERE until_ms IS NOT NULL")
-    return int(count)
+def _of(stream: str, rows: Mapping[tuple[str, str], T]) -> dict[str, T]:
+    """Return the rows of a stream by meter."""
+    return {meter: row for (name, meter), row in rows.items() if name == stream}

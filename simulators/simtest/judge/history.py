@@ -1,9 +1,10 @@
 """The history of a world: everything that was opened, released, confirmed and lost."""
 
 from dataclasses import dataclass, field
+from sqlite3 import Connection
 
 from meteragent.domain.commit import TimelineState
-from meteragent.store import Store, outbox
+from simulators.simtest.judge import stored
 from simulators.simtest.judge.expected_store import ExpectedStore
 from simulators.simtest.judge.opened import Key, MessageKey, Window
 from simulators.simtest.model.meter import Meter
@@ -101,11 +102,10 @@ class History:
             is_complete = len(window.records) == window.spec.n and on_disk
             window.is_lost |= key not in still_open and not is_complete
 
-    def drop_retired(self, store: Store, streams: set[str]) -> None:
+    def drop_retired(self, store: Connection, streams: set[str]) -> None:
         """Treat dropped rows of retired streams as delivered, and the windows of these streams as lost."""
         retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
-        pending = (outbox.pending_rows(store.connection, stream, 2**62, -1) for stream in retired)
-        waiting = {row.id for rows in pending for row in rows}
+        waiting = {id_ for stream in retired for id_ in stored.waiting(store, stream)}
         for id_, row in self.expected.rows.items():
             row.is_delivered |= row.queue in retired and id_ not in waiting
         for key, window in self.windows.items():

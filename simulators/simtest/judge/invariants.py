@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meteragent.domain import grid
-from meteragent.domain.commit import Charge, Commit, OpenWindow
-from meteragent.store.outbox import WaitingRow
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
+from meteragent.domain.units import DAY_MS
 from simulators.invariant import check
 from simulators.simtest.judge.crowd import ShareCheck
-from simulators.simtest.judge.expected_store import Message, outgoing
+from simulators.simtest.judge.expected_store import Message
 from simulators.simtest.judge.history import History
 from simulators.simtest.judge.opened import Key, MessageKey, Window
 from simulators.simtest.judge.releases import ReleaseCheck
@@ -96,9 +95,9 @@ class InvariantChecker(History):
         """Check law 2: the transaction charges opened windows and redrawn peaks, and nothing else."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, window in model.opened_windows:
-            charges[Charge(grid.day(window.start_ms), window.spec.charge)][meter] += 1
+            charges[Charge(window.start_ms // DAY_MS * DAY_MS, window.spec.charge)][meter] += 1
         for meter, _, time_ms, spec in model.redrawn:
-            charges[Charge(grid.day(time_ms), spec.charge)][meter] += 1
+            charges[Charge(time_ms // DAY_MS * DAY_MS, spec.charge)][meter] += 1
         check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
@@ -203,12 +202,12 @@ class InvariantChecker(History):
             if row.until_ms is None:
                 self._check_described(rows[id_])
 
-    def check_rows(self, stream: str, rows: Sequence[WaitingRow], last_id: int) -> None:
-        """Check that a commit's new `rows`, which the agent sends, are the rows after `last_id`."""
+    def check_rows(self, stream: str, rows: Sequence[Outgoing], last_id: int) -> None:
+        """Check that a commit's new messages, `rows`, which the agent sends, are the rows after `last_id`."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
         predicted = [message.outgoing for message in messages]
-        check(list(map(outgoing, rows)) == predicted, "the rows of a commit are not its messages", stream)
+        check(list(rows) == predicted, "the rows of a commit are not its messages", stream)
 
     def _check_described(self, message: Message) -> None:
         """Check that a record's descriptor is on disk; a receiver must have got it in this grant."""

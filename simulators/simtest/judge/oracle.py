@@ -9,17 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, NamedTuple, Protocol
 
 from meteragent.crowd.group import Group
-from meteragent.domain.commit import Commit, TimelineState
+from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import round_down
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS
-from meteragent.store import Store
-from meteragent.store.outbox import WaitingRow
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.judge.crowd import committed_list, has_days
 from simulators.simtest.judge.expected_store import ExpectedStore
@@ -101,7 +98,7 @@ class Oracle:
 
     # --- starts --------------------------------------------------------------------------------
 
-    def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
+    def begin(self, started_ms: int, counts: Counts, store: Connection, streams: set[str]) -> None:
         """Begin a process with a store that must hold all commits, and nothing else.
 
         `streams` holds the names of the streams that run; the windows of all other streams are deleted.
@@ -121,7 +118,7 @@ class Oracle:
         for (meter, day_ms, _), spending in expected.spending.items():
             self._charges[meter, day_ms] += spending.epsilon_per_w  # type: ignore[assignment]
 
-    def settle(self, store: Store, streams: set[str]) -> None:
+    def settle(self, store: Connection, streams: set[str]) -> None:
         """Check that a store holds every commit; a commit in doubt may be missing, but only as a whole."""
         expected = self.checker.expected
         streams = streams | {stream for alternative in self._alternatives for stream, _ in alternative.states}
@@ -138,6 +135,12 @@ class Oracle:
         self._alternatives.clear()
         self._is_settled = True
 
+    def hold(self, row_ids: Sequence[int]) -> None:
+        """Note that messages that a flipped bit has damaged are held back: they never leave."""
+        for row in [self.checker.expected.rows[id_] for id_ in row_ids]:
+            row.is_delivered = True
+            self.checker.late.add(MessageKey(row.outgoing.topic, row.outgoing.payload))
+
     def settle_receivers(self, shares: Sequence[Share], now_ms: int, *, may_die: bool) -> None:
         """Revoke and admit receivers; if `may_die`, the process dies at some point meanwhile."""
         expected = self.checker.expected
@@ -149,7 +152,7 @@ class Oracle:
         expected.settle(shares, now_ms)
         self._is_settled = not expected.grants
 
-    def check_settled(self, store: Store, streams: set[str]) -> None:
+    def check_settled(self, store: Connection, streams: set[str]) -> None:
         """Check that receivers were revoked and admitted as predicted, before anything is sent."""
         if not self._is_settled and not self._alternatives:
             self.settle(store, streams)
@@ -169,7 +172,7 @@ class Oracle:
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         return max([0, *ends_ms, *self.checker.expected.marks.values()])
 
-    def drop_retired(self, store: Store, streams: set[str]) -> None:
+    def drop_retired(self, store: Connection, streams: set[str]) -> None:
         """Treat the rows of retired streams that the store dropped to make room as delivered."""
         self.checker.drop_retired(store, streams)
 
@@ -185,16 +188,11 @@ class Oracle:
         self.is_copy = self.is_noted = False
         self._saved_meters.clear()
 
-    def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:
-        """Restore a store that may be a copy and in which no open window continues.
+    def resume_copy(self, floor_ms: int, now_ms: int) -> None:
+        """Note that a store that may be a copy was restored; no open window in it continues.
 
         Everything in the public schedule until now may have been released, so no window may open before now.
         """
-        with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
-            self.settle(store, streams)
-        restore()
-        with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
-            floor_ms = store.floor_ms
         check(floor_ms >= now_ms, "a resumed copy may open windows that another copy released")
         expected = self.checker.expected.copy()
         expected.floor_ms, expected.states = floor_ms, {}
@@ -230,7 +228,7 @@ class Oracle:
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
         def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
             """Return whether a window would exceed the limit; if not, charge it."""
-            key = meter, round_down(start_ms, DAY_MS)
+            key = meter, start_ms // DAY_MS * DAY_MS
             if limit is not None and self._charges[key] + epsilon > limit:
                 return True
             self._charges[key] += epsilon  # type: ignore[assignment]
@@ -278,7 +276,7 @@ class Oracle:
         model = self.process.models[commit.stream] if commit else self.process.models.get(commit.stream)
         self.in_doubt = InDoubtCommit(model, commit, delivered, now_ms)
 
-    def end_commit(self, rows: Sequence[WaitingRow]) -> None:
+    def end_commit(self, rows: Sequence[Outgoing]) -> None:
         """End the transaction, which is on disk and has the new `rows`."""
         doubt, self.in_doubt = self.in_doubt, None
         if doubt is None:

@@ -7,7 +7,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from meteragent.domain import identity
 from meteragent.domain.commit import Commit, Outgoing, ReleasedSlot
 from meteragent.domain.units import MICRO
 from simulators.invariant import check
@@ -15,7 +14,7 @@ from simulators.simtest.judge.crowd import check_report, report_place
 from simulators.simtest.judge.history import History
 from simulators.simtest.judge.opened import Key, MessageKey, Window
 from simulators.simtest.model import stated
-from simulators.simtest.model.names import duration, time_and_band
+from simulators.simtest.model.names import delay_ms, duration, time_and_band
 from simulators.simtest.model.open_windows import ClosedSlot
 from simulators.simtest.model.stream import Model
 
@@ -137,8 +136,8 @@ class ReleaseCheck:
         stream, due_ms = self.model.stream, self.commit.clock_ms
         if stream.ordinary.clock == "wall":
             names = stream.names
-            delay_ms = identity.release_delay_ms(names.secret, names.stream, slot.meter, stream.spread_ms)
-            due_ms = max(slot.due_ms + delay_ms, due_ms)
+            delay = delay_ms(names.secret, names.stream, slot.meter, stream.spread_ms)
+            due_ms = max(slot.due_ms + delay, due_ms)
         queued_ms = self.history.queued_until_ms
         due_ms = max(due_ms, *(queued_ms.get(item, 0) for item in self._window_of(slot).destinations))
         is_due = row.due_ms == due_ms

@@ -7,7 +7,6 @@ is paused or removed. From admission to revocation it has a *grant*, whose queue
 import re
 from typing import NamedTuple
 
-from meteragent.domain import identity
 from meteragent.domain.units import MINUTE_MS
 
 BROKERS = ("sink", "outside")
@@ -53,7 +52,7 @@ class Receiver(NamedTuple):
     @property
     def sink_topic(self) -> str:
         """The template of the receiver's topics."""
-        return f"{self.broker}/{self.name}{self.topic or ''}/{identity.PLACEHOLDER}"
+        return f"{self.broker}/{self.name}{self.topic or ''}/{{meter}}"
 
 
 class Share(NamedTuple):

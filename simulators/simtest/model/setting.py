@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MINUTE_MS
+from simulators.simtest.model.clock_text import parse_time
 from simulators.simtest.model.receivers import Receiver
 
 TICK_S = 0.1

@@ -6,11 +6,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from meteragent.domain.grid import iso_duration
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from simulators.invariant import check
+from simulators.simtest.model.clock_text import duration_text
 from simulators.simtest.model.spec import WindowSpec
 
 Facts = dict[str, Any]
@@ -48,8 +48,8 @@ def facts_of(spec: WindowSpec) -> str:
         "n": spec.n,
         "quantum": str(mechanism.quantum),
         "mechanism": "linf-laplace",
-        "length": iso_duration(spec.length_ms),
-        "step": iso_duration(spec.step_ms),
+        "length": duration_text(spec.length_ms),
+        "step": duration_text(spec.step_ms),
         "kind": spec.readings.kind,
         "unit": spec.unit,
         "sd": sd_of(spec),
@@ -87,7 +87,7 @@ def _mechanism(spec: WindowSpec) -> LInfLaplace:
 def _own_facts(spec: WindowSpec) -> Facts:
     """Return the facts that descriptors of this kind of window have of their own."""
     if spec.has_bands:
-        return {"bands": {place.name: iso_duration(place.duration_ms) for place in spec.places}}
+        return {"bands": {place.name: duration_text(place.duration_ms) for place in spec.places}}
     if spec.price is not None:
         bound, default = (str(Fraction(price_u, MICRO)) for price_u in spec.price)
         return {"weights": {"bound": bound, "default": default, "unit": spec.unit, "source": "topic"}}

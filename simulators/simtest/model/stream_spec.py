@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.domain import identity
-from simulators.simtest.model.names import public_name
+from simulators.simtest.model.names import PLACEHOLDER, public_name
 from simulators.simtest.model.receivers import Grant, Share
 from simulators.simtest.model.setting import Pace, Setting
 from simulators.simtest.model.spec import WindowSpec
@@ -98,7 +97,7 @@ class StreamSpec:
         """Return the queues and topics of the messages about a meter for the receivers with these queues."""
         templates = {g.queue: g.topic for g in self.grants or ()}
         templates[self.names.stream] = self.names.sink_topic
-        return frozenset((queue, identity.render_topic(templates[queue], public_id)) for queue in queues)
+        return frozenset((queue, templates[queue].replace(PLACEHOLDER, public_id)) for queue in queues)
 
 
 def shares_of(setting: Setting, pace: Pace) -> list[Share]:

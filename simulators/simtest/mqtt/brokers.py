@@ -102,6 +102,10 @@ class Broker:
         for connection in list(self.connections):
             connection.cut()
 
+    def forget(self) -> None:
+        """Lose what a broker keeps in memory."""
+        raise NotImplementedError
+
     def settle(self) -> None:
         """End delays, refusals, silent outages and the limit on unanswered messages."""
         if self.network.maximum:  # with so few unanswered messages, the backlog would not be sent in time
@@ -324,6 +328,11 @@ class SinkBroker(Broker):
         self._unanswered: dict[Connection, dict[int, Publication]] = {}
         self._visits = Counter[str]()
         self._retained_for: set[str] = set()
+
+    def forget(self) -> None:
+        """Lose what was retained, but not what other stores and operators keep there."""
+        self.counts["forgotten descriptors"] += len(self.retained)
+        self.retained = {topic: text for topic, text in self.retained.items() if topic.startswith("crowd/")}
 
     def begin_agent(self) -> None:
         """Begin with an agent that knows nothing of this broker."""

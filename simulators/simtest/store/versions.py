@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 from meteragent.domain.errors import StoreLost, StoreRestored
 from meteragent.store import Store, generation, restore_at
@@ -28,17 +29,22 @@ class StoreVersions:
         self._copies: list[tuple[Files, ExpectedStore]] = []
         self._copy: ExpectedStore | None = None
         self._restored = False
+        self.is_flipped = False
 
-    def leave(self, files: Files, damage: str) -> None:
+    def leave(self, files: Files, damage: str, part: int = 0) -> None:
         """Leave files for the next process: `files`, damaged files, or an earlier copy, as `damage` says.
 
-        With an earlier copy, the current generation file stays. If there is nothing to damage or no earlier
-        copy, `files` are left unchanged.
+        With an earlier copy, the current generation file stays. A bit flips in the database file, at a place
+        that `part` decides. If there is nothing to damage or no earlier copy, `files` are left unchanged.
         """
+        self.is_flipped = damage == "flipped" and "db" in files
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
             files = {"db": b"no database at all", "db.gen": files.get("db.gen", b"lost")}
+        elif self.is_flipped:
+            self.damages.append("store with a flipped bit")
+            files = files | {"db": _flip(files["db"], Random(f"bit {part}"))}
         elif damage == "restored" and len(self._copies) > 1 and "db.gen" in files:
             self.damages.append("store restored")
             files_then, self._copy = self._copies[-2]
@@ -88,3 +94,12 @@ class StoreVersions:
         """Keep a copy of the current store, with its expected contents, if this world keeps copies."""
         if self._makes_copies:
             self._copies.append((disk.read_files(self.folder), expected.copy()))
+
+
+def _flip(content: bytes, random: Random) -> bytes:
+    """Flip a bit of a byte that is not 0, outside the header, which says whose file it is."""
+    places = [place for place in range(100, len(content)) if content[place]]
+    flipped = bytearray(content)
+    if places:
+        flipped[random.choice(places)] ^= 1 << random.randrange(8)
+    return bytes(flipped)

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks import harness
 from benchmarks.harness import Result, Row
 from meteragent import config
-from meteragent.archive.key import create
+from meteragent.archive.key import create_key
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import COMPRESSION, RunResult, sanitise_archive
 
@@ -275,7 +275,7 @@ def measure(
     """
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
-        create(folder / "archive.key", "bench")
+        create_key(folder / "archive.key", "bench")
         wide(path, WINDOWS)
         results = one_process(folder, path)
         with spark() as run:

@@ -39,7 +39,7 @@ from meteragent.collect.database import Database
 from meteragent.collect.queue import BATCH_MAX
 from meteragent.collect.staging import Staging
 from meteragent.collect.topic import StreamTopic
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.broker import mosquitto_program
 from tests.support.collecting import NOW_MS, TEMPLATE, empty_database, topic
@@ -62,7 +62,7 @@ class Contestant(NamedTuple):
 
 def messages(meters: int, slots: int) -> Iterator[Message]:
     """Yield the records of all meters, slot by slot."""
-    shared = RecordFormat.of(describe(TERMS))
+    shared = RecordFormat.of(describe_terms(TERMS))
     for slot in range(slots):
         for number in range(meters):
             meter, time_ms = f"m{number:06}", NOON_MS + slot * HALF_HOUR_MS
@@ -71,7 +71,7 @@ def messages(meters: int, slots: int) -> Iterator[Message]:
 
 def descriptors() -> Iterator[Message]:
     """Yield the descriptors of all meters."""
-    shared = describe(TERMS)
+    shared = describe_terms(TERMS)
     for number in range(METERS_MAX):
         meter = f"m{number:06}"
         yield Message(f"{topic(meter)}/privacy", shared.encode_message(meter, NOON_MS))

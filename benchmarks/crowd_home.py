@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks.harness import ROOT, ROUNDS
 from benchmarks.line import folder, open_store
 from meteragent import config
-from meteragent.agent.link.crowd import Keys
+from meteragent.agent.link.crowd import OperatorKeys
 from meteragent.agent.parts import Links, core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -86,7 +86,7 @@ class Operator(Machine):
         return False
 
 
-def street() -> tuple[groups.Group, Keys]:
+def street() -> tuple[groups.Group, OperatorKeys]:
     """Return a group, and its operators' public keys as a home stores them."""
     identities = {role: Identity(bytes([number]) * 32) for number, role in enumerate(groups.ROLES, start=1)}
     tables = [
@@ -102,13 +102,15 @@ def street() -> tuple[groups.Group, Keys]:
         """Do nothing, because no new list of keys arrives."""
         await asyncio.sleep(0)
 
-    return group, Keys(group, lists, commit)
+    return group, OperatorKeys(group, lists, commit)
 
 
 def streams() -> dict[str, Stream]:
     """Return, by name, a stream with noise of its own and the same stream in a crowd."""
     [plain] = config.parse(TEXT).stream
-    local = core_of(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
+    local = core_of(
+        plain, config.other_charges_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32)
+    )
     group, keys = street()
     terms = {"level": group.level, "radius": group.hide_wh, "quantum": group.quantum_wh}
     member = plain.with_changes(group=group, privacy=terms)
@@ -131,7 +133,7 @@ def run(stream: Stream, path: Path, slots: int) -> tuple[float, list[Outgoing]]:
                 start_s = time.process_time()
             effects = pipeline.feed(messages, now_ms, now_ms)
             transaction.commit(store, effects.commit, [], None, 0)
-            store.erase()
+            store.erase_log()
             rows += effects.commit.outgoing
         return (time.process_time() - start_s) / slots, [row for row in rows if not row.retain]
 

@@ -112,7 +112,7 @@ class Line:
 def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.WaitingRow]:
     """Commit a transaction and erase the log, as the agent does; return the new rows of the outbox."""
     rows = transaction.commit(store, commit, delivered, None, commit.clock_ms).rows
-    store.erase()
+    store.erase_log()
     return rows
 
 

@@ -18,7 +18,7 @@ from meteragent.agent.clock import POLL_S, ClockJumped, SteadyClock, run_until
 from meteragent.agent.environment import Context, Environment
 from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import withdraw_descriptors
-from meteragent.agent.page.view import Settings, StreamView, View, machine_routes
+from meteragent.agent.page.view import Settings, StreamView, View, local_routes
 from meteragent.agent.unit import Unit, assemble_unit
 from meteragent.agent.viewers import Viewers
 from meteragent.agent.watch import Watch
@@ -76,12 +76,12 @@ class Agent:
             finally:
                 clock.now_ms()  # check once more: after another start of the machine, it would go unnoticed
                 if clock.jumped_ms:
-                    self._restore(clock.jumped_ms)
+                    self._treat_as_copy(clock.jumped_ms)
             task = asyncio.current_task()
             if task is not None and task.cancelling():  # the agent was stopped while the tasks ended
                 raise asyncio.CancelledError
 
-    def _restore(self, jumped_ms: int) -> None:
+    def _treat_as_copy(self, jumped_ms: int) -> None:
         """Treat the store as a copy, and report the jump. Raises StoreError if the store cannot be used."""
         self.counts.add("clock_jumped")
         step_ms = round(jumped_ms / 1000) * 1000
@@ -107,7 +107,7 @@ class Agent:
     ) -> None:
         """Run with an open store until cancelled, or until a receiver is to be admitted or revoked."""
         config = self._config
-        store = self._open(await _synchronised_ms(clock))
+        store = self._open_store(await _wait_for_clock(clock))
         now_ms = max(clock.newest_ms, store.clock_ms)
         streams = [stream for stream in config.stream if receivers.must_run(stream, now_ms)]
         queues = {stream.name for stream in streams}
@@ -119,8 +119,8 @@ class Agent:
             revoked_grants = grants.grants_to_withdraw(store.connection)
             sent_grants = *grants.active_grants(store.connection), *revoked_grants
             thread.kept_queues |= {grant.queue for grant in sent_grants}
-            self._claim(streams, store)
-            self._environment.boot.recall(meta_value(store.connection, "boot", ""))
+            self._claim_streams(streams, store)
+            self._environment.boot.recall_note(meta_value(store.connection, "boot", ""))
             clock.check_no_jump()
             store.boot_note = lambda: self._environment.boot.note
             clock.set_earliest(store.clock_ms)
@@ -129,19 +129,19 @@ class Agent:
             context = Context(config, self._environment, thread, clock, *shared, odometers)
             units = [assemble_unit(stream, links[stream.name], context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
-            services = [watch.serve_socket(), watch.notify_systemd(), _compare(clock), _keep_totals(context)]
+            services = [watch.serve_socket(), watch.notify_systemd(), _find_jump(clock), _log_totals(context)]
             services += [withdraw_descriptors(grant, context) for grant in revoked_grants]
             if address is not None:
                 views = [StreamView.of(unit, config) for unit in units]
                 view = View(views, context, watch.problems)
-                services.append(page.serve(address, view, self._viewers, machine_routes(watch)))
-            end_ms = receivers.next_ms(config, now_ms)
+                services.append(page.serve(address, view, self._viewers, local_routes(watch)))
+            end_ms = receivers.next_admission_ms(config, now_ms)
             await run_until(end_ms, clock, _serve(units, services, self._environment))
         finally:
             _log.info("totals: %s", self.counts.as_text())
             await thread.close()
 
-    def _open(self, now_ms: int) -> Store:
+    def _open_store(self, now_ms: int) -> Store:
         """Open the store, or replace a damaged or missing one, and return it.
 
         In a new store, no window opens before the current window of every stream and the current period of
@@ -170,7 +170,7 @@ class Agent:
         if names := outbox.hold_damaged(store):
             _log.error("damaged messages in the store are not sent: %s", "; ".join(names))
 
-    def _claim(self, streams: list[settings.Stream], store: Store) -> None:
+    def _claim_streams(self, streams: list[settings.Stream], store: Store) -> None:
         """Claim the streams that run in the store, and retire all others."""
         for stream in streams:
             wall = stream.window.clock is Clock.WALL
@@ -214,10 +214,10 @@ async def _drain(units: list[Unit]) -> None:
                 for sink in sinks:
                     await sink.idle.wait()
     for unit in units:
-        await unit.runner.flush()
+        await unit.runner.flush_marks()
 
 
-async def _synchronised_ms(clock: SteadyClock) -> int:
+async def _wait_for_clock(clock: SteadyClock) -> int:
     """Wait until the clock shows a time, and return it. Raises ClockJumped after a jump."""
     while True:
         clock.check_no_jump()
@@ -226,14 +226,14 @@ async def _synchronised_ms(clock: SteadyClock) -> int:
         await asyncio.sleep(POLL_S)
 
 
-async def _compare(clock: SteadyClock) -> None:
+async def _find_jump(clock: SteadyClock) -> None:
     """Compare the wall clock with the boot clock every `COMPARE_S`. Raises ClockJumped after a jump."""
     while True:
         clock.check_no_jump()
         await asyncio.sleep(COMPARE_S)
 
 
-async def _keep_totals(context: Context) -> None:
+async def _log_totals(context: Context) -> None:
     """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
     while True:
         await asyncio.sleep(TOTALS_S)

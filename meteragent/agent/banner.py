@@ -23,7 +23,7 @@ def startup_lines(settings: config.Config) -> Iterator[str]:
     """Yield the lines that `run` logs before it opens the store."""
     yield f"meteragent {__version__}; store {settings.store.path.absolute()}"
     for stream in settings.stream:
-        terms = config.schedule(stream, config.others_per_day(settings, stream)).usual
+        terms = config.schedule(stream, config.other_charges_per_day(settings, stream)).usual
         name = f"stream {stream.name}"
         source = stream.source
         kind = str(source.kind).replace("_", " ")
@@ -40,10 +40,10 @@ def startup_lines(settings: config.Config) -> Iterator[str]:
             )
         if not stream.receivers:
             yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
-        yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
+        yield from (f"{name}: {row.text}" for row in sharing.receivers(settings) if row.stream == stream.name)
 
 
-def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:
+def number_line(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:
     """Return the line about the stream's next number; a new meter's first window waits for `listen_s`."""
     noun, name = "number" if stream.group is None else "report", f"stream {stream.name}"
     if core.terms.clock is Clock.EVENT:

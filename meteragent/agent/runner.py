@@ -69,9 +69,9 @@ class Runner:
         while True:
             # Read this before the time, so that the catch-up never starts before the subscription.
             is_subscribed = self.source.subscribed.is_set()
-            now_ms = await self._time()
+            now_ms = await self._wait_for_time()
             closing_ms = self.catch_up.advance(now_ms, is_subscribed=is_subscribed)
-            steps = self._steps(last_now_ms, now_ms)
+            steps = self._feed_times_ms(last_now_ms, now_ms)
             # Slots that fell due since the last round stay open until the waiting messages are fed.
             messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batch_count)
             for step_ms in steps:
@@ -105,10 +105,10 @@ class Runner:
         """Feed the waiting messages, then close the slots that fell due while no slot closed."""
         for _ in range(self.source.batch_count):
             await self._feed(self.source.take_batch(now_ms), now_ms, last_closing_ms)
-        for step_ms in self._steps(last_closing_ms, closing_ms):
+        for step_ms in self._feed_times_ms(last_closing_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
-    def _steps(self, from_ms: int, to_ms: int) -> range:
+    def _feed_times_ms(self, from_ms: int, to_ms: int) -> range:
         """Return the times between `from_ms` and `to_ms` at which to feed the core: one per window length."""
         length_ms = self.pipeline.schedule.usual.length_ms
         return range(from_ms + length_ms, to_ms, length_ms)
@@ -117,13 +117,13 @@ class Runner:
         clock, viewers, name = self.context.clock, self.context.viewers, self.pipeline.name
         self.heartbeat()
         clock.check_no_jump()
-        has_too_many = self.context.thread.note_refused(name, self.outlets.refused_bytes)
+        has_too_many = self.context.thread.note_refused_bytes(name, self.outlets.refused_bytes)
         self.pipeline.withhold_from(self.outlets.refused_destinations if has_too_many else ())
         observer = viewers.observer_of(name) if viewers else None
         self.pipeline.admit_destinations(self.outlets.take_free_destinations(), clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)
-        self.outlets.ask_about(effects.listen)
+        self.outlets.ask_about(effects.ask_about)
         if viewers:
             viewers.queue_records(name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
@@ -137,7 +137,7 @@ class Runner:
                 self.on_commit(rows)
                 self.outlets.queue_rows(rows)
 
-    async def _time(self) -> int:
+    async def _wait_for_time(self) -> int:
         """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
         is_paused, thread, clock = False, self.context.thread, self.context.clock
         while True:
@@ -156,10 +156,10 @@ class Runner:
                     meaning = PROBLEMS["unerased_stands" if is_unerased else "store_full"]
                     _log.warning("%s. %s", meaning.cause, meaning.cure)
                 if not is_unerased:
-                    await self.flush()
+                    await self.flush_marks()
             await asyncio.sleep(POLL_S)
 
-    async def flush(self) -> None:
+    async def flush_marks(self) -> None:
         """Mark delivered rows in a commit of their own, at a stop or to make room."""
         await self._commit(Commit(self.pipeline.name, self.context.clock.newest_ms))
 

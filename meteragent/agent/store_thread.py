@@ -40,9 +40,9 @@ class StoreThread:
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function on the store's thread."""
-        return await self._begin(function, *arguments)
+        return await self._submit(function, *arguments)
 
-    def _begin(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+    def _submit(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def persist(
@@ -52,23 +52,23 @@ class StoreThread:
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
         try:
-            write_task = self._begin(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
-            self._erasure = self._begin(self._erase_log)  # before any other call: rule 2 of the store
+            write_task = self._submit(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
+            self._erasure = self._submit(self._erase_log)  # before any other call: rule 2 of the store
             rows, self._bytes = await write_task
         finally:
             self._writing_bytes -= size_bytes
         if rows:
-            self._generation_thread.submit(self.store.prepare)
+            self._generation_thread.submit(self.store.prepare_generation)
         return rows
 
     def _erase_log(self) -> None:
-        self.store.erase()
-        self._is_unerased = not self.store.erased
+        self.store.erase_log()
+        self._is_unerased = not self.store.is_erased
 
     async def wait_until_erased(self) -> None:
         """Wait until old accumulators are erased from the log; `unerased_s` counts how long that fails."""
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
-            self._erasure = self._begin(self._erase_log)
+            self._erasure = self._submit(self._erase_log)
         erasure = self._erasure
         if erasure is not None:
             await asyncio.wait({erasure})  # a cancelled caller must not cancel the erasure
@@ -92,7 +92,7 @@ class StoreThread:
         self._counts.add("retired_unsent", count)
         return has_space
 
-    def note_refused(self, stream: str, waiting_bytes: int) -> bool:
+    def note_refused_bytes(self, stream: str, waiting_bytes: int) -> bool:
         """Record the size of a stream's refused messages; return whether all streams' take too much space."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
@@ -125,7 +125,7 @@ class OutboxReader:
         self._thread = thread
         self._queue = queue
 
-    async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+    async def due_rows(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         """Return up to `limit` undelivered rows due by `now_ms`, after a pair (due time, id)."""
         connection = self._thread.store.connection
         return await self._thread.call(outbox.pending_rows, connection, self._queue, now_ms, limit, after)

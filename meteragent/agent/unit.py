@@ -64,7 +64,7 @@ class Unit(NamedTuple):
         link = replace(
             link,
             count=partial(self.watch.note_event, side, queue),
-            on_failed=partial(self.watch.note_failed, side, queue),
+            on_failed=partial(self.watch.note_failure, side, queue),
             advice=partial(connection_advice, side=side),
         )
         await keep_connected(link, partial(self.watch.serve, side, queue, serve), entropy)
@@ -82,12 +82,12 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
     core, counts = _core(stream, links, context, crowd), context.counts.make_part()
     spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
     pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
-    pipeline.leave_after(outlets.last_due_ms(store))
+    pipeline.hold_records_until(outlets.last_due_ms(store))
     # At the stop, the stream's time was before its first deadline. The store's time may be later, because
     # other streams advance it, and so does a run that stops before the end of its catch-up.
     due_ms = pipeline.deadline_ms(includes_closings=True)
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-    _log.info("%s", banner.next_number(stream, core, pipeline, clock.newest_ms, environment.listen_s))
+    _log.info("%s", banner.number_line(stream, core, pipeline, clock.newest_ms, environment.listen_s))
     first_minutes = FirstMinutes(stream, counts)
     watch = StreamWatch(stream, pipeline, outlets, context, first_minutes, crowd)
     runner = Runner(
@@ -106,7 +106,7 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
 
 def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: Crowd | None) -> Stream:
     """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
-    store, others_per_day = context.store, settings.others_per_day(context.config, stream)
+    store, others_per_day = context.store, settings.other_charges_per_day(context.config, stream)
     granted = receivers.granted_receivers(stream, store)
     core = parts.core_of(stream, others_per_day, links, store.secret, store.claim_key, receivers=granted)
     listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None

@@ -112,7 +112,7 @@ class Viewers:
                 if viewer.topic == row.topic and not row.retain and row.until_ms is None:
                     viewer.queue_record(row.payload)
 
-    def end_all(self) -> None:
+    def end_viewers(self) -> None:
         """End every viewer, because the server is stopping."""
         for viewer in self._open:
             viewer.end()

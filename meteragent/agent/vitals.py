@@ -139,7 +139,7 @@ class AgentVitals(Vitals):
         yield from self.raised
 
 
-_OF_STREAMS: Mapping[str, tuple[str, Callable[[StreamVitals], float]]] = {
+_STREAM_GAUGES: Mapping[str, tuple[str, Callable[[StreamVitals], float]]] = {
     "waiting_messages": ("messages that have not been delivered", lambda stream: stream.waiting),
     "lag_seconds": ("how long the first waiting message has been due", lambda stream: stream.lag_s),
     "refused_topics": ("topics that the sink's broker refuses", lambda stream: stream.refused_topics),
@@ -159,7 +159,7 @@ def _gauges(vitals: AgentVitals) -> Iterator[Figure]:
         for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up))
     ]
     yield Figure("connected", "gauge", "1: there is a connection to the broker", sides)
-    for name, (text, value) in _OF_STREAMS.items():
+    for name, (text, value) in _STREAM_GAUGES.items():
         yield Figure(name, "gauge", text, [({"stream": stream.name}, value(stream)) for stream in streams])
     epsilons = [
         ({"stream": stream.name, "meter": meter}, float(epsilon))

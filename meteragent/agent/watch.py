@@ -25,7 +25,7 @@ from meteragent.store import Connection, ledger, outbox
 from meteragent.store.file import has_room
 
 if TYPE_CHECKING:
-    from meteragent.agent.link.crowd import Keys
+    from meteragent.agent.link.crowd import OperatorKeys
 
 METERS_QUESTION = b"meters"
 """The question whose answer names the meters, with what has arrived from each."""
@@ -41,7 +41,7 @@ class StreamWatch:
         outlets: Outlets,
         context: Context,
         first_minutes: FirstMinutes,
-        crowd: "Keys | None" = None,
+        crowd: "OperatorKeys | None" = None,
     ) -> None:
         self.heartbeat_s = loop_s()
         self._down = {"source": {stream.name}, "sink": set(outlets.sinks)}
@@ -79,7 +79,7 @@ class StreamWatch:
             self.up[side] = False
         self._context.counts.add(f"{side}_lost" if event == "lost" else event)
 
-    def note_failed(self, side: str, queue: str, reason: LinkError) -> None:
+    def note_failure(self, side: str, queue: str, reason: LinkError) -> None:
         """Record why a connection, or an attempt to connect, has ended."""
         self._faults[side, queue] = reason.code
 
@@ -98,10 +98,10 @@ class StreamWatch:
         stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
         public_ids = self._pipeline.public_ids()
         queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids
-        waiting_count, first_ms = await thread.call(_waiting, connection, queues, unmarked_ids)
+        waiting_count, first_ms = await thread.call(_count_unconfirmed, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= METERS_MAX and now_ms is not None:
-            epsilons = await thread.call(_spent, connection, public_ids, round_down(now_ms, DAY_MS))
+            epsilons = await thread.call(_spent_per_w, connection, public_ids, round_down(now_ms, DAY_MS))
         faults = {side: code for (side, _), code in self._faults.items() if code}
         if self.up["sink"] and not self._outlets.retains:
             faults["sink"] = "no_retain"
@@ -123,7 +123,7 @@ class StreamWatch:
         )
 
 
-def _waiting(
+def _count_unconfirmed(
     connection: Connection, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
     """Return the number of unconfirmed messages, and when the first is due (None if there is none)."""
@@ -135,7 +135,7 @@ def _waiting(
     return max(waiting_count - len(unmarked_ids), 0), min(firsts_ms, default=None)
 
 
-def _spent(connection: Connection, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
+def _spent_per_w(connection: Connection, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
     return {
         public_id: ledger.sum_charges(connection, meter, day_ms, DAY_MS)
         for meter, public_id in public_ids.items()
@@ -169,7 +169,7 @@ class Watch:
             stands=pause_reason,
             counts=dict(self._context.counts),
             streams=tuple([await item.vitals(now_ms, has_arrivals=has_arrivals) for item in self._streams]),
-            raised=(*self._context.alarms.active, *problems),
+            raised=(*self._context.alarms.problems, *problems),
             unerased_s=unerased_s,
         )
 

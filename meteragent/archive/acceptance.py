@@ -74,7 +74,7 @@ _OTHER_WAY = (
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
     """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
     for name in policy.columns:
-        require_one(schema.names, name)
+        require_one_column(schema.names, name)
     kinds = [schema.field(name).type for name in policy.columns]
     for name, kind, (expected, accepts) in zip(policy.columns, kinds, _RULES.items(), strict=True):
         if not accepts(kind):
@@ -90,7 +90,7 @@ def require_no_table(entries: Iterable[str], path: object) -> None:
         raise ArchiveError(f"{path}: a {kind} table, {problem}: {_WAYS.get(kind, _OTHER_WAY)}")
 
 
-def require_one(names: Sequence[str], name: str) -> None:
+def require_one_column(names: Sequence[str], name: str) -> None:
     """Raise ArchiveError unless exactly one of the columns `names` is called `name`."""
     if (count := names.count(name)) != 1:
         problem = "more than one has this name" if count else f"not found among {', '.join(map(repr, names))}"

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.job import Job, read
+from meteragent.archive.job import Job, rows_of
 from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
 from meteragent.archive.layout import row_fits_and_lengths
 from meteragent.archive.ledger import SCHEMA, Ledger
-from meteragent.archive.number import milliseconds
+from meteragent.archive.number import to_milliseconds
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Windows, opened_windows
 from meteragent.archive.source import Source
@@ -96,7 +96,7 @@ def normal_form(name: str) -> str:
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
     """Return a job's windows in order; number meters. Raises ArchiveError as `read`, or for copies."""
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for rows in read(source, job, names):
+    for rows in rows_of(source, job, names):
         meters.append(rows.meter)
         times.append(rows.time_ms)
         progress(rows.row.size)
@@ -122,7 +122,7 @@ def check_rows(source: Source, progress: ProgressCallback) -> None:
     for batch in source.read(source.groups, [columns.time, columns.value], batch_rows):
         if source.layout == "wide":
             fits, _ = row_fits_and_lengths(
-                milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
+                to_milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
             )
             misfit_count += int((~fits).sum())
         progress(batch.num_rows)

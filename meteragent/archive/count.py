@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from meteragent.archive.admission import ProgressCallback, ProgressReporter
-from meteragent.archive.job import Job, read
-from meteragent.archive.number import Counts, count_own, micro
+from meteragent.archive.job import Job, rows_of
+from meteragent.archive.number import Counts, count_own, to_millionths
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.source import Source
@@ -22,7 +22,7 @@ def count_numbers(source: Source, jobs: Iterable[Job], show: ProgressReporter) -
     counts = Counts()
     with show("count", source.rows, "row") as progress:
         if source.layout == "wide":
-            for part, rows in _parts(source):
+            for part, rows in _counts_by_part(source):
                 counts.add(part)
                 progress(rows)
             return counts
@@ -39,8 +39,8 @@ def read_job(
     """Return the readings of a job, with its meters numbered in the order in which they leave; count them."""
     policy, empty = source.policy, np.empty(0, np.int64)
     parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
-    for rows in read(source, job, names, needs_values=True):
-        values, is_own = micro(rows.value, policy), job.opens(rows.time_ms, policy)
+    for rows in rows_of(source, job, names, needs_values=True):
+        values, is_own = to_millionths(rows.value, policy), job.opens(rows.time_ms, policy)
         parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
         counts.add(count_own(values, is_own, policy.usual))
         progress(rows.row.size)
@@ -66,7 +66,7 @@ def require_range(source: Source, show: ProgressReporter) -> None:
     total, counts = sum(group.values for group in source.groups), Counts()
     with show("check", source.rows, "row") as progress:
         rows = 0
-        for part, part_rows in _parts(source):
+        for part, part_rows in _counts_by_part(source):
             counts.add(part)
             rows += part_rows
             progress(part_rows)
@@ -86,10 +86,10 @@ def require_unclamped(counts: Counts, policy: Policy) -> None:
         )
 
 
-def _parts(source: Source) -> Iterator[tuple[Counts, int]]:
+def _counts_by_part(source: Source) -> Iterator[tuple[Counts, int]]:
     """Yield the counts of an input's numbers and the number of rows, batch by batch."""
     policy, name = source.policy, source.policy.columns.value
     for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
         column = batch.column(name)
-        values = micro(column.flatten() if source.layout == "wide" else column, policy)
+        values = to_millionths(column.flatten() if source.layout == "wide" else column, policy)
         yield Counts.of(values, policy.usual), batch.num_rows

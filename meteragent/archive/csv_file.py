@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from meteragent.archive.files import path_in_errors
-from meteragent.archive.local_time import Around, around, second_occurrences, to_utc
-from meteragent.archive.mapping import CER, UNIX, Mapping, rewriting
+from meteragent.archive.local_time import RowsAroundRepeats, rows_around_repeats, second_occurrences, to_utc
+from meteragent.archive.mapping import CER, UNIX, Mapping, iso_rewriting
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import LAST_MS, Integers
 from meteragent.consume.cell import SEPARATOR_LINES, other_kind
@@ -105,14 +105,14 @@ class CsvTable:
                 choices = "header = 0 if there is no header" if is_row else f"there are: {', '.join(names)}"
                 raise self._refusal(f"column {wrong[0]!r}: {problem}; {choices}")
             self._columns[part] = [str(names.index(name.strip())) for name in columns]
-        self._check(first)
+        self._check_blocks(first)
 
     def _refusal(self, problem: str) -> ArchiveError:
         return ArchiveError(f"{self.path}: {problem}")
 
-    def _check(self, first: int) -> None:
+    def _check_blocks(self, first: int) -> None:
         """Read all blocks of lines, and fill in `blocks` and `ambiguous_readings`."""
-        near, tail = list[Around](), b""
+        near, tail = list[RowsAroundRepeats](), b""
         with self.path.open("rb") as file:
             file.seek(first)
             while data := tail + file.read(_BLOCK_BYTES - len(tail)):
@@ -124,11 +124,11 @@ class CsvTable:
                     span_ms = int(rows.time_ms.min()), int((rows.time_ms + rows.repeat_ms).max())
                     names = pc.min_max(rows.meter.dictionary).as_py()
                     if (zone := self._mapping.timezone) is not None:
-                        near.append(around(rows.local_ms, zone, rows.meter, len(self.blocks)))
+                        near.append(rows_around_repeats(rows.local_ms, zone, rows.meter, len(self.blocks)))
                     self.blocks.append(Block(first, end, rows.size, span_ms, (names["min"], names["max"])))
                 first, tail = first + end, data[end:]
         if near:
-            hours = Around(*map(np.concatenate, zip(*near, strict=True)))
+            hours = RowsAroundRepeats(*map(np.concatenate, zip(*near, strict=True)))
             is_second, is_unclear = second_occurrences(hours)
             if is_unclear.any():
                 index = int(np.argmax(is_unclear))
@@ -257,7 +257,7 @@ class CsvTable:
             _require((day >= 1) & (half_hour >= 1) & (half_hour <= 48), "time", self._mapping.example)
             return np.asarray((39 * 365 + 9 + day) * DAY_MS + half_hour * (HOUR_MS // 2))
         text = text.dictionary_encode()  # rewriting is slow, and times repeat from meter to meter
-        pattern = ("^$", "") if form is None else rewriting(form)
+        pattern = ("^$", "") if form is None else iso_rewriting(form)
         times = pc.replace_substring_regex(text.dictionary, *pattern)
         is_end = pc.match_substring(times, " 24:00").to_numpy(zero_copy_only=False)
         times = pc.replace_substring(times, " 24:00", " 00:00")

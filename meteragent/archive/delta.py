@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from meteragent.archive.policy import Columns, Integers
-from meteragent.archive.snapshot import PLAIN, WAY, Snapshot, Version, View, find_columns
+from meteragent.archive.snapshot import PLAIN, WAY, FileView, Snapshot, Version, find_columns
 from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
 
@@ -25,7 +25,7 @@ _FEATURE = re.compile(r"Feature '[\w-]+' is not supported|catalog-managed table"
 """What may be quoted of the texts of `deltalake`, which may hold values from the log."""
 
 
-def load(tree: Tree, version: int | None = None) -> DeltaTable:
+def load_table(tree: Tree, version: int | None = None) -> DeltaTable:
     """Return the Delta table at a tree, at `version` or the latest one. Raises ArchiveError if that fails."""
     if "%" in tree.root or "\\" in tree.root:  # it would read another folder
         raise ArchiveError(
@@ -51,15 +51,15 @@ def load(tree: Tree, version: int | None = None) -> DeltaTable:
 
 def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snapshot:
     """Return a table's latest version, or that of its pin. Raises ArchiveError if it cannot be read."""
-    table = load(tree)
+    table = load_table(tree)
     id_ = str(table.metadata().id)
     if id_ in pins:
-        table = load(tree, int(pins[id_].snapshot))
-    partitions, names = set(table.metadata().partition_columns), _names(table, columns)
+        table = load_table(tree, int(pins[id_].snapshot))
+    partitions, names = set(table.metadata().partition_columns), _column_finders(table, columns)
     if partitions & {columns.time, columns.value}:
         raise ArchiveError(f"{tree.root}: partitioned by the column of times or of values: not supported")
     names = {name: key for name, key in names.items() if name not in partitions}
-    deleted, views, actions = _deleted(table, tree), {}, pa.table(table.get_add_actions())
+    deleted, views, actions = _deleted_positions(table, tree), {}, pa.table(table.get_add_actions())
     for row in actions.select(sorted({"path", "partition"} & {*actions.column_names})).to_pylist():
         address, constants = unquote(row["path"]), {}
         path = tree.locate(address) if re.match(r"\w*:?/", address) else f"{tree.root}/{address}"
@@ -67,13 +67,13 @@ def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snaps
             if not isinstance(meter := row["partition"][columns.meter], str | int):
                 raise ArchiveError(f"{path}: a partition by a meter that is neither text nor an integer")
             constants = {columns.meter: str(meter)}
-        views[path] = View(names, constants, deleted.pop(path, PLAIN.deleted))
+        views[path] = FileView(names, constants, deleted.pop(path, PLAIN.deleted))
     if deleted:
         raise ArchiveError(f"{tree.root}: deletion vectors of files that are not in the table: not supported")
     return Snapshot(Version("Delta", id_, str(table.version())), dict(sorted(views.items())))
 
 
-def _names(table: DeltaTable, columns: Columns) -> dict[str, str | int]:
+def _column_finders(table: DeltaTable, columns: Columns) -> dict[str, str | int]:
     """Return what finds the columns in files. Raises ArchiveError if the table does not have one."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     fields = find_columns({field.name: field.metadata for field in table.schema().fields}, columns)
@@ -83,7 +83,7 @@ def _names(table: DeltaTable, columns: Columns) -> dict[str, str | int]:
     return {name: metadata[key] for name, metadata in fields.items()}
 
 
-def _deleted(table: DeltaTable, tree: Tree) -> dict[str, Integers]:
+def _deleted_positions(table: DeltaTable, tree: Tree) -> dict[str, Integers]:
     """Return the positions that deletion vectors delete, by file."""
     base, vectors = unquote(table.table_uri).rstrip("/") + "/", {}
     for row in pa.RecordBatchReader.from_stream(table.deletion_vectors()):

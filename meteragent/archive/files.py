@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 _PART = ".part"
 
 
-def attempt(path: Path | str, call: Callable[[], T]) -> T:
+def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
     Raises ArchiveError if the file cannot be read: without Arrow's text, which may quote a value, and outside
@@ -47,7 +47,7 @@ def path_in_errors(path: Path | str, reason: str = "cannot be read") -> Iterator
 
 
 @contextmanager
-def parquet(
+def open_parquet(
     path: Path | str,
     meter: str | None = None,
     footer: pq.FileMetaData | None = None,
@@ -62,14 +62,14 @@ def parquet(
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
     options |= {"metadata": footer}
-    source = attempt(path, opened) if opened else path
+    source = attempt_read(path, opened) if opened else path
     with ExitStack() as stack:
         if not isinstance(source, Path | str):
             stack.callback(source.close)
-        yield stack.enter_context(attempt(path, lambda: pq.ParquetFile(source, **options)))
+        yield stack.enter_context(attempt_read(path, lambda: pq.ParquetFile(source, **options)))
 
 
-def write(path: Path, fill: Callable[[Any], object]) -> None:
+def write_file(path: Path, fill: Callable[[Any], object]) -> None:
     """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
     part = path.with_name(f".{path.name}{_PART}")
     with path_in_errors(path, "cannot be written"), whole_file(path, part=part) as file:

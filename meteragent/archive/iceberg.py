@@ -14,9 +14,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
-from meteragent.archive.files import attempt
+from meteragent.archive.files import attempt_read
 from meteragent.archive.policy import Columns, Integers
-from meteragent.archive.snapshot import PLAIN, WAY, Snapshot, Version, View, find_columns
+from meteragent.archive.snapshot import PLAIN, WAY, FileView, Snapshot, Version, find_columns
 from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
 
@@ -36,7 +36,7 @@ def metadata_address(name: str) -> str:
 
 def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snapshot:
     """Return a table's current snapshot, or that of its pin. Raises ArchiveError if it cannot be read."""
-    table = _load(tree)
+    table = _load_table(tree)
     id_, current = str(table.metadata.table_uuid), table.current_snapshot()
     latest = Version("Iceberg", id_, str(current and current.snapshot_id), table.schema().schema_id)
     if current is None:
@@ -47,15 +47,15 @@ def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snaps
     if chosen is None or schema is None:
         raise ArchiveError(f"{tree.root}: an Iceberg table without snapshot {version.snapshot}: {WAY}")
     names = find_columns({field.name: field.field_id for field in schema.fields}, columns)
-    deletes, views = cache(partial(_positions, tree)), {}
-    for task in _tasks(table, chosen, tree):
+    deletes, views = cache(partial(_deleted_positions, tree)), {}
+    for task in _scan_tasks(table, chosen, tree):
         path = task.file.file_path
         positions = [PLAIN.deleted, *(deletes(file).get(path, PLAIN.deleted) for file in task.delete_files)]
-        views[tree.locate(path)] = View({**names}, {}, np.unique(np.concatenate(positions)))
+        views[tree.locate(path)] = FileView({**names}, {}, np.unique(np.concatenate(positions)))
     return Snapshot(version, dict(sorted(views.items())))
 
 
-def _load(tree: Tree) -> Table:
+def _load_table(tree: Tree) -> Table:
     """Return the table of a metadata file. Raises ArchiveError if it cannot be read."""
     address, options = tree.address
     try:
@@ -65,7 +65,7 @@ def _load(tree: Tree) -> Table:
     raise ArchiveError(f"{address}: the metadata of an Iceberg table, which cannot be read: {reason}")
 
 
-def _tasks(table: Table, chosen: IcebergSnapshot, tree: Tree) -> list[FileScanTask]:
+def _scan_tasks(table: Table, chosen: IcebergSnapshot, tree: Tree) -> list[FileScanTask]:
     """Return the files of a snapshot, with their deletes. Raises ArchiveError if one cannot be applied."""
     lists = [item for item in chosen.manifests(table.io) if item.content == ManifestContent.DELETES]
     for entry in (entry for item in lists for entry in item.fetch_manifest_entry(table.io)):
@@ -80,10 +80,10 @@ def _tasks(table: Table, chosen: IcebergSnapshot, tree: Tree) -> list[FileScanTa
     return tasks
 
 
-def _positions(tree: Tree, file: DataFile) -> dict[str, Integers]:
+def _deleted_positions(tree: Tree, file: DataFile) -> dict[str, Integers]:
     """Return the positions that a delete file deletes, by the data file's address."""
     path = tree.locate(file.file_path)
-    rows = attempt(path, lambda: pq.read_table(tree.open(path), columns=["file_path", "pos"]))
+    rows = attempt_read(path, lambda: pq.read_table(tree.open(path), columns=["file_path", "pos"]))
     names = rows.column("file_path").combine_chunks().dictionary_encode()
     index = np.asarray(names.indices)
     order = np.argsort(index, kind="stable")

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from meteragent.archive.layout import meters
-from meteragent.archive.number import Flags, milliseconds
+from meteragent.archive.number import Flags, to_milliseconds
 from meteragent.archive.policy import FIRST_MS, LAST_MS, Integers, Policy
 from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import ArchiveError
@@ -62,23 +62,23 @@ class Job:
         return np.asarray((first <= begin_ms) & (begin_ms < end))
 
 
-def jobs(source: Source, limit: int) -> list[Job]:
+def cut_jobs(source: Source, limit: int) -> list[Job]:
     """Return jobs of at most about `limit` rows, cut by the plan that reads the fewest rows."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)
     if count <= 1:
         return [Job(all_groups)]
-    plans = [_split([Job(all_groups)], groups, limit)]
+    plans = [_split_jobs([Job(all_groups)], groups, limit)]
     if all(group.times_ms is not None for group in groups):
-        plans.append(_split(_time_jobs(source, limit), groups, limit))
+        plans.append(_split_jobs(_time_jobs(source, limit), groups, limit))
     has_own_names = source.policy.stream.sink.pseudonym_key_file is None
     if has_own_names and all(group.meters is not None for group in groups):
-        plans.append(_split(_meter_jobs(groups, limit), groups, limit))
+        plans.append(_split_jobs(_meter_jobs(groups, limit), groups, limit))
     return min(plans, key=lambda plan: sum(groups[index].rows for job in plan for index in job.groups))
 
 
-def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job]:
+def _split_jobs(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job]:
     """Split each job of more than `limit` rows into parts, by a hash of the meter's public name."""
     pieces = []
     for job in jobs:
@@ -91,7 +91,7 @@ def _time_jobs(source: Source, limit: int) -> list[Job]:
     """Return jobs for successive stretches of time with about `limit` / 2 rows each."""
     policy, spans = source.policy, [group.times_ms or (0, 0) for group in source.groups]
     lead_ms, reach_ms = (policy.lead_ms, policy.reach_ms) if source.layout == "long" else (0, 0)
-    firsts = _cuts([span[0] - lead_ms for span in spans], source.groups, limit)
+    firsts = _cut_points([span[0] - lead_ms for span in spans], source.groups, limit)
     starts: list[int] = policy.starts(np.array(firsts, np.int64)).tolist()
     edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
@@ -106,7 +106,7 @@ def _time_jobs(source: Source, limit: int) -> list[Job]:
 def _meter_jobs(groups: Sequence[Group], limit: int) -> list[Job]:
     """Return jobs for successive ranges of meters' names with about `limit` / 2 rows each."""
     spans = [group.meters or ("", "") for group in groups]
-    firsts = _cuts([span[0] for span in spans], groups, limit)
+    firsts = _cut_points([span[0] for span in spans], groups, limit)
     names = sorted(set(firsts) - {firsts[0]})
     jobs = []
     for begin, end in pairwise(["", *names, None]):
@@ -118,7 +118,7 @@ def _meter_jobs(groups: Sequence[Group], limit: int) -> list[Job]:
     return jobs
 
 
-def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
+def _cut_points(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
     """Return the times or names, in order, at which jobs begin: one after about every `limit` / 2 rows.
 
     `firsts` holds the first time or name of each group. The factor 1/2 allows for rows near a cut, which the
@@ -142,7 +142,7 @@ class Rows(NamedTuple):
     value: pa.Array | None
 
 
-def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
+def rows_of(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
     """Yield the rows that may be used in a job's windows, and number their meters. Raises ArchiveError."""
     columns = source.policy.columns
     column_names = list(columns) if needs_values else [columns.meter, columns.time]
@@ -151,7 +151,7 @@ def read(source: Source, job: Job, names: dict[str, int], *, needs_values: bool 
         row = int(offsets[index])
         for batch in source.read([source.groups[index]], column_names, _BATCH_ROWS, needs_dictionary=True):
             meter = _meter_numbers(batch.column(columns.meter), names, job, source.policy)
-            time_ms = milliseconds(batch.column(columns.time), columns.time)
+            time_ms = to_milliseconds(batch.column(columns.time), columns.time)
             indices = np.flatnonzero((meter >= 0) & _may_belong(time_ms, source, job))
             value = batch.column(columns.value).take(pa.array(indices)) if needs_values else None
             yield Rows(row + indices, meter[indices], time_ms[indices], value)

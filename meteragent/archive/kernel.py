@@ -45,16 +45,16 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     released value has more than 18 digits. Raises KeyRefused if a window's epoch has no key. Raises
     ConfigError if the pseudonym key cannot be read.
     """
-    starts = milliseconds(batch.column("start"))
-    meters = _strings(batch.column("meter"))
-    quanta, lengths = flatten(batch.column("quanta"))
+    starts = to_milliseconds(batch.column("start"))
+    meters = _decode_strings(batch.column("meter"))
+    quanta, lengths = flatten_lists(batch.column("quanta"))
     terms_index, terms = policy.terms(starts)
-    _check(
+    _check_windows(
         starts, lengths, np.array([window_terms.n for window_terms in terms], np.int64)[terms_index], policy
     )
     noisy_quanta, first_slots = np.empty_like(quanta), np.cumsum(lengths) - lengths
     pair_index, id_pairs = np.empty(len(meters), np.int64), list[tuple[str, str]]()
-    for rows, index, epoch_key in _groups(terms_index, key.epochs(starts), key):
+    for rows, index, epoch_key in _by_epoch(terms_index, key.epochs(starts), key):
         window_terms, id_ = terms[index], policy.descriptor(terms[index]).id
         windows = _Block(first_slots, rows, window_terms.n, is_rectangular=len(terms) == 1)
         values = windows.take(quanta)
@@ -79,7 +79,7 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=release_schema(policy))
 
 
-def _strings(column: pa.Array) -> NDArray[np.object_]:
+def _decode_strings(column: pa.Array) -> NDArray[np.object_]:
     """Decode a column of strings, each distinct string only once."""
     dictionary = column.dictionary_encode()
     strings = np.array(dictionary.dictionary.to_pylist(), object)
@@ -112,14 +112,14 @@ class _Block:
         numbers.reshape(self.shape)[self.index] = values
 
 
-def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
+def _by_epoch(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
     """Yield rows whose noise is drawn together: their indices, their terms' index, their epoch's key."""
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
             yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)
 
 
-def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
+def _check_windows(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
     """Raise ArchiveError if a row is not a window of the policy."""
     off_grid_count, misfit_count = (
         int((policy.starts(starts) != starts).sum()),
@@ -147,13 +147,13 @@ def values_of(quanta: Integers, policy: Policy) -> pa.Array:
     return pa.Array.from_buffers(value_type(policy), integers.size, [None, pa.py_buffer(words)])
 
 
-def milliseconds(column: pa.Array) -> Integers:
+def to_milliseconds(column: pa.Array) -> Integers:
     """Convert a column of type TIME to int64."""
     times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return times_ms
 
 
-def flatten(column: pa.ListArray) -> tuple[Integers, Integers]:
+def flatten_lists(column: pa.ListArray) -> tuple[Integers, Integers]:
     """Return all numbers of a column of lists, concatenated, and the length of each list."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return column.flatten().to_numpy(zero_copy_only=False), lengths

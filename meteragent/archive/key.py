@@ -86,13 +86,13 @@ class Key:
         self._epoch_keys: dict[int, EpochKey] = {}
 
     def __repr__(self) -> str:
-        return f"Key(tenant={self.tenant!r}, from {self.begins})"
+        return f"Key(tenant={self.tenant!r}, from {self.first_epoch})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key cannot be pickled: send the path of its file to the other process")
 
     @property
-    def begins(self) -> str:
+    def first_epoch(self) -> str:
         """The name of the first epoch that has a key, such as 2026-01 or 2026-01-31."""
         return self._name(self.first)
 
@@ -103,7 +103,7 @@ class Key:
 
     def at(self, start_ms: int) -> EpochKey:
         """Return the key of a window that starts at `start_ms`. Raises as `epoch` does."""
-        return self.epoch(self._index(start_ms))
+        return self.epoch(self._epoch_index(start_ms))
 
     def epoch(self, index: int) -> EpochKey:
         """Return an epoch's key. Raises KeyForgotten if there is none, KeyRefused after 2199."""
@@ -121,7 +121,7 @@ class Key:
         """Return an epoch's secret, derived from the nearest that is cached. Raises as `epoch` does."""
         if index < self.first:
             raise KeyForgotten(
-                f"windows of {self._name(index)} have no key: this key begins with {self.begins}, set"
+                f"windows of {self._name(index)} have no key: this key begins with {self.first_epoch}, set"
                 " by `--from` or by forgetting earlier epochs"
             )
         if index > _LAST[self.epoch_unit]:
@@ -135,7 +135,7 @@ class Key:
 
     def without(self, before_ms: int) -> "Key":
         """Return the key without the epochs before `before_ms`. Raises KeyRefused if it is after 2199."""
-        index = max(self.first, self._index(before_ms))
+        index = max(self.first, self._epoch_index(before_ms))
         return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 
     @classmethod
@@ -148,7 +148,7 @@ class Key:
             raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
         if mode & stat.S_IROTH:
             raise KeyMissing(f"{path}: every user of this machine can read the key: run chmod 600 on it")
-        key = _parse(text) if len(text) <= _MAX_BYTES else None
+        key = _parse_key(text) if len(text) <= _MAX_BYTES else None
         if key is None:
             raise KeyMissing(f"{path}: not a key made by `meteragent key new`: is this the wrong file?")
         return key
@@ -157,7 +157,7 @@ class Key:
         """Return the content of the key's file, including the first secret."""
         return _FILE.format(self=self, secret=self._secrets[self.first].hex())
 
-    def _index(self, time_ms: int) -> int:
+    def _epoch_index(self, time_ms: int) -> int:
         return int(self.epochs(np.array([time_ms], np.int64))[0])
 
     def _name(self, index: int) -> str:
@@ -189,7 +189,7 @@ def check_tenant(tenant: str) -> str:
     return tenant
 
 
-def _parse(text: bytes) -> Key | None:
+def _parse_key(text: bytes) -> Key | None:
     """Parse the content of a key file; return None if it holds no key."""
     match = _FORM.fullmatch(text.decode("ascii", "replace"))
     if match is None:
@@ -200,10 +200,10 @@ def _parse(text: bytes) -> Key | None:
     except ValueError:  # there is no such month or day
         return None
     key = Key(tenant, epoch_unit, first, bytes.fromhex(secret))
-    return key if key.begins == begins else None
+    return key if key.first_epoch == begins else None
 
 
-def create(
+def create_key(
     path: Path,
     tenant: str,
     epoch_unit: str = "month",
@@ -224,7 +224,7 @@ def create(
     return key
 
 
-def forget(path: Path, before_ms: int) -> Key:
+def forget_epochs(path: Path, before_ms: int) -> Key:
     """Erase from a file the keys of all epochs that end by `before_ms`, and return the remaining key.
 
     A new file with the same owner and mode replaces the old file, whose bytes are then overwritten. Backups,

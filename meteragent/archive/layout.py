@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from meteragent.archive.kernel import TIME, WINDOWS
-from meteragent.archive.kernel import milliseconds as ms_of
+from meteragent.archive.kernel import to_milliseconds as ms_of
 from meteragent.archive.number import (
     Counts,
     Flags,
     Micro,
     count_own,
-    micro,
-    milliseconds,
-    unpack,
+    to_millionths,
+    to_milliseconds,
+    unpack_values,
     whole_quanta,
 )
 from meteragent.archive.policy import Integers, Policy
@@ -67,18 +67,18 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
     """Convert wide rows to `WINDOWS` and count numbers. Raises ArchiveError if one is no window or meter."""
     names = policy.columns
     column = batch.column(names.value)
-    starts = milliseconds(batch.column(names.time), names.time)
+    starts = to_milliseconds(batch.column(names.time), names.time)
     fits, lengths = row_fits_and_lengths(starts, column, policy)
     if not fits.all():
         raise ArchiveError(
             "rows that do not start on the grid, or do not have the right number of values for their window:"
             f" {int((~fits).sum())} of {len(fits)}"
         )
-    ragged, counts = _numbers(column.flatten(), starts, lengths, policy)
+    ragged, counts = _integrate_numbers(column.flatten(), starts, lengths, policy)
     return windows_batch(meters(batch.column(names.meter), policy), starts, ragged), counts
 
 
-def _numbers(
+def _integrate_numbers(
     column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
 ) -> tuple[Ragged, Counts]:
     """Compute the slots of windows from the numbers of their parts, and count the numbers."""
@@ -86,14 +86,14 @@ def _numbers(
     if are_slots and (quanta := whole_quanta(column, policy)) is not None:
         values = Micro(quanta * quantum_u, np.ones(quanta.size, np.bool_), np.zeros(quanta.size, np.bool_))
         return Ragged(lengths, quanta), Counts.of(values, policy.usual)
-    values = micro(column, policy)
+    values = to_millionths(column, policy)
     values_u = values.values_u
     if not values.valid.all():
         values_u = np.where(values.valid, values_u, policy.usual.readings.gap_u)
     counts = Counts.of(values, policy.usual)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
-    return _slots(starts_ms, lengths, values_u, policy), counts
+    return _integrate_slots(starts_ms, lengths, values_u, policy), counts
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
@@ -103,12 +103,12 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch,
     window. A reading counts where its span begins; a row without one is omitted. Raises ArchiveError if a
     meter's name or a time is missing or invalid.
     """
-    starts = milliseconds(batch.column("start"), "start")
+    starts = to_milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     readings = column.flatten()
-    times = milliseconds(readings.field(0), policy.columns.time)
-    values = unpack(readings.field(1), policy.usual)
+    times = to_milliseconds(readings.field(0), policy.columns.time)
+    values = unpack_values(readings.field(1), policy.usual)
     window = np.repeat(np.arange(starts.size), lengths)
 
     def open_window(window: Integers, times_ms: Integers) -> Flags:
@@ -154,7 +154,7 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     columns = {name: batch.column(name).take(pa.array(row)) for name in ("meter", "start", "end", "d", "key")}
     columns["value"] = column.flatten()
     if policy.usual.shape.names:
-        columns["band"] = _bands(ms_of(batch.column("start")), policy)
+        columns["band"] = _band_names(ms_of(batch.column("start")), policy)
     else:
         window_ms = ms_of(columns["start"])
         step_ms = (ms_of(columns["end"]) - window_ms) // lengths[row]
@@ -163,7 +163,7 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     return pa.record_batch([columns[name] for name in schema.names], schema=schema)
 
 
-def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
+def _band_names(starts_ms: Integers, policy: Policy) -> pa.Array:
     """Return the names of all windows' bands, one window after another."""
     terms_index, terms = policy.terms(starts_ms)
     names = [window_terms.shape.names for window_terms in terms]
@@ -208,7 +208,7 @@ def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
     return parts_are_slots and not usual.shape.names and np.array_equal(lengths, counts)
 
 
-def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:
+def _integrate_slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:
     """Integrate equal parts of windows into their slots."""
     window = np.repeat(np.arange(starts_ms.size), lengths)
     part_ms = ((policy.ends(starts_ms) - starts_ms) // np.maximum(lengths, 1))[window]

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive.files import attempt, parquet, path_in_errors, write
+from meteragent.archive.files import attempt_read, open_parquet, path_in_errors, write_file
 from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
@@ -103,7 +103,7 @@ class Ledger:
     def table(self) -> str | None:
         """The address of the Delta table that is the key's ledger; None if this folder is."""
         path = self.folder / _TABLE
-        return attempt(path, path.read_text) if path.exists() else None
+        return attempt_read(path, path.read_text) if path.exists() else None
 
     def bind(self, address: str, create: Callable[[], object]) -> None:
         """Create a Delta table as the key's ledger. Raises ArchiveError if the key has a ledger."""
@@ -111,7 +111,7 @@ class Ledger:
             if self._runs():
                 raise ArchiveError(f"{self.folder}: the key has its ledger there: use a new key with a table")
             create()
-            write(self.folder / _TABLE, lambda file: file.write(address.encode()))
+            write_file(self.folder / _TABLE, lambda file: file.write(address.encode()))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -176,8 +176,8 @@ class Ledger:
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
         """Yield a run's rows, in batches."""
         for path in parts_of(self.path(run)):
-            with parquet(path) as file:
-                yield from attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS)))
+            with open_parquet(path) as file:
+                yield from attempt_read(path, lambda: list(file.iter_batches(_BATCH_ROWS)))
 
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
@@ -191,10 +191,10 @@ class Ledger:
                 partial_folder.mkdir(mode=0o700)
                 count = 0
                 for count, table in enumerate(tables, start=1):
-                    path = partial_folder / _part(count - 1)
-                    write(path, lambda file: pq.write_table(table, file))  # noqa: B023
-                write(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
-                write(partial_folder / "_run.json", lambda file: file.write(facts()))
+                    path = partial_folder / _part_name(count - 1)
+                    write_file(path, lambda file: pq.write_table(table, file))  # noqa: B023
+                write_file(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
+                write_file(partial_folder / "_run.json", lambda file: file.write(facts()))
                 partial_folder.rename(self.path(run))
                 sync_folder(self.folder)
         finally:
@@ -203,7 +203,7 @@ class Ledger:
     def facts(self, run: str) -> bytes:
         """Return the facts stored next to a run's rows."""
         path = self.path(run) / "_run.json"
-        return attempt(path, path.read_bytes)
+        return attempt_read(path, path.read_bytes)
 
     def _runs(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("run=*") if path.is_dir())
@@ -211,7 +211,7 @@ class Ledger:
     def _intervals(self, runs: Iterable[Path], names: Mapping[str, int]) -> Intervals:
         """Read the intervals in these runs' folders for the meters in `names`."""
         parts = [np.empty((3, 0), np.int64)]
-        parts += [part for run in runs for path in parts_of(run) for part in _read(path, names)]
+        parts += [part for run in runs for path in parts_of(run) for part in _read_intervals(path, names)]
         meter, start_ms, end_ms = np.concatenate(parts, axis=1)
         order = np.lexsort((start_ms, meter))
         return Intervals(meter[order], start_ms[order], end_ms[order])
@@ -220,22 +220,22 @@ class Ledger:
 def parts_of(run: Path) -> list[Path]:
     """Return a run's files. Raises ArchiveError if one is missing: windows would be released again."""
     count_file = run / "_parts"
-    count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
-    parts = [run / _part(index) for index in range(count)]
+    count = attempt_read(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
+    parts = [run / _part_name(index) for index in range(count)]
     if not parts or not all(path.is_file() for path in parts):
         raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup")
     return parts
 
 
-def _part(index: int) -> str:
+def _part_name(index: int) -> str:
     return f"part-{index:05}.parquet"
 
 
-def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
+def _read_intervals(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
     """Yield a file's rows for the meters in `names`, as arrays of shape (3, rows): meter, start, end."""
-    with parquet(path, "meter") as file:
+    with open_parquet(path, "meter") as file:
         columns = ["meter", "start", "end"]
-        for batch in attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS, columns=columns))):
+        for batch in attempt_read(path, lambda: list(file.iter_batches(_BATCH_ROWS, columns=columns))):
             meter = batch.column("meter")
             if not pa.types.is_dictionary(meter.type):
                 meter = meter.dictionary_encode()

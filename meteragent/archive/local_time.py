@@ -32,7 +32,7 @@ def to_utc(local_ms: Integers, zone: str) -> tuple[Integers, Integers]:
     return first_ms[inverse], np.where(apart_ms == 1, -1, apart_ms)[inverse]
 
 
-class Around(NamedTuple):
+class RowsAroundRepeats(NamedTuple):
     """Rows around repeated hours: block, row, hash of the meter, the hour's day, times as of `to_utc`."""
 
     block: Integers
@@ -43,7 +43,7 @@ class Around(NamedTuple):
     repeat_ms: Integers
 
 
-def around(local_ms: Integers, zone: str, meter: Any, block: int) -> Around:
+def rows_around_repeats(local_ms: Integers, zone: str, meter: Any, block: int) -> RowsAroundRepeats:
     """Return the rows of a block within an hour of repeated hours."""
     time_ms, repeat_ms = to_utc(local_ms, zone)
     day = np.where(repeat_ms > 0, local_ms // DAY_MS, -1)
@@ -52,10 +52,10 @@ def around(local_ms: Integers, zone: str, meter: Any, block: int) -> Around:
         day[is_near] = (local_ms[is_near] + step_ms) // DAY_MS
     row = np.flatnonzero(day >= 0)
     hashes = np.array([hash(name) for name in meter.take(pa.array(row)).to_pylist()], np.int64)
-    return Around(np.full(row.size, block), row, hashes, day[row], time_ms[row], repeat_ms[row])
+    return RowsAroundRepeats(np.full(row.size, block), row, hashes, day[row], time_ms[row], repeat_ms[row])
 
 
-def second_occurrences(rows: Around) -> tuple[Flags, Flags]:
+def second_occurrences(rows: RowsAroundRepeats) -> tuple[Flags, Flags]:
     """Return, for each row, whether it is the second occurrence of its time, and whether that is unclear."""
     order = np.lexsort((rows.day, rows.meter))  # stable: within a meter and a day, the order is the file's
     meter, day, time_ms, repeat_ms = (column[order] for column in rows[2:])

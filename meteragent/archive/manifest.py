@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive.admission import Admission
-from meteragent.archive.files import attempt, is_part, write
+from meteragent.archive.files import attempt_read, is_part, write_file
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.consume.archive import (
     MANIFEST,
+    bad_parts,
     describe_part,
-    faults,
     listed_parts,
     read_manifests,
     write_manifest,
@@ -73,18 +73,18 @@ def run_facts(source: Source, digests: Sequence[str], admission: Admission) -> b
     facts |= {"similar_meters": admission.similar_meters}
     if source.table is not None:
         facts |= {"table": source.table._asdict()}
-    return _json(facts)
+    return _encode_facts(facts)
 
 
-def table_of(content: bytes, path: Path) -> Version | None:
+def table_version(content: bytes, path: Path) -> Version | None:
     """Return the table's snapshot in a ledger's facts, None if the run had no table. Raises ArchiveError."""
-    table = _load(content, path).get("table")
-    return None if table is None else attempt(path, lambda: Version(**table))
+    table = _parse_facts(content, path).get("table")
+    return None if table is None else attempt_read(path, lambda: Version(**table))
 
 
 def admission_of(content: bytes, path: Path) -> Admission:
     """Return the admission in a ledger's facts, read from `path`. Raises ArchiveError if that fails."""
-    facts = _load(content, path)
+    facts = _parse_facts(content, path)
     counts = facts["run"], facts["released"], facts["refused"]
     return Admission(*counts, facts["descriptors"], set(facts["keys"]), facts["similar_meters"])
 
@@ -103,7 +103,7 @@ def build(
         "run": admission.run,
         "complete": parts is not None,
         "cut": cut,
-        "parts": [attempt(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
+        "parts": [attempt_read(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
         "form": source.layout,
         "policy": source.policy.facts,
         "descriptors": [_descriptor(source.policy, start_ms) for start_ms in admission.descriptors.values()],
@@ -122,12 +122,12 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output, twice: a copy of another run into the folder replaces only one."""
     part = next(iter(sorted(out.glob(f"part-{facts['run']}-*.parquet"))), None)
-    schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
+    schema = pa.schema([]) if part is None else attempt_read(part, lambda: pq.read_schema(part))
     for path in (out / MANIFEST, out / f"_manifest-{facts['run']}.parquet"):
-        write(path, lambda file: write_manifest(file, _json(facts), schema))
+        write_file(path, lambda file: write_manifest(file, _encode_facts(facts), schema))
 
 
-def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
+def find_manifest(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
     It is not `complete` if a part is not as it lists it. Raises ArchiveError if the output belongs to another
@@ -149,24 +149,24 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
                 f"{out}: another version or engine began this output: remove it and run again,"
                 " which gives the same values"
             )
-        return facts | {"complete": facts.get("complete") is True and not faults(out, listed_parts(facts))}
+        return facts | {"complete": facts.get("complete") is True and not bad_parts(out, listed_parts(facts))}
     except RecordError as error:
         raise ArchiveError(f"{error}: choose a path that does not exist yet") from None
 
 
-def remove_faults(out: Path, facts: dict[str, Any] | None) -> None:
+def remove_faulty_parts(out: Path, facts: dict[str, Any] | None) -> None:
     """Remove the parts of an output that are not as its manifest, if any, lists them."""
-    for name in faults(out, listed_parts(facts) if facts else []):
+    for name in bad_parts(out, listed_parts(facts) if facts else []):
         (out / name).unlink(missing_ok=True)
 
 
-def _load(content: bytes, path: Path) -> dict[str, Any]:
+def _parse_facts(content: bytes, path: Path) -> dict[str, Any]:
     """Parse a file of facts. Raises ArchiveError if it is not JSON, or another version wrote it."""
-    facts = attempt(path, lambda: json.loads(content))
+    facts = attempt_read(path, lambda: json.loads(content))
     if not isinstance(facts, dict) or facts.get("v") != 1 or "run" not in facts:
         raise ArchiveError(f"{path}: written by another version of meteragent: use that version")
     return facts
 
 
-def _json(facts: dict[str, Any]) -> bytes:
+def _encode_facts(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n"

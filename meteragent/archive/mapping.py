@@ -12,8 +12,8 @@ from zoneinfo import available_timezones
 from meteragent.config.model import Archive, Source
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.grid import FIRST_MS
-from meteragent.domain.readings import Readings
-from meteragent.domain.refusal import nearest, raise_all
+from meteragent.domain.readings import ReadingRules
+from meteragent.domain.refusal import raise_all, similar
 
 UNIX: Final = {"unix s": 1000, "unix ms": 1}  # with the milliseconds in 1
 CER: Final = "cer"  # the day, 1 for 2009-01-01, and in two digits the half hour of the day
@@ -69,8 +69,8 @@ class Mapping:
     first_ms: int = FIRST_MS
 
     @classmethod
-    def of(
-        cls, archive: Archive, source: Source, readings: Readings
+    def read_columns(
+        cls, archive: Archive, source: Source, readings: ReadingRules
     ) -> tuple[tuple[str, str, str], Self | None]:
         """Return the names of the columns, and the mapping of [archive.csv], if any. Raises ConfigError."""
         columns = {name: getattr(archive, name) for name in ("meter", "time", "value")}
@@ -106,7 +106,7 @@ class Mapping:
         return f"a time with an offset, such as {_EXAMPLE.strftime(form)}; {hint}"
 
 
-def rewriting(form: str) -> tuple[str, str]:
+def iso_rewriting(form: str) -> tuple[str, str]:
     """Return a regular expression for times of a format, and its replacement by the ISO 8601 form."""
     texts = re.split("%(.)", form)
     pattern = "".join(_PATTERNS[text] if i % 2 else re.escape(text) for i, text in enumerate(texts))
@@ -123,7 +123,7 @@ def _problems(keys: dict[str, Any], layout: dict[str, Any], source: Source) -> l
     problems = []
     for name, value in keys.items():
         if name not in _KEYS:
-            meant = nearest(name, list(_KEYS)) or ", ".join(_KEYS)
+            meant = similar(name, list(_KEYS)) or ", ".join(_KEYS)
             problems.append(ConfigError(f"archive.csv.{name}", "an unknown key", meant, meant=meant))
         elif isinstance(value, dict) or not _KEYS[name][0](value):
             problems.append(ConfigError(f"archive.csv.{name}", repr(value), _KEYS[name][1]))

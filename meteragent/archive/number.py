@@ -88,29 +88,29 @@ def count_own(values: Micro, is_own: Flags, usual: Terms) -> Counts:
     return Counts.of(Micro(values_u[is_own], valid[is_own], is_clamped[is_own]), usual)
 
 
-def pack(values: Micro, usual: Terms) -> pa.Array:
+def pack_values(values: Micro, usual: Terms) -> pa.Array:
     """Return a column of millionths, of which clamped ones are one beyond the range and missing ones null."""
     beyond = np.where(values.values_u == usual.readings.high_u, 1, -1)
     return pa.array(values.values_u + values.is_clamped * beyond, mask=~values.valid)
 
 
-def unpack(column: pa.Array, usual: Terms) -> Micro:
+def unpack_values(column: pa.Array, usual: Terms) -> Micro:
     """Return the values that a column made by `pack` stands for."""
     packed_u, valid = column.fill_null(0).to_numpy(zero_copy_only=False), _is_valid(column)
     values_u = np.clip(packed_u, usual.readings.low_u, usual.readings.high_u)
     return Micro(_zero_missing(values_u, valid), valid, valid & (values_u != packed_u))
 
 
-def micro(column: pa.Array, policy: Policy) -> Micro:
+def to_millionths(column: pa.Array, policy: Policy) -> Micro:
     """Return numbers in millionths, clamped to the range. Raises ArchiveError unless `is_number`."""
     kind, valid = column.type, _is_valid(column)
     if pa.types.is_floating(kind):
         return _convert_floats(column.to_numpy(zero_copy_only=False), policy)
     if pa.types.is_integer(kind):
         integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-        return _scale(integers, 0, valid, policy)
+        return _scale_integers(integers, 0, valid, policy)
     if is_number(kind):
-        return _scale(_unscale(column), kind.scale, valid, policy)
+        return _scale_integers(_unscale_decimals(column), kind.scale, valid, policy)
     raise ArchiveError(f"column {policy.columns.value!r} holds {kind}; expected integers, decimals or floats")
 
 
@@ -120,13 +120,13 @@ def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None
     integers: Whole = column.to_numpy()
-    if not _are_in_range(integers, *_range(policy.scale.numerator, usual)):
+    if not _are_in_range(integers, *_integer_range(policy.scale.numerator, usual)):
         return None
     quanta: Integers = integers.astype(np.int64)
     return quanta if ratio == 1 else quanta * ratio.numerator
 
 
-def milliseconds(column: pa.Array, name: str) -> Integers:
+def to_milliseconds(column: pa.Array, name: str) -> Integers:
     """Return times in ms, rounded down. Raises ArchiveError if one is missing or not in 1990 to 2100."""
     if column.null_count:
         raise ArchiveError(f"column {name!r}: rows without a time: {column.null_count}")
@@ -162,11 +162,11 @@ def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, is_clamped)
 
 
-def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
+def _scale_integers(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """Compute floor(x * `policy.scale` / 10^digits + 1/2) for integers x, and clamp it to the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
     numerator, denominator = factor.numerator, factor.denominator
-    if denominator == 1 and integers.size and _are_in_range(integers, *_range(numerator, usual)):
+    if denominator == 1 and integers.size and _are_in_range(integers, *_integer_range(numerator, usual)):
         values_u = _zero_missing(integers.astype(np.int64) * numerator, valid)
         return Micro(values_u, valid, np.zeros(valid.size, np.bool_))
     # Numbers outside these bounds are also outside the range in millionths.
@@ -185,7 +185,7 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     return Micro(_zero_missing(clamped_u, valid), valid, is_clamped)
 
 
-def _range(step_u: int, usual: Terms) -> tuple[int, int]:
+def _integer_range(step_u: int, usual: Terms) -> tuple[int, int]:
     """Return the smallest and the largest integer k with k * `step_u` in the range of the terms."""
     return -(-usual.readings.low_u // step_u), usual.readings.high_u // step_u
 
@@ -201,7 +201,7 @@ def _zero_missing(values_u: Integers, valid: Flags) -> Integers:
     return values_u
 
 
-def _unscale(column: pa.Array) -> Whole:
+def _unscale_decimals(column: pa.Array) -> Whole:
     """Return decimals as integers in units of their last digit: int64 if all fit, else Python integers."""
     decimals = column.cast(pa.decimal128(DECIMAL_DIGITS, column.type.scale))
     words = np.frombuffer(decimals.buffers()[1], "<i8", count=2 * (decimals.offset + len(decimals)))

@@ -24,8 +24,8 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.files import attempt
-from meteragent.archive.kernel import milliseconds
+from meteragent.archive.files import attempt_read
+from meteragent.archive.kernel import to_milliseconds
 from meteragent.archive.policy import Integers, Policy
 
 _STRING_COLUMNS = "meter", "d", "key"
@@ -52,7 +52,7 @@ class Order:
         """Return the order of the windows in these ledger rows, with about `size` windows per row group."""
         parts = [np.empty((2, 0), np.int64)]
         for batch in rows:
-            starts, ends = (milliseconds(batch.column(name)) for name in ("start", "end"))
+            starts, ends = (to_milliseconds(batch.column(name)) for name in ("start", "end"))
             changes = np.repeat([1, -1], starts.size)
             parts.append(_sum_equal(np.stack([np.concatenate([starts, ends]), changes])))
         first_ms, change = _sum_equal(np.concatenate(parts, axis=1))
@@ -103,7 +103,7 @@ def _sum_equal(changes: Integers) -> Integers:
 def write_sorted(file: Any, batch: pa.RecordBatch, order: Order) -> None:
     """Write releases to an Arrow file, sorted by row group."""
     dictionaries = {name: batch.column(name).dictionary_encode() for name in _STRING_COLUMNS}
-    group = order.group(milliseconds(batch.column("start")), dictionaries["meter"])
+    group = order.group(to_milliseconds(batch.column("start")), dictionaries["meter"])
     rows = np.argsort(group, kind="stable")
     groups, begins = np.unique(group[rows], return_index=True)
     columns = [dictionaries.get(name, batch.column(name)) for name in batch.schema.names]
@@ -119,24 +119,24 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
     """Yield each nonempty row group, from files of `write_sorted`. Raises ArchiveError if it cannot."""
     pieces: dict[int, list[tuple[Path, int, int]]] = {group: [] for group in groups}
     for path in paths:
-        group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called immediately
+        group_numbers, begins = attempt_read(path, lambda: _group_starts(path))  # noqa: B023 - called immediately
         low, high = np.searchsorted(group_numbers, [groups.start, groups.stop])
         for index in range(low, high):
             pieces[int(group_numbers[index])].append((path, int(begins[index]), int(begins[index + 1])))
     for group in groups:
-        parts = [attempt(piece[0], lambda: _rows(*piece, schema)) for piece in pieces[group]]  # noqa: B023
+        parts = [attempt_read(piece[0], lambda: _read_group(*piece, schema)) for piece in pieces[group]]  # noqa: B023
         if parts:
-            yield _sort(pa.concat_batches(parts))
+            yield _sort_releases(pa.concat_batches(parts))
 
 
-def _index(path: Path) -> tuple[Integers, Integers]:
+def _group_starts(path: Path) -> tuple[Integers, Integers]:
     """Return the numbers of a file's row groups, and where each begins, followed by the number of rows."""
     with pa.memory_map(str(path)) as file:
         facts = pa.ipc.open_file(file).schema.metadata
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)
 
 
-def _rows(path: Path, begin: int, end: int, schema: pa.Schema) -> pa.RecordBatch:
+def _read_group(path: Path, begin: int, end: int, schema: pa.Schema) -> pa.RecordBatch:
     with pa.memory_map(str(path)) as file:
         batch = pa.ipc.open_file(file).get_batch(0).slice(begin, end - begin)
         columns = [
@@ -146,9 +146,9 @@ def _rows(path: Path, begin: int, end: int, schema: pa.Schema) -> pa.RecordBatch
         return pa.record_batch(columns, schema=schema)
 
 
-def _sort(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _sort_releases(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Sort releases by start and then by public name."""
-    starts, public_ids = milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
+    starts, public_ids = to_milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
     names = public_ids.dictionary.to_pylist()
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))

@@ -23,7 +23,7 @@ from meteragent.domain.identity import pseudonym
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 
 Integers = NDArray[np.int64]
 
@@ -68,8 +68,8 @@ class Policy:
             )
         if len(streams) != 1:
             raise ConfigError("stream", f"{len(streams)} streams", "one: an archive has one promise")
-        _refuse(streams[0])
-        columns, csv = Mapping.of(archive, streams[0].source, config.terms(streams[0]).readings)
+        _refuse_unsupported(streams[0])
+        columns, csv = Mapping.read_columns(archive, streams[0].source, config.terms(streams[0]).readings)
         names = Columns(*columns)
         if len(set(names)) != len(names):
             raise ConfigError("archive.value", repr(archive.value), "three different columns")
@@ -116,7 +116,7 @@ class Policy:
 
     def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
         """Return, for each start, the index of its window's terms in a list, and the list of terms."""
-        if self.schedule.shape is None:
+        if self.schedule.make_terms is None:
             return np.zeros(starts_ms.size, np.int64), [self.usual]
         starts, inverse = np.unique(starts_ms, return_inverse=True)
         index_of: dict[Terms, int] = {}
@@ -127,7 +127,7 @@ class Policy:
     @lru_cache(maxsize=1024)
     def descriptor(terms: Terms) -> TermsDescriptor:
         """Return the descriptor of windows under these terms, with the mechanism."""
-        return describe(terms, is_archive=True)
+        return describe_terms(terms, is_archive=True)
 
     def starts(self, times_ms: Integers) -> Integers:
         """Return, for each time, the start of the window that contains it."""
@@ -150,7 +150,7 @@ class Policy:
             return self.usual.length_ms
         if not times_ms.size:
             return times_ms
-        return _edges(calendar, int(times_ms.min()), int(times_ms.max()))
+        return _window_edges(calendar, int(times_ms.min()), int(times_ms.max()))
 
     def public_id(self, meter: str) -> str:
         """Return a meter's name or keyed pseudonym. Raises ConfigError if its key cannot be read."""
@@ -194,7 +194,7 @@ def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
     return configured_ledger.absolute()
 
 
-def _refuse(stream: Stream) -> None:
+def _refuse_unsupported(stream: Stream) -> None:
     """Raise ConfigError if archives do not support a stream."""
     source = stream.source
     if source.kind is Kind.REGISTER:
@@ -229,7 +229,7 @@ def _pseudonym_key(path: Path) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
+def _window_edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
     """Return the starts of all windows from the one at `from_ms` to the first that begins after `to_ms`."""
     edges = [calendar.start_ms(from_ms)]
     while edges[-1] <= to_ms:

@@ -18,7 +18,7 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, identify, pins
+from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, pins, run_of
 from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.archive.tree import Tree
@@ -54,13 +54,13 @@ def preview(
     source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))
     with ledger.lock_shared():
-        _, run = identify(source, first_key, show)
-        manifest_facts = manifest.find(out, run, engine.cut)
+        _, run = run_of(source, first_key, show)
+        manifest_facts = manifest.find_manifest(out, run, engine.cut_at)
         admission, is_debited = Admission(run, clamp=True), ledger.has(run)
         if is_debited:
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:
-            for _table in engine.debits(source, ledger, key, admission, show):
+            for _table in engine.debit_windows(source, ledger, key, admission, show):
                 pass
         counts = engine.numbers(source, admission, show)
         source.check_unchanged()

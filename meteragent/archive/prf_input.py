@@ -71,7 +71,7 @@ class Shape:
 
     def prefix(self, tenant: str) -> bytes:
         """Return the beginning of a PRF input: all parts before the meter."""
-        return b"".join(_part(text) for text in (DOMAIN, self.mechanism, tenant, *self._parts))
+        return b"".join(_with_length(text) for text in (DOMAIN, self.mechanism, tenant, *self._parts))
 
 
 def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequence[int]) -> bytes:
@@ -79,7 +79,7 @@ def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequ
     if len(quanta) != shape.n:
         raise ValueError(f"a window of {shape.n} slots needs {shape.n} quanta, not {len(quanta)}")
     numbers = b"".join(value.to_bytes(8, "little", signed=True) for value in (start_ms, *quanta))
-    return _head(shape, shape.prefix(tenant), meter) + numbers
+    return _meter_prefix(shape, shape.prefix(tenant), meter) + numbers
 
 
 def tags(key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers, quanta: Integers) -> bytes:
@@ -94,7 +94,7 @@ def tags(key: EpochKey, shape: Shape, meters: Sequence[str], starts_ms: Integers
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
         raise ValueError(f"{count} windows need {count} starts and quanta of shape {count, shape.n}")
     prefix = shape.prefix(key.tenant)
-    digests = {meter: hashlib.sha256(_head(shape, prefix, meter)).digest() for meter in set(meters)}
+    digests = {meter: hashlib.sha256(_meter_prefix(shape, prefix, meter)).digest() for meter in set(meters)}
     digest_words = np.frombuffer(b"".join(map(digests.__getitem__, meters)), "<u8").reshape(-1, _DIGEST_WORDS)
     starts = starts_ms.view(np.uint64)[:, np.newaxis]
     return keyed.compute_tags(key.tag, digest_words, starts, quanta.view(np.uint64))
@@ -107,17 +107,17 @@ def keyed_rows(
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 
 
-def _head(shape: Shape, prefix: bytes, meter: str) -> bytes:
+def _meter_prefix(shape: Shape, prefix: bytes, meter: str) -> bytes:
     """Return `prefix`, the meter, and the length of the numbers: all of a PRF input before its numbers."""
-    return prefix + _part(meter) + _size(8 * (shape.n + 1))
+    return prefix + _with_length(meter) + _encode_size(8 * (shape.n + 1))
 
 
-def _part(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     """Return a string preceded by its length."""
     data = text.encode()
-    return _size(len(data)) + data
+    return _encode_size(len(data)) + data
 
 
-def _size(count: int) -> bytes:
+def _encode_size(count: int) -> bytes:
     """Return a length in 4 big-endian bytes."""
     return count.to_bytes(4, "big")

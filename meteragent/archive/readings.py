@@ -52,11 +52,11 @@ def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Window
     return Windows(meter[first], starts[first])
 
 
-def slots(
+def integrate_windows(
     readings: Readings, windows: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
     """Yield windows and the slots into which merged readings are integrated, `batch_windows` at a time."""
-    first, last = _ranges(readings, windows, policy)
+    first, last = _reading_ranges(readings, windows, policy)
     for begin in range(0, windows.meter.size, batch_windows):
         part = slice(begin, begin + batch_windows)
         batch, lengths = windows.rows(part), last[part] - first[part]
@@ -68,7 +68,7 @@ def slots(
         )
 
 
-class Merged(NamedTuple):
+class MergedReadings(NamedTuple):
     """Readings in order, one for each meter and time; the `repeated` ones, and those of another value."""
 
     readings: Readings
@@ -84,7 +84,7 @@ class Merged(NamedTuple):
         return Counts(repeated=repeated.meter.size, conflicting=conflicting.meter.size, first_conflict=first)
 
 
-def merge_equal_times(readings: Readings) -> Merged:
+def merge_equal_times(readings: Readings) -> MergedReadings:
     """Sort readings that have a value by meter and time; of several at one time, the smallest counts."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
@@ -96,15 +96,15 @@ def merge_equal_times(readings: Readings) -> Merged:
     is_repeated[1:] = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
     repeated = readings.rows(is_repeated)
     if not repeated.meter.size:
-        return Merged(readings, repeated, repeated)
+        return MergedReadings(readings, repeated, repeated)
     first_rows = np.flatnonzero(~is_repeated)
     smallest_u = np.minimum.reduceat(value_u, first_rows)
     conflicting = readings.rows(value_u != np.repeat(smallest_u, np.diff(np.append(first_rows, meter.size))))
     distinct_readings = Readings(meter[first_rows], time_ms[first_rows], smallest_u, valid[first_rows])
-    return Merged(distinct_readings, repeated, conflicting)
+    return MergedReadings(distinct_readings, repeated, conflicting)
 
 
-def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:
+def _reading_ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:
     """Return, for each window, the index of its first reading and the index after its last reading."""
     start_ms, end_ms = windows.start_ms, policy.ends(windows.start_ms)
     usual = policy.usual
@@ -113,7 +113,7 @@ def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integ
             _position(readings, windows.meter, start_ms + 1),
             _position(readings, windows.meter, end_ms + usual.readings.interval_ms),
         )
-    first, last = _position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms)
+    first, last = (_position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms))
     previous_index = np.maximum(first - 1, 0)  # this reading may hold into the window
     if not readings.meter.size:
         return first, last

@@ -40,17 +40,17 @@ from meteragent.archive import manifest
 from meteragent.archive.acceptance import Layout
 from meteragent.archive.admission import Admission, ProgressCallback, ProgressReporter, check_rows
 from meteragent.archive.count import count_numbers, names_of, read_job, require_range
-from meteragent.archive.files import path_in_errors, write
-from meteragent.archive.job import Job, jobs, read
+from meteragent.archive.files import path_in_errors, write_file
+from meteragent.archive.job import Job, cut_jobs, rows_of
 from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.layout import by_slots, read_wide, slot_schema, windows_batch
 from meteragent.archive.ledger import SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
-from meteragent.archive.number import Counts, Flags, milliseconds
+from meteragent.archive.number import Counts, Flags, to_milliseconds
 from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
-from meteragent.archive.readings import Windows, merge_equal_times, opened_windows, slots
+from meteragent.archive.readings import Windows, integrate_windows, merge_equal_times, opened_windows
 from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.archive.tree import Tree
@@ -67,13 +67,13 @@ class Engine(Protocol):
     """An engine, which makes the two passes of a run."""
 
     @property
-    def cut(self) -> list[Any]:
+    def cut_at(self) -> list[Any]:
         """The values that decide where the engine's parts end."""
 
     def numbers(self, source: Source, admission: Admission, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
 
-    def debits(
+    def debit_windows(
         self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the ledger rows of run `admission.run`. `admission` is complete after the last table."""
@@ -86,11 +86,11 @@ class Engine(Protocol):
         admission: Admission,
         out: Path,
         show: ProgressReporter,
-    ) -> "Parts":
+    ) -> "PartCounts":
         """Write the parts of the output that are missing."""
 
 
-class Parts(NamedTuple):
+class PartCounts(NamedTuple):
     """The numbers of new and existing parts, and the counts of the input's numbers, if all were read."""
 
     new: int
@@ -136,11 +136,11 @@ def sanitise_archive(
     source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
-        digests, run = identify(source, first_key, show)
-        earlier_facts = manifest.find(out, run, engine.cut)
+        digests, run = run_of(source, first_key, show)
+        earlier_facts = manifest.find_manifest(out, run, engine.cut_at)
         admission = Admission(run, clamp=clamp)
         if not ledger.has(run):
-            tables = engine.debits(source, ledger, key, admission, show)
+            tables = engine.debit_windows(source, ledger, key, admission, show)
             ledger.add(run, tables, lambda: _last_facts(source, digests, admission, out))
         with _resumable(out):
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
@@ -149,17 +149,17 @@ def sanitise_archive(
             if earlier_facts is None:  # what waits is of an output that was removed
                 for file in waiting.glob("*"):
                     file.unlink()
-                _create(out)
-            run_ledger = sibling(out)
+                _create_folder(out)
+            run_ledger = private_path(out)
             if earlier_facts is not None and earlier_facts["complete"]:
-                parts, counts = Parts(0, len(earlier_facts["parts"]), None), None
+                parts, counts = PartCounts(0, len(earlier_facts["parts"]), None), None
             else:
-                manifest.remove_faults(out, earlier_facts)
-                manifest.save(out, manifest.build(source, admission, engine.cut, None))
+                manifest.remove_faulty_parts(out, earlier_facts)
+                manifest.save(out, manifest.build(source, admission, engine.cut_at, None))
                 parts = engine.release(source, ledger, key, admission, out, show)
                 paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
-                write(run_ledger, lambda file: _save_ledger(file, ledger, run))
-                manifest.save(out, manifest.build(source, admission, engine.cut, paths))
+                write_file(run_ledger, lambda file: _save_ledger(file, ledger, run))
+                manifest.save(out, manifest.build(source, admission, engine.cut_at, paths))
                 counts = parts.counts or engine.numbers(source, admission, show)
             shutil.rmtree(waiting, ignore_errors=True)
     folders = out, run_ledger, ledger.folder
@@ -170,17 +170,17 @@ def sanitise_archive(
 
 def pins(out: Path, ledger: Ledger) -> list[Version]:
     """Return the tables' snapshots of debited runs into `out` that are not complete."""
-    prefix = sibling(out, "").name
+    prefix = private_path(out, "").name
     folders = sorted(out.parent.glob(f"{glob.escape(prefix)}*.waiting"))
     runs = (folder.name.removeprefix(prefix).removesuffix(".waiting") for folder in folders)
-    tables = (manifest.table_of(ledger.facts(run), ledger.path(run)) for run in runs if ledger.has(run))
+    tables = (manifest.table_version(ledger.facts(run), ledger.path(run)) for run in runs if ledger.has(run))
     return [table for table in tables if table is not None]
 
 
 def _last_facts(source: Source, digests: list[str], admission: Admission, out: Path) -> bytes:
     """Return a run's facts for the ledger. For `pins`, note a run of a table next to its output."""
     if source.table is not None:
-        _create(_waiting_folder(out, admission.run))
+        _create_folder(_waiting_folder(out, admission.run))
         sync_folder(out.parent)
     return manifest.run_facts(source, digests, admission)
 
@@ -198,7 +198,7 @@ def _resumable(out: Path) -> Iterator[None]:
     raise failure
 
 
-def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
+def run_of(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
     """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's key."""
     with show("read", sum(stamp[0] for stamp in source.stamps.values()), "B") as progress:
         digests = source.digests(progress)
@@ -212,7 +212,7 @@ class Local:
         self._has_every_row = False  # whether every row was debited in this process
 
     @property
-    def cut(self) -> list[Any]:
+    def cut_at(self) -> list[Any]:
         """The values that decide where this version's parts end."""
         return manifest.CUT
 
@@ -220,7 +220,7 @@ class Local:
         """Count all numbers of an input."""
         return count_numbers(source, jobs_of(source), show)
 
-    def debits(
+    def debit_windows(
         self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the run's rows for the ledger, one table per job."""
@@ -239,14 +239,14 @@ class Local:
         admission: Admission,
         out: Path,
         show: ProgressReporter,
-    ) -> Parts:
+    ) -> PartCounts:
         """Write the missing parts, one by one."""
-        return _Release(source, key, ledger, admission, out).parts(show, has_every_row=self._has_every_row)
+        return _Release(source, key, ledger, admission, out).write(show, has_every_row=self._has_every_row)
 
 
 def jobs_of(source: Source) -> list[Job]:
     """Cut an input into jobs of the size that this engine uses."""
-    return jobs(source, ROWS if source.layout == "long" else WINDOWS)
+    return cut_jobs(source, ROWS if source.layout == "long" else WINDOWS)
 
 
 class _Release:
@@ -258,7 +258,7 @@ class _Release:
         self._folder = _waiting_folder(out, admission.run)
         self._jobs, self._is_resumed = jobs_of(source), False
 
-    def parts(self, show: ProgressReporter, *, has_every_row: bool) -> Parts:
+    def write(self, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
         """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
         paths = [manifest.part_path(self.out, self.admission.run, index) for index in range(len(work))]
@@ -273,7 +273,7 @@ class _Release:
                 else:
                     self._write(path, make_batches(progress))
         is_resumed = self._is_resumed or missing_count < len(work)
-        return Parts(missing_count, len(work) - missing_count, None if is_resumed else self.counts)
+        return PartCounts(missing_count, len(work) - missing_count, None if is_resumed else self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""
@@ -282,12 +282,12 @@ class _Release:
             """Write the batches as Parquet, then check that the input is unchanged."""
             windows, is_long = release_schema(self.policy), self.source.layout == "long"
             schema = slot_schema(windows, self.policy) if is_long else windows
-            with pq.ParquetWriter(file, schema, **OPTIONS, **encodings(schema)) as writer:
+            with pq.ParquetWriter(file, schema, **OPTIONS, **writer_options(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             self.source.check_unchanged()
 
-        write(path, fill)
+        write_file(path, fill)
 
     @cached_property
     def _order(self) -> Order:
@@ -299,7 +299,7 @@ class _Release:
         """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
         source, flags = self.source, None if has_every_row else self._allowed_rows()
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
-        _create(self._folder)
+        _create_folder(self._folder)
         file_count = len(list(self._folder.glob("*.arrow")))  # files are written in order
         self._is_resumed = file_count > 0
         with show("release", source.rows, "row") as progress:
@@ -308,7 +308,7 @@ class _Release:
             for index, batches in enumerate(source.chunks(first, chunk_rows), start=file_count):
                 chunk_flags = None if flags is None else flags[index * chunk_rows :]
                 releases = release(self._windows(batches, chunk_flags), self.policy, self.key)
-                write(self._folder / f"{index:06}.arrow", partial(self._store, releases))
+                write_file(self._folder / f"{index:06}.arrow", partial(self._store, releases))
                 progress(sum(batch.num_rows for batch in batches))
 
     def _store(self, releases: pa.RecordBatch, file: Any) -> None:
@@ -348,7 +348,7 @@ class _Release:
         flags = np.zeros(self.source.rows, np.bool_)
         for job in self._jobs:
             names: dict[str, int] = {}
-            for rows in read(self.source, job, names):
+            for rows in rows_of(self.source, job, names):
                 released_intervals = self.ledger.intervals_of(self.admission.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
                 flags[rows.row] = released_intervals.contains(windows, self.policy.ends(rows.time_ms))
@@ -374,12 +374,12 @@ class _Release:
         self.counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, self.policy)))
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
         batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
-        for part_windows, ragged in slots(merged.readings, windows, self.policy, batch_windows):
+        for part_windows, ragged in integrate_windows(merged.readings, windows, self.policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
 
-def encodings(schema: pa.Schema) -> dict[str, Any]:
+def writer_options(schema: pa.Schema) -> dict[str, Any]:
     """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
 
     Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
@@ -407,7 +407,7 @@ def first_window_ms(source: Source) -> int:
     first_times_ms = [group.times_ms[0] for group in groups if group.times_ms and source.is_whole(group)]
     groups_without_times = [group for group in groups if not group.times_ms or not source.is_whole(group)]
     batches = source.read(groups_without_times, [column], 1 << 18)
-    first_times_ms += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
+    first_times_ms += [int(to_milliseconds(batch.column(0), column).min()) for batch in batches]
     if not first_times_ms:
         raise ArchiveError("the input has no rows: there is nothing to release")
     return int(policy.starts(np.array([min(first_times_ms) - lead_ms], np.int64))[0])
@@ -420,23 +420,23 @@ def check_paths(tree: Tree, out: Path, ledger: Path) -> None:
     if tree.path is None:
         return
     source = tree.path.resolve()
-    for target in (out, sibling(out), ledger):
+    for target in (out, private_path(out), ledger):
         real_target = target.resolve()
         if source == real_target or source in real_target.parents or real_target in source.parents:
             raise ArchiveError(f"{target}: lies inside the input or contains it: choose a separate path")
 
 
-def _create(out: Path) -> None:
+def _create_folder(out: Path) -> None:
     """Create a folder if it does not exist. Raises ArchiveError if it cannot be created."""
     with path_in_errors(out, "cannot be created"):
         out.mkdir(exist_ok=True)
 
 
-def sibling(out: Path, kind: str = "ledger.parquet") -> Path:
+def private_path(out: Path, kind: str = "ledger.parquet") -> Path:
     """Return the path next to an output for private files: its rows of the ledger, or waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 
 def _waiting_folder(out: Path, run: str) -> Path:
     """Return the folder where releases of the wide layout wait until they are in order."""
-    return sibling(out, f"{run}.waiting")
+    return private_path(out, f"{run}.waiting")

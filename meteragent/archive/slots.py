@@ -96,7 +96,7 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
 
 def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     """Return the values of the slots of `count` windows in whole quanta, shape (count * n,)."""
-    edges, slot_of_segment = _segments(terms)
+    edges, slot_of_segment = _slot_segments(terms)
     first = np.searchsorted(edges, spans.begin, side="right") - 1
     pieces = np.searchsorted(edges, spans.end, side="left") - first
     span = np.repeat(np.arange(first.size), pieces)
@@ -110,10 +110,10 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     if terms.shape.names:
         is_in_band = slot >= 0
         cell, amount, overlap_ms = cell[is_in_band], amount[is_in_band], overlap_ms[is_in_band]
-    return _round(terms, _sums(terms, count, cell, amount, overlap_ms))
+    return _round_sums(terms, _slot_sums(terms, count, cell, amount, overlap_ms))
 
 
-def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
+def _slot_sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
     """Return each slot's sum of (value - gap) * ms, as Python integers if 64 bits might overflow."""
     if _fits_int64(terms):
         sums = np.zeros(count * terms.n, np.int64)
@@ -136,7 +136,7 @@ def _fits_int64(terms: Terms) -> bool:
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
 
 
-def _round(terms: Terms, sums: Integers) -> Integers:
+def _round_sums(terms: Terms, sums: Integers) -> Integers:
     """Add gap * ms back to each slot's sum, and round the total to quanta: floor(total / lattice + 1/2).
 
     `core.window.Window.close_slot` rounds in the same way if the dither is half a quantum.
@@ -153,7 +153,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def _segments(terms: Terms) -> tuple[Integers, Integers]:
+def _slot_segments(terms: Terms) -> tuple[Integers, Integers]:
     """Return the edges of all slots, in ms, and the slot between each edge and the next (-1 if none)."""
     if not terms.shape.names:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from meteragent import extras
-from meteragent.archive.acceptance import require_one
+from meteragent.archive.acceptance import require_one_column
 from meteragent.archive.policy import Columns, Integers
 from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError
@@ -37,7 +37,7 @@ class Version(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class FileView:
     """How a file is read as a part of a table.
 
     `names` maps the table's columns to their names in the file, or to field ids until it is `resolved`.
@@ -55,7 +55,7 @@ class View:
         deleted = hashlib.sha256(self.deleted.astype("<i8").tobytes()).hexdigest()
         return hashlib.sha256(json.dumps([self.names, self.constants, deleted]).encode()).hexdigest()
 
-    def resolved(self, path: str, file: pa.Schema) -> "View":
+    def resolve(self, path: str, file: pa.Schema) -> "FileView":
         """Return the view for a file with this schema. Raises ArchiveError unless it has each column once."""
         names: dict[str, str | int] = {}
         ids = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in file}
@@ -82,7 +82,7 @@ class View:
         low, high = np.searchsorted(self.deleted, [first, first + rows])
         return rows - int(high - low)
 
-    def apply(self, batch: pa.RecordBatch, columns: list[str], first: int) -> pa.RecordBatch:
+    def select_columns(self, batch: pa.RecordBatch, columns: list[str], first: int) -> pa.RecordBatch:
         """Return the table's columns of a batch's remaining rows; the batch begins at position `first`."""
         if not self.names:
             return batch
@@ -95,7 +95,7 @@ class View:
         return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
-PLAIN = View({}, {}, np.empty(0, np.int64))
+PLAIN = FileView({}, {}, np.empty(0, np.int64))
 """The view of a file that is not of a table: all of it, as it is."""
 
 
@@ -103,7 +103,7 @@ class Snapshot(NamedTuple):
     """A snapshot of a table, and its files by their paths, in order."""
 
     version: Version
-    views: dict[str, View]
+    views: dict[str, FileView]
 
 
 def open_snapshot(tree: Tree, columns: Columns, pins: Callable[[], Sequence[Version]]) -> Snapshot | None:
@@ -141,5 +141,5 @@ def _reader(kind: str, place: str) -> Any:
 def find_columns(fields: dict[str, T], columns: Columns) -> dict[str, T]:
     """Return a table's fields of the columns that a policy names. Raises ArchiveError if one is missing."""
     for column in columns:
-        require_one(list(fields), column)
+        require_one_column(list(fields), column)
     return {column: fields[column] for column in columns}

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from meteragent.archive.acceptance import Layout, layout_of
 from meteragent.archive.csv_file import CsvTable
-from meteragent.archive.files import attempt, parquet
+from meteragent.archive.files import attempt_read, open_parquet
 from meteragent.archive.mapping import Mapping
 from meteragent.archive.policy import Columns, Policy
-from meteragent.archive.snapshot import PLAIN, Version, View, open_snapshot
+from meteragent.archive.snapshot import PLAIN, FileView, Version, open_snapshot
 from meteragent.archive.tree import Stamp, Tree
 from meteragent.domain.errors import ArchiveError
 
@@ -59,7 +59,7 @@ class Source:
     tree: Tree
     csv: dict[str, CsvTable] = field(default_factory=dict)
     ambiguous_readings: int = 0  # at local times that occur twice, told apart by the order of rows
-    views: dict[str, View] = field(default_factory=dict)
+    views: dict[str, FileView] = field(default_factory=dict)
     table: Version | None = None
 
     @classmethod
@@ -79,12 +79,12 @@ class Source:
         stamps = {file: tree.stamp(file) for file in (table.views if table else tree.files())}
         views, version = (table.views, table.version) if table else ({}, None)
         for path in stamps:
-            with parquet(path, opened=partial(tree.open, path)) as file:
+            with open_parquet(path, opened=partial(tree.open, path)) as file:
                 if path in views:
-                    views[path] = views[path].resolved(path, file.schema_arrow)
+                    views[path] = views[path].resolve(path, file.schema_arrow)
                 view = views.get(path, PLAIN)
-                layouts.add(_layout(file, policy, path, view))
-                groups.extend(_groups(file, policy, path, view))
+                layouts.add(_file_layout(file, policy, path, view))
+                groups.extend(_row_groups(file, policy, path, view))
         if len(layouts) > 1:
             raise ArchiveError(f"{tree.root}: some files are wide and others long: release them separately")
         return cls(layouts.pop(), tuple(groups), stamps, policy, tree, views=views, table=version)
@@ -155,14 +155,14 @@ class Source:
                 yield from (block.slice(start, batch_rows) for start in range(0, group.rows, batch_rows))
                 continue
             view, first = self.views.get(group.file, PLAIN), group.first
-            footer = _footer(self.tree, group.file, self.stamps[group.file])
+            footer = _read_footer(self.tree, group.file, self.stamps[group.file])
             opened = partial(self.tree.open, group.file)
             in_file = [view.name(column) for column in columns if column not in view.constants]
             encoded = view.name(meter) if needs_dictionary and meter not in view.constants else None
-            with parquet(group.file, encoded, footer, opened) as file:
+            with open_parquet(group.file, encoded, footer, opened) as file:
                 batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=in_file)
-                while (batch := attempt(group.file, partial(next, batches, None))) is not None:
-                    rows, first = view.apply(batch, columns, first), first + batch.num_rows
+                while (batch := attempt_read(group.file, partial(next, batches, None))) is not None:
+                    rows, first = view.select_columns(batch, columns, first), first + batch.num_rows
                     if rows.num_rows:
                         yield _add_zone(rows, self.policy)
 
@@ -189,12 +189,12 @@ class Source:
 
 
 @lru_cache(maxsize=1)
-def _footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
+def _read_footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
     """Return a file's footer, cached: every row group is read with it, and it may be long."""
-    return attempt(file, lambda: pq.read_metadata(tree.open(file)))
+    return attempt_read(file, lambda: pq.read_metadata(tree.open(file)))
 
 
-def _layout(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Layout:
+def _file_layout(file: pq.ParquetFile, policy: Policy, path: str, view: FileView) -> Layout:
     schema, time = view.schema(file.schema_arrow), view.name(policy.columns.time)
     columns = map(file.schema.column, range(len(file.schema)))
     # 96-bit times are in UTC, by the convention of Spark and Impala.
@@ -216,16 +216,16 @@ def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     return batch.set_column(index, field, batch.column(index).cast(pa.timestamp("ms")).view(_UTC_MS))
 
 
-def _groups(file: pq.ParquetFile, policy: Policy, path: str, view: View) -> Iterator[Group]:
+def _row_groups(file: pq.ParquetFile, policy: Policy, path: str, view: FileView) -> Iterator[Group]:
     """Yield the row groups of a file, with the smallest and largest values from its statistics."""
     names, first = Columns(*map(view.name, policy.columns)), 0
     meter = view.constants.get(policy.columns.meter)
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-        times = _extremes(columns.get(names.time), datetime)
+        times = _column_extremes(columns.get(names.time), datetime)
         times_ms = None if times is None else (_floor_ms(times[0]), _floor_ms(times[1]))
-        meters = _extremes(columns.get(names.meter), str) if meter is None else (meter, meter)
+        meters = _column_extremes(columns.get(names.meter), str) if meter is None else (meter, meter)
         value_columns = (c for name, c in columns.items() if name.split(".")[0] == names.value)
         values = next((column.num_values for column in value_columns), 0)
         yield Group(path, index, view.count(first, group.num_rows), times_ms, meters, values, first)
@@ -237,7 +237,7 @@ def _floor_ms(time: datetime) -> int:
     return (time - _EPOCH) // _MILLISECOND
 
 
-def _extremes(column: Any, kind: type[T]) -> tuple[T, T] | None:
+def _column_extremes(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """Return a column's smallest and largest value; None if its statistics lack them or are not of `kind`."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None

@@ -26,12 +26,12 @@ _HIDDEN = re.compile("/[._]")
 _S3 = {"s3", "s3a", "s3n"}
 
 
-def _endpoint() -> str:
+def _s3_endpoint() -> str:
     """Return the address of S3 if the environment names one."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
-def _split(address: str) -> tuple[str, str]:
+def _split_address(address: str) -> tuple[str, str]:
     """Return an address's scheme, "" for a path, and the path in that storage, taken literally."""
     scheme, mark, path = address.partition(":/")
     if not mark or "/" in scheme:
@@ -56,10 +56,10 @@ class Tree:
         if scheme == "iceberg":
             from meteragent.archive.snapshot import metadata_address  # noqa: PLC0415  it imports this module
 
-            scheme, name = _split(metadata_address(name))
+            scheme, name = _split_address(metadata_address(name))
             return cls.at(f"s3://{name}" if scheme in _S3 else Path(name))
         if scheme == "s3":
-            endpoint = _endpoint()
+            endpoint = _s3_endpoint()
             with path_in_errors(address):
                 region = None if endpoint else fs.resolve_s3_region(name.partition("/")[0])
                 system = fs.S3FileSystem(endpoint_override=endpoint or None, region=region)
@@ -78,12 +78,12 @@ class Tree:
         """The address for other libraries, and their options: the endpoint and the region of S3."""
         if self.path:
             return self.root, {}
-        options = {"region": self.system.region} | ({"endpoint": _endpoint()} if _endpoint() else {})
+        options = {"region": self.system.region} | ({"endpoint": _s3_endpoint()} if _s3_endpoint() else {})
         return f"s3://{self.root}", options
 
     def locate(self, address: str) -> str:
         """Return the path here of a table's file. Raises ArchiveError if it is in other storage."""
-        scheme, path = _split(address)
+        scheme, path = _split_address(address)
         if scheme not in ({"", "file"} if self.path else _S3):
             raise ArchiveError(
                 f"{self.root}: its file {address} is in another kind of storage: not supported"

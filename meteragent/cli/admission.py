@@ -67,7 +67,7 @@ def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
 def admission_refusals(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately those of streams that have run before, which are only warnings."""
     file_errors = [*config.missing_extra_refusals(settings), *config.file_refusals(settings)]
-    running = _running(settings)
+    running = _started_streams(settings)
     new_streams = {stream.name for stream in settings.stream} - running
     return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
 
@@ -86,7 +86,7 @@ def report_refusals(
     return bool(refusals)
 
 
-def _running(settings: config.Config) -> set[str]:
+def _started_streams(settings: config.Config) -> set[str]:
     """Return the streams that have run, according to the store; all streams if the store cannot be read."""
     names, path = {stream.name for stream in settings.stream}, settings.store.path
     try:

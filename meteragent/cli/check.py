@@ -32,7 +32,7 @@ def _run(options: argparse.Namespace) -> int:
     misplaced = config.store_folder_refusals(settings)
     if admission.report_refusals(options.config, settings, sys.stderr, more_refusals=misplaced):
         if not (options.json or options.statement):
-            print(_next_step((), settings, options.config, is_refused=True))
+            print(_next_step_text((), settings, options.config, is_refused=True))
         return exit_codes.EXIT_CONFIG
     events = (*event.EVENTS, *options.event)
     if options.statement:
@@ -40,31 +40,31 @@ def _run(options: argparse.Namespace) -> int:
 
         print(markdown.statement_text(settings, events, _stored_terms(settings.store.path)), end="")
         return 0
-    guarantees = _guarantees(settings, events)
+    guarantees = _compute_guarantees(settings, events)
     if options.json:
         print(facts.as_json(guarantees, settings))
         return 0
     print(terminal.guarantees_text(guarantees, settings), end="\n\n")
-    print(_next_step(guarantees, settings, options.config))
+    print(_next_step_text(guarantees, settings, options.config))
     return 0
 
 
 def print_new(path: Path) -> int:
     """Print a new configuration's promises, any refusals and the next steps; return 78 if refused, else 0."""
     settings = config.load(path)
-    guarantees = _guarantees(settings, event.EVENTS)
+    guarantees = _compute_guarantees(settings, event.EVENTS)
     print(terminal.guarantees_text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.report_refusals(path, settings, sys.stderr)
-    print(_next_step(guarantees, settings, path, is_refused=refused, is_new=True))
+    print(_next_step_text(guarantees, settings, path, is_refused=refused, is_new=True))
     return exit_codes.EXIT_CONFIG if refused else 0
 
 
-def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
+def _compute_guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
     names = admission.stored_streams(settings.store.path)
     return [whole.compute_whole_guarantee(settings, stream, events, names) for stream in settings.stream]
 
 
-def _next_step(
+def _next_step_text(
     guarantees: Sequence[guarantee.Guarantee],
     settings: config.Config,
     path: Path,

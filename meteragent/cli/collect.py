@@ -14,7 +14,7 @@ from meteragent.collect.sink import extra_of
 from meteragent.collect.source import EXTRAS
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.service import boot_clock
-from meteragent.service.process import Notify, log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, run_until_signalled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,21 +25,21 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("health.socket", f"{socket}: its folder does not exist", "a folder that exists")
     extras = [extra_of(settings), *EXTRAS.get(settings.source.kind, ())]
     if options.check:
-        print(_summary(settings, options.config))
+        print(_summary_text(settings, options.config))
     missing_count = sum(common.report_missing_extra(extra, "collect") for extra in extras)
     if options.check or missing_count:
         return exit_codes.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     if options.create:
-        return _create(service, settings)
+        return _create_tables(service, settings)
     notify = Notify.of(os.environ, os.getpid())
     collector = service.Service(settings, os.urandom, boot_clock.wall_ms, notify)
-    asyncio.run(until_signalled(collector.run()))
+    asyncio.run(run_until_signalled(collector.run()))
     return 0
 
 
-def _create(service: Any, settings: configuration.Settings) -> int:
+def _create_tables(service: Any, settings: configuration.Settings) -> int:
     """Create the tables unless they exist; return 0, or 1 if the connection fails."""
     try:
         is_new = asyncio.run(service.create_tables(settings))
@@ -49,7 +49,7 @@ def _create(service: Any, settings: configuration.Settings) -> int:
     return 0
 
 
-def _summary(settings: configuration.Settings, path: Path) -> str:
+def _summary_text(settings: configuration.Settings, path: Path) -> str:
     meters = settings.read_meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.read_servers()]
     lines = [

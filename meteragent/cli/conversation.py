@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from meteragent import config
 from meteragent.cli import draft
-from meteragent.cli.draft import Draft, Reading, StatedQuantity
+from meteragent.cli.draft import Draft, MeterChoice, StatedQuantity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import fits_segment
-from meteragent.domain.presets import DEFAULT, OFFERED
+from meteragent.domain.presets import DEFAULT, OFFERED_PRESETS
 from meteragent.domain.units import UNITS, Kind
 from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.tools.discover import Access, Findings
@@ -152,7 +152,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
             options,
             Question("password", "Password (it is kept in a file that only you can read)", is_secret=True),
         )
-    if not result.proposals and not draft.unstated_readings(result):
+    if not result.proposals and not draft.unstated_choices(result):
         raise Refused("\n".join(_failure_lines(result)))
     login |= {key: str(Path(file).absolute()) for key, file in login.items() if key.endswith("_file")}
     return result, Access.of(url, login), typed_password
@@ -193,10 +193,10 @@ _SOLAR = Question(
 )
 
 
-def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
+def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, MeterChoice]:
     """Return the chosen meter. Raises Refused as `_ask` does, and if --meter names no meter or several."""
-    proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
-    meters = proposed + draft.unstated_readings(result)
+    proposed = [reading for proposal in result.proposals for reading in draft.meter_choices(proposal)]
+    meters = proposed + draft.unstated_choices(result)
     choices = tuple((reading.names[0], reading.text) for reading in meters)
     requested_name = options.answers.get("meter")
     if requested_name is None:
@@ -210,7 +210,7 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
         names = ", ".join(name for name, _ in choices)
         reason = f"found {requested_name!r}, which names {len(matches)} meters"
         raise Refused(f"--meter: {reason}; expected one of {names}")
-    return (yield from _complete(options, matches[0]))
+    return (yield from _complete_choice(options, matches[0]))
 
 
 _KINDS = (
@@ -219,7 +219,7 @@ _KINDS = (
 )
 
 
-def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
+def _complete_choice(options: Options, reading: MeterChoice) -> Generator[Step, Any, MeterChoice]:
     """Ask for the kind, unit and interval that neither the broker nor a topic's name states.
 
     Raises Refused if nothing states another key, such as the place of the value in a message.
@@ -244,7 +244,7 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
 
 
 def _choose_quantities(
-    options: Options, reading: Reading, has_solar: bool
+    options: Options, reading: MeterChoice, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
     """Return the streams to release. Raises Refused if there are none, or --quantity names none of them."""
     selections = draft.possible_selections(reading, has_solar)
@@ -278,7 +278,7 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
     if not offers:
         raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
     text = "How much should be hidden? Hiding more makes the numbers less exact."
-    if coarse_presets := [name for name in OFFERED if name not in offers]:
+    if coarse_presets := [name for name in OFFERED_PRESETS if name not in offers]:
         text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
     default = DEFAULT if DEFAULT in offers else next(iter(offers))
     return (yield from _ask(options, Question("preset", text, tuple(offers.items()), default)))
@@ -312,12 +312,12 @@ def _default_out(options: Options) -> str:
             raise Refused(f"--{key}: found {option!r}; expected {expected}")
     if "out" in options.answers:
         return options.answers["out"]
-    if fault := _folder_fault(Path(DEFAULT_OUT)):
-        raise Refused(f"nothing can be written here: with --out, name a file in {fault}")
-    if options.yes and (file := _existing(Path(DEFAULT_OUT))):
+    if folder := _expected_folder(Path(DEFAULT_OUT)):
+        raise Refused(f"nothing can be written here: with --out, name a file in {folder}")
+    if options.yes and (file := _existing_file(Path(DEFAULT_OUT))):
         raise Refused(f"{file.name} already exists: name another file with --out")
     names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
-    return next(name for name in names if _existing(Path(name)) is None)
+    return next(name for name in names if _existing_file(Path(name)) is None)
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
@@ -338,13 +338,13 @@ def _unit_objection(name: str) -> str | None:
     return None if name == NO else _objection(name, name if os.path.lexists(name) else None)
 
 
-def _existing(path: Path) -> Path | None:
+def _existing_file(path: Path) -> Path | None:
     """Return the first existing file among a configuration, its password file and its store, or None."""
     paths = (path, draft.path_beside(path, ".password"), draft.path_beside(path, ".db"))
     return next((path for path in paths if os.path.lexists(path)), None)
 
 
-def _folder_fault(path: Path) -> str | None:
+def _expected_folder(path: Path) -> str | None:
     """Return a description of a usable folder if a file cannot be created in a path's folder, else None."""
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -354,12 +354,12 @@ def _folder_fault(path: Path) -> str | None:
 
 def _file_objection(name: str) -> str | None:
     """Return the expected answer if the configuration cannot be created; None if it can."""
-    return _objection(name, _existing(Path(name)))
+    return _objection(name, _existing_file(Path(name)))
 
 
 def _objection(name: str, file: Path | str | None) -> str | None:
     """Return the expected answer if a file exists, or if the folder cannot be written to."""
     if file is not None:
         return f"another name: {file} exists, and `init` never overwrites files"
-    fault = _folder_fault(Path(name))
-    return None if fault is None else f"a file in {fault}"
+    folder = _expected_folder(Path(name))
+    return None if folder is None else f"a file in {folder}"

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.config is not None:
             return _write_mapped(options)
-        entries = entry.drop_copies(_entries(options, left_out), left_out)
+        entries = entry.drop_copies(_read_entries(options, left_out), left_out)
         if options.to == "readings":
             _write_readings(entries, options.output)
         else:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[entry.Entry]:
+def _read_entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[entry.Entry]:
     """Return the values in a file or a folder; `left_out` counts those that are left out, by reason."""
     path = options.input
     content = b"" if path.is_dir() else path.read_bytes()
@@ -68,7 +68,7 @@ def _entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterable[en
     if options.meter is not None:
         raise FormatError("--meter is for Green Button files only: other files have names of meters")
     if path.is_dir():
-        return entry.entries_of(_series(path, options.stream).values())
+        return entry.entries_of(_read_series(path, options.stream).values())
     return table.read(content, left_out)
 
 
@@ -95,7 +95,7 @@ def _write_mapped(options: argparse.Namespace) -> int:
     return 0
 
 
-def _series(folder: Path, stream: str) -> dict[str, Series]:
+def _read_series(folder: Path, stream: str) -> dict[str, Series]:
     """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`."""
     _require_pyarrow("reading")
     if (folder / "descriptor.parquet").exists():

@@ -9,7 +9,7 @@ import os
 from meteragent.cli import common, exit_codes
 from meteragent.domain.grid import iso_time
 from meteragent.domain.refusal import text_of_file
-from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
+from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, run_until_signalled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def _operate(options: argparse.Namespace) -> int:
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
     operator = service.Service(operation, os.urandom, clock.Clock(), notify)
-    asyncio.run(until_signalled(operator.run()))
+    asyncio.run(run_until_signalled(operator.run()))
     return 0
 
 

@@ -58,7 +58,7 @@ Quantity = Offer | StatedQuantity
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterChoice:
     """A meter on the broker, its quantities, and the `names` by which it can be chosen.
 
     If there are no offers yet, the operator must be asked for the `missing` keys of `source`.
@@ -108,8 +108,8 @@ class Draft(NamedTuple):
 # What was found -------------------------------------------------------------------------------------
 
 
-def readings_of(proposal: Proposal) -> list[Reading]:
-    """Return a separate `Reading` for each meter in a proposal."""
+def meter_choices(proposal: Proposal) -> list[MeterChoice]:
+    """Return a separate choice for each meter in a proposal."""
     meters = proposal.meters if len(proposal.meters) > 1 else (None,)
     readings = []
     for meter in meters:
@@ -117,16 +117,16 @@ def readings_of(proposal: Proposal) -> list[Reading]:
         topic = str(offers[0].source["topic"])
         names = (topic, *proposal.meters[:1]) if meter is None else (meter, topic)
         text = f"{proposal.title}, {proposal.role}: {offers[0].name}, on {topic}"
-        readings.append(Reading(tuple(dict.fromkeys(names)), text, offers, proposal.role is Role.MAINS))
+        readings.append(MeterChoice(tuple(dict.fromkeys(names)), text, offers, proposal.role is Role.MAINS))
     return readings
 
 
-def unstated_readings(result: Findings) -> list[Reading]:
-    """Return a `Reading` for each topic that may be a meter's, but for which some keys are unknown."""
+def unstated_choices(result: Findings) -> list[MeterChoice]:
+    """Return a choice for each topic that may be a meter's, but for which some keys are unknown."""
     return [
-        Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
-        for entry in result.unplaced
-        if entry.missing and entry.source
+        MeterChoice((row.topic,), f"{row.topic}: {row.reason}", missing=row.missing, source=row.source)
+        for row in result.unplaced
+        if row.missing and row.source
     ]
 
 
@@ -142,15 +142,15 @@ def _offer_of_meter(offer: Offer, meter: str | None) -> Offer:
     return Offer(replace(candidate, topics=topics, numbers=numbers, meters=(meter,)))
 
 
-def possible_selections(reading: Reading, has_solar: bool) -> list[Selection]:
+def possible_selections(reading: MeterChoice, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's quantities allow, the most likely first.
 
     With solar panels, quantities that may be negative come first, then pairs of consumption and feed-in, then
     single quantities. Feed-in alone is never offered.
     """
     offers = _complete_offers(reading.offers)
-    imports = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
-    exports = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
+    imports = [offer for offer in offers if _direction_of(offer) is Direction.DRAWN]
+    exports = [offer for offer in offers if _direction_of(offer) is Direction.FED_IN]
     net = [offer for offer in offers if _may_be_negative(offer)]
     unknown = [offer for offer in offers if offer not in (*imports, *exports, *net)]
     if not has_solar:
@@ -172,7 +172,7 @@ def possible_selections(reading: Reading, has_solar: bool) -> list[Selection]:
     return _with_names(net_powers + pairs + single_imports + single_unknown)
 
 
-def _direction(offer: Quantity) -> Direction:
+def _direction_of(offer: Quantity) -> Direction:
     """Return the stated direction; if none is stated, the direction that the quantity's name implies."""
     is_import = offer.direction is Direction.UNSTATED and "(import" in offer.name
     return Direction.DRAWN if is_import else offer.direction
@@ -180,7 +180,7 @@ def _direction(offer: Quantity) -> Direction:
 
 def _may_be_negative(offer: Quantity) -> bool:
     """Return whether the quantity may be negative while energy is fed in."""
-    direction = _direction(offer)
+    direction = _direction_of(offer)
     return direction is Direction.NET or (direction is Direction.UNSTATED and offer.kind is Kind.POWER)
 
 
@@ -220,7 +220,7 @@ def path_beside(out: Path, suffix: str) -> Path:
 
 def lines_of_presets(base: Base) -> dict[str, str]:
     """Return the presets that `base` allows, each with a line about what it hides and its errors."""
-    return {name: line for name in presets.OFFERED if (line := _preset_line(base, name))}
+    return {name: line for name in presets.OFFERED_PRESETS if (line := _preset_line(base, name))}
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
@@ -229,10 +229,10 @@ def _preset_line(base: Base, preset: str) -> str | None:
     if settings is None:
         return None
     stream = settings.stream[0]
-    promise = guarantee.compute_guarantee(stream, (), (), config.others_per_day(settings, stream))
+    promise = guarantee.compute_guarantee(stream, (), (), config.other_charges_per_day(settings, stream))
     errors = {name: error for name, error in promise.errors.items() if name in _ERRORS}
     exact = ", ".join(
-        f"{_ERRORS[name]} within ± {_figure(error.value, name)} {error.unit}"
+        f"{_ERRORS[name]} within ± {_half_width_text(error.value, name)} {error.unit}"
         for name, error in errors.items()
     )
     hidden_text = f"{energy_text(promise.terms.hides_wh)} in each {wording.slot_phrase(promise.terms)}"
@@ -242,7 +242,7 @@ def _preset_line(base: Base, preset: str) -> str | None:
 _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
-def _figure(value: float, name: str) -> str:
+def _half_width_text(value: float, name: str) -> str:
     """Return a 95% half-width, from itself (`ci95`) or a standard deviation, to two figures or in whole."""
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
@@ -250,7 +250,7 @@ def _figure(value: float, name: str) -> str:
 
 def configuration_text(base: Base, preset: str, topic: str, store: str, password: Path | None) -> str:
     """Return the text of a configuration."""
-    tables = [_tables(base, stream, preset, topic, password) for stream in base.streams]
+    tables = [_toml_tables(base, stream, preset, topic, password) for stream in base.streams]
     lines = [f"# Written by meteragent init {__version__}. `meteragent check` shows what it hides and costs."]
     prefix = "stream." if len(tables) > 1 else ""
     for stream, stream_tables in zip(base.streams, tables, strict=True):
@@ -260,7 +260,7 @@ def configuration_text(base: Base, preset: str, topic: str, store: str, password
     return "\n".join([*lines, "", "[store]", *toml_lines({"path": store})]) + "\n"
 
 
-def _tables(
+def _toml_tables(
     base: Base, stream: Stream, preset: str, topic: str, password: Path | None
 ) -> dict[str, dict[str, Any]]:
     """Return the tables of one stream, taken from the configuration that discovery proposes."""
@@ -291,14 +291,14 @@ def draft_files(
         files[secret] = (f"{password}\n", 0o600)
     if unit_file is not None:
         unit_file = unit_file.absolute()
-        files[unit_file] = (_unit(out.absolute()), 0o644)
+        files[unit_file] = (_unit_text(out.absolute()), 0o644)
     return Draft(out.absolute(), files, unit_file)
 
 
 # The unit -------------------------------------------------------------------------------------------
 
 
-def _unit(path: Path) -> str:
+def _unit_text(path: Path) -> str:
     return f"""# Written by meteragent init {__version__}. Install it as a service of your user:
 #   mkdir -p ~/.config/systemd/user && cp THIS-FILE ~/.config/systemd/user/meteragent.service
 #   systemctl --user enable --now meteragent && loginctl enable-linger
@@ -311,7 +311,7 @@ Type=notify
 NotifyAccess=main
 WatchdogSec=3min
 WorkingDirectory={str(path.parent).replace("%", "%%")}
-ExecStart={_quoted(sys.executable)} -m meteragent run {_quoted(str(path))}
+ExecStart={_quote_word(sys.executable)} -m meteragent run {_quote_word(str(path))}
 UMask=0077
 Restart=on-failure
 RestartSec=5s
@@ -327,7 +327,7 @@ WantedBy=default.target
 """
 
 
-def _quoted(value: str) -> str:
+def _quote_word(value: str) -> str:
     """Return a word, quoted so that systemd expands nothing in it on a command line."""
     word = value.replace("%", "%%").replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

@@ -9,7 +9,7 @@ EXIT_USAGE = 2
 EXIT_VIOLATED = 3
 EXIT_CONFIG = 78
 EXIT_INTERRUPTED = 130
-CODES = {
+EXIT_CODES = {
     0: "done",
     EXIT_CRASH: "failed; the message says why",
     EXIT_USAGE: "the command line is wrong",

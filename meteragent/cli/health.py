@@ -26,12 +26,12 @@ from meteragent.store.file import DISK_FULL, has_room
 
 def run(options: argparse.Namespace) -> int:
     """Print the service's report, unless `--quiet`; return 1 if there is a problem or no service answers."""
-    service, command, path = _service(options.config)
+    service, command, path = _service_of(options.config)
     answer = ask_socket(
         path, METRICS_QUESTION if options.metrics else METERS_QUESTION if options.meters else b""
     )
     if answer is None:
-        print(f"meteragent: no {service} answers at {path.absolute()}: {_reason(path)}.", file=sys.stderr)
+        print(f"meteragent: no {service} answers at {path.absolute()}: {_why_silent(path)}.", file=sys.stderr)
         print(f"Start the {service}: meteragent {command} {options.config}", file=sys.stderr)
         return exit_codes.EXIT_CRASH
     document = json.loads(answer)
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if document["healthy"] else exit_codes.EXIT_CRASH
 
 
-def _reason(path: Path) -> str:
+def _why_silent(path: Path) -> str:
     """Return why nothing may answer at a socket."""
     store = path.with_name(path.name.removesuffix(".health"))
     if not has_room(path):
@@ -51,7 +51,7 @@ def _reason(path: Path) -> str:
     return "the store does not exist yet" if is_new else "it runs as another user, or not at all"
 
 
-def _service(path: Path) -> tuple[str, str, Path]:
+def _service_of(path: Path) -> tuple[str, str, Path]:
     """Return a configuration's service, the command that runs it, and its socket. Raises ConfigError."""
     try:
         keys = tomllib.loads(text_of_file(path)).keys()
@@ -76,11 +76,11 @@ def _service(path: Path) -> tuple[str, str, Path]:
 
 def as_text(document: dict[str, Any], *, has_arrivals: bool = False) -> str:
     """Return the vitals of a service, parsed from its JSON, as text for a terminal."""
-    arrivals = _arrivals(document) if has_arrivals else ()
-    return "\n".join((*_state(document), *_counts(document), *arrivals))
+    arrivals = _arrival_lines(document) if has_arrivals else ()
+    return "\n".join((*_state_lines(document), *_count_lines(document), *arrivals))
 
 
-def _state(document: dict[str, Any]) -> Iterator[str]:
+def _state_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the lines about the problems, the agent's streams and an operator's last slots."""
     running = duration_text(round(document["running_s"]) * 1000, 2)
     yield f"meteragent {document['version']} ({document['service']}), running for {running}"
@@ -93,12 +93,12 @@ def _state(document: dict[str, Any]) -> Iterator[str]:
         silent = [stream["name"] for stream in document.get("streams", ()) if stream["is_waiting"]]
         names = f" of: {', '.join(silent)}" if silent else ""
         yield f"Waiting for the first message{names}."
-    yield from map(_stream, document.get("streams", ()))
+    yield from map(_stream_line, document.get("streams", ()))
     for slot_s, result, homes in document.get("slots", ())[-3:]:
         yield f"Slot {iso_time(slot_s * 1000)}: {result}" + (f", homes: {homes:,}" if homes else "")
 
 
-def _counts(document: dict[str, Any]) -> Iterator[str]:
+def _count_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the counts that are not 0, with their meanings, and an operator's refusals."""
     counts = document["counts"]
     if names := [name for name in dict.fromkeys((*COUNTERS, *sorted(counts))) if counts.get(name)]:
@@ -110,7 +110,7 @@ def _counts(document: dict[str, Any]) -> Iterator[str]:
         yield f"  {f'refused: {name}':<24} {count:>10,}"
 
 
-def _stream(stream: dict[str, Any]) -> str:
+def _stream_line(stream: dict[str, Any]) -> str:
     shard = "" if stream["shard"] is None else f", shard {stream['shard']}"
     group = "" if stream["group"] is None else f", in the total of the group {stream['group']}"
     messages = count_text(stream["waiting"], "message" if stream["group"] is None else "report")
@@ -118,7 +118,7 @@ def _stream(stream: dict[str, Any]) -> str:
     return f"Stream {stream['name']}{shard}: {meters}{group}, {messages} waiting to be sent"
 
 
-def _arrivals(document: dict[str, Any]) -> Iterator[str]:
+def _arrival_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield what has arrived of each meter and phase as a table, for the person who asks on the device."""
     table = "{:<24} {:<24} {:>10} {:>14} {:>14}  {}"
     for stream in document.get("streams", ()):

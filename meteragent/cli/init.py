@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         return exit_codes.fail(error)
     for path in draft.files:
         print(f"Wrote {path}")
-    return _check(draft)
+    return _show_promises(draft)
 
 
 def _is_at_end(stdin: TextIO) -> bool:
@@ -108,7 +108,7 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
                     is_explained = True
                 answer = _ask(step)
             case Listen():
-                answer = _hear(step.endpoint, seconds, profiles)
+                answer = _listen(step.endpoint, seconds, profiles)
 
 
 def _ask(question: Question) -> str:
@@ -123,7 +123,7 @@ def _ask(question: Question) -> str:
     return getpass.getpass(prompt) if question.is_secret else input(prompt)
 
 
-def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
+def _listen(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
     """Return the findings on a broker, or its refusal of the login. Raises LinkError or Refused."""
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
@@ -153,7 +153,7 @@ def _write(draft: Draft) -> None:
         raise
 
 
-def _check(draft: Draft) -> int:
+def _show_promises(draft: Draft) -> int:
     """Show the promises, the next steps, and the commands that install the unit; return the exit code."""
     print()
     code = check.print_new(draft.config)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 def _new(options: argparse.Namespace, now: Now) -> int:
     """Create a key and show it; return 0, or 1 if the file exists."""
     try:
-        keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
+        keys.create_key(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:
         return exit_codes.fail(_EXISTS.format(path=options.file))
     return _show(options, now)
@@ -41,9 +41,9 @@ def _show(options: argparse.Namespace, now: Now) -> int:
     """Print a key's tenant, its epochs and today's public id."""
     key = keys.Key.load(options.file)
     key_today = key.without(_start_ms(now().date()))
-    start_text = f"beginning with {key.begins}" if key.first else "for windows of any age"
+    start_text = f"beginning with {key.first_epoch}" if key.first else "for windows of any age"
     print(f"{options.file}: tenant {key.tenant}, one epoch per {key.epoch_unit}, {start_text}")
-    print(f"id for {key_today.begins}: {key_today.epoch(key_today.first).id}")
+    print(f"id for {key_today.first_epoch}: {key_today.epoch(key_today.first).id}")
     return 0
 
 
@@ -53,10 +53,10 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
         return exit_codes.fail("--before is later than today, so today's windows could not be released")
     key = keys.Key.load(options.file)
     if key.without(_start_ms(options.before)).first == key.first:
-        print(f"{options.file}: nothing to forget, because the key begins with {key.begins}")
+        print(f"{options.file}: nothing to forget, because the key begins with {key.first_epoch}")
         return 0
-    remaining_key = keys.forget(options.file, _start_ms(options.before))
-    print(_FORGOTTEN.format(path=options.file, begins=remaining_key.begins))
+    remaining_key = keys.forget_epochs(options.file, _start_ms(options.before))
+    print(_FORGOTTEN.format(path=options.file, begins=remaining_key.first_epoch))
     return 0
 
 

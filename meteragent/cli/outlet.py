@@ -30,7 +30,7 @@ def escape_invisible(text: str) -> str:
     return "\n".join(line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} .." for line in lines)
 
 
-class Outlet:
+class EscapedStream:
     """A stream whose written text has no invisible characters, but for a carriage return at the beginning."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -56,8 +56,8 @@ def escape_output() -> Iterator[None]:
     """Make outlets of the standard streams (see the module), and put the streams back at the end."""
     streams = sys.stdout, sys.stderr
     if sys.stdout.isatty():
-        sys.stdout = cast(TextIO, Outlet(sys.stdout))
-    sys.stderr = cast(TextIO, Outlet(sys.stderr))
+        sys.stdout = cast(TextIO, EscapedStream(sys.stdout))
+    sys.stderr = cast(TextIO, EscapedStream(sys.stderr))
     try:
         yield
     finally:

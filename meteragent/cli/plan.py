@@ -90,7 +90,7 @@ def _question(options: argparse.Namespace) -> Question:
     )
 
 
-def _level(text: str) -> Fraction:
+def _parse_level(text: str) -> Fraction:
     expected = f"a number from {float(_LEVEL_MIN):g} to {_LEVEL_MAX} such as 1, 0.5 or 1/3"
     with suppress(ZeroDivisionError):
         if _LEVEL.fullmatch(text) and _LEVEL_MIN <= Fraction(text) <= _LEVEL_MAX:
@@ -98,7 +98,7 @@ def _level(text: str) -> Fraction:
     raise ValueError(expected)
 
 
-def _zone(text: str) -> str:
+def _parse_zone(text: str) -> str:
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -107,7 +107,7 @@ def _zone(text: str) -> str:
     return text
 
 
-def _plot(text: str) -> Path:
+def _parse_plot_path(text: str) -> Path:
     """Parse the path of a picture, whose folder must exist."""
     path = Path(text)
     if path.suffix.lower() not in _FORMATS:
@@ -121,5 +121,5 @@ parse_hide, parse_homes = common.argument(ask.parse_hide), common.argument(ask.p
 parse_share = common.argument(lambda text: amount.parse_share(text) or ask.parse_shares(text))
 parse_error = common.argument(lambda text: amount.parse_money(text) or ask.parse_goals(text))
 parse_price = common.argument(amount.parse_price)
-parse_level, parse_timezone = common.argument(_level), common.argument(_zone)
-parse_plot = common.argument(_plot)
+parse_level, parse_timezone = common.argument(_parse_level), common.argument(_parse_zone)
+parse_plot = common.argument(_parse_plot_path)

@@ -40,7 +40,7 @@ class _Outcome:
 
 def run(options: argparse.Namespace) -> int:
     """Test a profile; return 0, or 1 if nothing was read. Raises ConfigError if the profile is refused."""
-    profile = _profile(options.config)
+    profile = _find_profile(options.config)
     print(f"{profile.name}: {profile.title}")
     read_count = 0
     for file in options.payloads:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             return fail(f"{file}: {unreadable_reason(error)}")
         if len(recorded) > LIMIT:
             return fail(f"{file}: larger than {LIMIT >> 20} MiB")
-        lines, count = _test(profile, recorded)
+        lines, count = _test_profile(profile, recorded)
         read_count += count
         print("\n".join([f"\n{file}", *lines]))
     if not read_count:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if read_count else 1
 
 
-def _profile(path: Path) -> Profile:
+def _find_profile(path: Path) -> Profile:
     """Return a built-in profile or a profile from a file. Raises ConfigError if neither is usable."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
@@ -68,10 +68,10 @@ def _profile(path: Path) -> Profile:
     return PROFILES[name] if name in PROFILES else profiles.read_profile(path)
 
 
-def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
+def _test_profile(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
     """Return the lines about a recording, and the number of readings."""
     received = split_messages(recorded)
-    outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
+    outcomes = {name: _read_outcome(quantity, received) for name, quantity in profile.quantities.items()}
     lines = [f"  {count_text(len(received), 'message')}"]
     for name, outcome in outcomes.items():
         lines += _quantity_lines(name, profile.quantities[name], outcome)
@@ -79,7 +79,7 @@ def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
     return lines, sum(len(outcome.numbers) for outcome in outcomes.values())
 
 
-def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
+def _read_outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
     """Return a quantity's outcome in all messages except those on topics of other quantities."""
     outcome = _Outcome()
     for topic, payload in received:
@@ -96,7 +96,7 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
     """Yield the lines about a quantity: its readings, and why other messages yield no reading."""
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
-    numbers = [_number(number, quantity) for number in outcome.numbers]
+    numbers = [_number_text(number, quantity) for number in outcome.numbers]
     if len(numbers) > _SHOWN:
         numbers = [numbers[0], f".. {len(numbers) - 2} more ..", numbers[-1]]
     reasons = [
@@ -109,7 +109,7 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
         yield from (f"{' ' * len(head)}{line}" for line in later_lines)
 
 
-def _number(number: PayloadNumber, quantity: Quantity) -> str:
+def _number_text(number: PayloadNumber, quantity: Quantity) -> str:
     """Return a reading's number in W, Wh or the configured unit, its time, and its meter, if it names one."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     if quantity.scale is None:
@@ -130,7 +130,7 @@ def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]
             document = json.loads(payload)
         except (ValueError, RecursionError):
             continue
-        for path in _leaves(document):
+        for path in _leaf_paths(document):
             paths.setdefault(path)
     unread = [path for path in paths if path.rpartition(".")[2] not in profile.fields]
     if profile.fields and unread:
@@ -142,13 +142,13 @@ def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]
         yield f"  according to the profile, these identify somebody: {names}"
 
 
-def _leaves(node: Any, path: str = "") -> Iterator[str]:
+def _leaf_paths(node: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of a document's leaves; list elements have the path of their list, if it has one."""
     if isinstance(node, dict):
         for name, child in node.items():
-            yield from _leaves(child, f"{path}.{name}" if path else name)
+            yield from _leaf_paths(child, f"{path}.{name}" if path else name)
     elif isinstance(node, list):
         for child in node:
-            yield from _leaves(child, path)
+            yield from _leaf_paths(child, path)
     elif path:
         yield path

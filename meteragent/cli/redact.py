@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
         return fail(f"{options.file}: larger than {LIMIT >> 20} MiB: shorten the recording")
     redactor = Redactor(entropy, options.keep)
     try:
-        redacted = _redacted(recording, redactor)
+        redacted = _redact(recording, redactor)
     except FormatError as error:
         return fail(f"{options.file}: {error}: redact it by hand")
     sys.stdout.flush()
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
     else:
         sys.stdout.buffer.write(redacted)
     sys.stdout.flush()
-    for line in _report(redactor, options.profile, recording, redacted):
+    for line in _lines(redactor, options.profile, recording, redacted):
         print(line, file=sys.stderr)
     return 0
 
@@ -59,7 +59,7 @@ def read_recording(name: str) -> bytes:
         return file.read(LIMIT + 1)
 
 
-def _redacted(recording: bytes, redactor: Redactor) -> bytes:
+def _redact(recording: bytes, redactor: Redactor) -> bytes:
     """Redact a recording. Raises FormatError, which names the message, if a payload has an unknown format."""
     lines = []
     for number, (topic, payload) in enumerate(split_messages(recording), 1):
@@ -80,23 +80,23 @@ def parse_profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
+def _lines(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
     """Return lines about the replacements, how the profile reads the result, and what to check."""
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced_counts.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced_counts["key"]:
         lines.append("to keep a name that identifies nobody but matters for the report, use --keep NAME")
     if profile is not None:
-        lines += _comparison(profile, recording, redacted)
+        lines += _comparison_lines(profile, recording, redacted)
     lines.append("Read the result before you post it: no program recognises every name.")
     return lines
 
 
-def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
+def _comparison_lines(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
     """Yield a line about each quantity: what is read from the result and, if different, from the original."""
     for name, quantity in profile.quantities.items():
-        recorded_summary = _summary(quantity.read, split_payloads(recording))
-        summary = _summary(quantity.read, split_payloads(redacted))
+        recorded_summary = _outcomes_text(quantity.read, split_payloads(recording))
+        summary = _outcomes_text(quantity.read, split_payloads(redacted))
         difference = "as before" if recorded_summary == summary else f"before: {recorded_summary}"
         yield f"{profile.name}, {name}: {summary} ({difference})"
 
@@ -120,7 +120,7 @@ def split_messages(recording: bytes) -> list[tuple[str | None, bytes]]:
     return [(None, payload) for payload in (lines if is_json else [recording])]
 
 
-def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
+def _outcomes_text(read: Callable[[bytes], object], recording: list[bytes]) -> str:
     """Return the outcomes of all payloads, with counts if there are several payloads."""
     counts = Counter(outcome_text(read, payload) for payload in recording)
     if len(recording) == 1:

@@ -17,7 +17,7 @@ from meteragent.domain.problem import connection_advice
 from meteragent.mqtt.watch import watch_topics
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service import boot_clock
-from meteragent.service.process import forbid_dumps, until_signalled
+from meteragent.service.process import forbid_dumps, run_until_signalled
 from meteragent.tools.rehearse import Rehearsal, View
 
 TICK_S = 0.2
@@ -43,14 +43,14 @@ def run(options: argparse.Namespace) -> int:
     forbid_dumps()
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     try:
-        asyncio.run(_show(config))
+        asyncio.run(_show_streams(config))
     except LinkError as error:
         print(f"\nmeteragent: {error}", file=sys.stderr)
         return exit_codes.EXIT_CRASH
     return 0
 
 
-class _Stage:
+class _StreamDisplay:
     """One stream of the rehearsal, with its display."""
 
     def __init__(self, stream: settings.Stream) -> None:
@@ -75,14 +75,14 @@ class _Stage:
         )
 
 
-async def _show(config: settings.Config) -> None:
+async def _show_streams(config: settings.Config) -> None:
     """Rehearse all streams until SIGINT or SIGTERM. Raises LinkError if a connection fails."""
-    stages = [_Stage(stream) for stream in config.stream]
+    stages = [_StreamDisplay(stream) for stream in config.stream]
     for stage in stages:
         stage.view.begin()
     try:
         ticks = (run_periodically(stage.tick, TICK_S) for stage in stages)
-        await until_signalled(asyncio.gather(*(stage.listen() for stage in stages), *ticks))
+        await run_until_signalled(asyncio.gather(*(stage.listen() for stage in stages), *ticks))
     finally:
         for stage in stages:
             stage.view.end()

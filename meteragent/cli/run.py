@@ -10,7 +10,7 @@ from meteragent import config
 from meteragent.agent import Agent, environment
 from meteragent.cli import admission, exit_codes
 from meteragent.service import boot_clock
-from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
+from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, run_until_signalled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,5 +27,5 @@ def run(options: argparse.Namespace) -> int:
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
     agent = Agent(settings, environment.system_environment(boot_clock.wall_ms, notify))
-    asyncio.run(until_signalled(agent.run()))
+    asyncio.run(run_until_signalled(agent.run()))
     return 0

@@ -78,11 +78,11 @@ def result_summary(result: Any) -> str:
     """Return a summary of an `archive.run.RunResult`, for the operator only, because its counts are exact."""
     admission = result.admission
     lines = [
-        f"{result.out}: {_windows(result)} released, run {admission.run}",
-        _refused(admission.refused_windows),
-        *_table(result),
-        *_numbers(result),
-        *_terms(result),
+        f"{result.out}: {_windows_text(result)} released, run {admission.run}",
+        _refused_text(admission.refused_windows),
+        *_table_lines(result),
+        *_number_lines(result),
+        *_terms_lines(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
     lines += [] if admission.released_windows else [f"nothing was released: {_ALL_REFUSED}"]
@@ -93,12 +93,12 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
     admission = preview.admission
     lines = [
-        f"{preview.out}: {_windows(preview)} would be released, run {admission.run}",
-        _refused(admission.refused_windows),
-        *_table(preview),
-        *_numbers(preview),
+        f"{preview.out}: {_windows_text(preview)} would be released, run {admission.run}",
+        _refused_text(admission.refused_windows),
+        *_table_lines(preview),
+        *_number_lines(preview),
         *_row_lines(preview),
-        *_terms(preview),
+        *_terms_lines(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
     ]
@@ -107,7 +107,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 def as_json(result: Any) -> str:
     """Return the facts of `result_summary` as a JSON object; exact numbers are strings."""
-    facts = _facts(result) | {
+    facts = _shared_facts(result) | {
         "dry_run": False,
         "new_parts": result.new_parts,
         "existing_parts": result.existing_parts,
@@ -118,7 +118,7 @@ def as_json(result: Any) -> str:
 
 def preview_json(preview: Any, *, clamp: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
-    facts = _facts(preview) | {
+    facts = _shared_facts(preview) | {
         "dry_run": True,
         "complete": preview.is_complete,
         "in_ledger": preview.is_debited,
@@ -127,7 +127,7 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
     return json.dumps(facts, indent=2)
 
 
-def _facts(result: Any) -> dict[str, Any]:
+def _shared_facts(result: Any) -> dict[str, Any]:
     """Return what the facts of a run and of its preview have in common."""
     admission, usual = result.admission, result.policy.usual
     return {
@@ -137,7 +137,7 @@ def _facts(result: Any) -> dict[str, Any]:
         "refused_windows": admission.refused_windows,
         "numbers_per_window": usual.n,
         "numbers": result.counts and _number_facts(result.counts),
-        "row": _row(result),
+        "row": _row_facts(result),
         "table": result.table and result.table._asdict(),
         "epsilon": exact_text(usual.epsilon),
         "level": exact_text(usual.level),
@@ -168,27 +168,27 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
     if preview.counts.are_mostly_clamped and not clamp:
         return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
     if preview.admission.released_windows:
-        return f"the ledger would get {_windows(preview)}"
+        return f"the ledger would get {_windows_text(preview)}"
     return f"nothing would be released: {_ALL_REFUSED}"
 
 
-def _windows(result: Any) -> str:
+def _windows_text(result: Any) -> str:
     numbers = count_text(result.policy.usual.n, "number")
     return f"{count_text(result.admission.released_windows, 'window')} of {numbers}"
 
 
-def _refused(count: int) -> str:
+def _refused_text(count: int) -> str:
     verb = "overlaps" if count == 1 else "overlap"
     return f"  refused        {count_text(count, 'window')} that {verb} windows released before"
 
 
-def _table(result: Any) -> list[str]:
+def _table_lines(result: Any) -> list[str]:
     """Return a line about the snapshot of the table that was read, if the input is one."""
     table = result.table
     return [] if table is None else [f"  snapshot       {table.snapshot} of {table.kind} table {table.table}"]
 
 
-def _terms(result: Any) -> list[str]:
+def _terms_lines(result: Any) -> list[str]:
     """Return lines about the promise, the noise, the meters' names and the keys."""
     usual = result.policy.usual
     epsilon = f"{usual.epsilon} per {usual.value_unit}"
@@ -206,13 +206,13 @@ def _own_names_texts(result: Any) -> list[str]:
     return ["column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"]
 
 
-def _numbers(result: Any) -> list[str]:
+def _number_lines(result: Any) -> list[str]:
     """Return lines about the input's numbers, how they were interpreted, and what to check."""
     checks = [f"  Check:         {text}" for text in _check_texts(result)]
     if result.counts is None:
         existing_parts = count_text(result.existing_parts, "part")
         return [f"  numbers        not counted: the output was complete, with {existing_parts}", *checks]
-    counts, row = result.counts, _row(result)
+    counts, row = result.counts, _row_facts(result)
     line = f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"
     if counts.repeated:
         line += f", {counts.repeated:,} at the same time as another"
@@ -221,7 +221,7 @@ def _numbers(result: Any) -> list[str]:
     return [line, *rows, *checks]
 
 
-def _row(result: Any) -> dict[str, float] | None:
+def _row_facts(result: Any) -> dict[str, float] | None:
     """Return how many numbers each row has, and for how many seconds each; None if the rows are not alike."""
     rows = result.admission.windows
     if result.counts is None or result.layout != "wide" or not rows or result.counts.numbers % rows:

@@ -16,7 +16,7 @@ from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint
 from meteragent.mqtt.watch import OnMessage, watch_topics
 from meteragent.service import boot_clock
-from meteragent.service.process import forbid_dumps, until_signalled
+from meteragent.service.process import forbid_dumps, run_until_signalled
 from meteragent.tools.tap.view import StreamView, View
 
 TICK_S = 1.0
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     config = settings.load(options.config)
     forbid_dumps()
     try:
-        asyncio.run(_show(config, options.meter))
+        asyncio.run(_show_streams(config, options.meter))
     except LinkError as error:
         print(f"\nmeteragent: {error}", file=sys.stderr)
         return 1
@@ -49,20 +49,20 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-async def _show(config: settings.Config, meter: str | None) -> None:
+async def _show_streams(config: settings.Config, meter: str | None) -> None:
     """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
-    streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
+    streams = [StreamView(config, stream, _pseudonym_key(stream), meter) for stream in config.stream]
     view = View(streams, _write, boot_clock.wall_ms)
     log_lines = LogLines(view)
     logging.getLogger("meteragent").addHandler(log_lines)
     sides = [
         side
         for stream, stream_view in zip(config.stream, streams, strict=True)
-        for side in _sides(stream, stream_view, view)
+        for side in _tasks(stream, stream_view, view)
     ]
     view.begin()
     try:
-        await until_signalled(asyncio.gather(*sides, run_periodically(view.tick, TICK_S)))
+        await run_until_signalled(asyncio.gather(*sides, run_periodically(view.tick, TICK_S)))
     finally:
         logging.getLogger("meteragent").removeHandler(log_lines)
 
@@ -86,13 +86,13 @@ class LogLines(logging.Handler):
         self._view.write_line(record.getMessage())
 
 
-def _key(stream: settings.Stream) -> bytes | None:
+def _pseudonym_key(stream: settings.Stream) -> bytes | None:
     """Return a stream's pseudonym key; None if it has none. Raises ConfigError if the key cannot be read."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
 
-def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
+def _tasks(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
     """Return coroutines that listen to a stream's source and sink; the sink is silent until a slot ends."""
     source = settings.read_endpoint("source", stream.source.url, stream.source)
     sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
@@ -102,12 +102,12 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
         partial(view.note_listening, stream_view),
     )
     return [
-        _watch("source", source, source_filters, raw, on_listening),
-        _watch("sink", sink, sink_filters, partial(view.show_sink_message, stream_view)),
+        _watch_side("source", source, source_filters, raw, on_listening),
+        _watch_side("sink", sink, sink_filters, partial(view.show_sink_message, stream_view)),
     ]
 
 
-async def _watch(
+async def _watch_side(
     side: str,
     endpoint: Endpoint,
     filters: Sequence[str],

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from meteragent.collect.topic import Place, Role, StreamTopic
-from meteragent.consume.message import Check, Descriptor, Record, digest_of, load_fields
+from meteragent.consume.message import Descriptor, Record, RecordCheck, digest_of, load_fields
 from meteragent.domain.errors import RecordError
 from meteragent.domain.identity import fits_segment
 from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
@@ -124,12 +124,12 @@ class Link(NamedTuple):
         return self.stream, self.meter, self.digest[:8]
 
 
-class Announced(NamedTuple):
+class AnnouncedTerms(NamedTuple):
     """Terms that a meter has announced, by their digest; `size` is the length of the descriptor in bytes."""
 
     digest: str
     size: int
-    check: Check
+    check: RecordCheck
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class Batch:
     links: "set[Link]" = field(default_factory=set)
     mixed: set[Meter] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
-    released: list[int] = field(default_factory=list)
+    released_places: list[int] = field(default_factory=list)
     refusal_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     refusals: "list[Refusal]" = field(default_factory=list)
 
@@ -164,7 +164,7 @@ class Batch:
         self.links |= batch.links
         self.mixed |= batch.mixed
         self.waiting += batch.waiting
-        self.released += batch.released
+        self.released_places += batch.released_places
         self.refusal_counts += batch.refusal_counts
         self.refusals += batch.refusals
 
@@ -191,7 +191,7 @@ class Refusal(NamedTuple):
         return self.stream, self.reason
 
 
-def latest(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]:
+def last_refusals(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]:
     """Return the last refusal for each stream and reason."""
     return {refusal.key: refusal for refusal in refusals}
 
@@ -227,7 +227,7 @@ class _WaitingRoom:
         is_known = key in self._known
         counts, room = self._counts[is_known], _WAITING_PER_METER * self._max_meters
         is_new = key not in counts
-        if counts[key] >= _share(WAITING_MAX, self._totals[is_known], room) or (
+        if counts[key] >= _room_share(WAITING_MAX, self._totals[is_known], room) or (
             is_new and not is_known and len(counts) >= self._max_meters
         ):
             raise Refused("no_descriptor")
@@ -256,7 +256,7 @@ class _WaitingRoom:
             del counts[key]
 
 
-def _share(maximum: int, count: int, room: int) -> float:
+def _room_share(maximum: int, count: int, room: int) -> float:
     """Return how much one meter may have: the maximum while half of the room is free, then less and less."""
     return maximum * min(1, 2 * (1 - count / room))
 
@@ -274,20 +274,20 @@ class Core:
         self,
         streams: Sequence[StreamTopic],
         limits: Limits,
-        announced: Iterable[Announced] = (),
+        announced: Iterable[AnnouncedTerms] = (),
         links: "Iterable[Link]" = (),
         waiting: Mapping[Meter, int] | None = None,
     ) -> None:
         self._streams, self._limits = tuple(streams), limits
-        self._announced: dict[str, Announced] = {}
-        self._of_meter: dict[Meter, dict[str, Announced]] = {}
+        self._announced: dict[str, AnnouncedTerms] = {}
+        self._of_meter: dict[Meter, dict[str, AnnouncedTerms]] = {}
         self._mixed: set[Meter] = set()
         stored_terms = {terms.digest: terms for terms in announced}
         for link in links:
             is_listed = limits.meters is None or link.meter in limits.meters  # invented ones take no room
             if is_listed and (terms := stored_terms.get(link.digest)) is not None:
                 self._announced[link.digest] = terms
-                self._link((link.stream, link.meter), terms)
+                self._keep_terms((link.stream, link.meter), terms)
         self._waiting = _WaitingRoom(waiting or {}, self._of_meter, limits.max_meters)
 
     @property
@@ -329,7 +329,7 @@ class Core:
         if isinstance(message, Waiting):
             self._waiting.leave(message.key)
             if message.place:
-                batch.released.append(message.place)
+                batch.released_places.append(message.place)
 
     def knows(self, key: Key) -> bool:
         """Return whether a meter has announced a descriptor."""
@@ -339,7 +339,7 @@ class Core:
         """Return the descriptors that are known for meters some of whose records wait in the sink."""
         return [(*key, d) for key in self._waiting.known_meters() for d in self._of_meter[key]]
 
-    def _terms(self, key: Meter, d: str) -> Announced | None:
+    def _terms(self, key: Meter, d: str) -> AnnouncedTerms | None:
         return self._of_meter.get(key, {}).get(d)
 
     def _place(self, topic: str) -> Place | None:
@@ -350,9 +350,9 @@ class Core:
         """Add the effect of a message to `batch`. Raises Refused if the message breaks a rule."""
         if place.role is Role.DESCRIPTOR:
             if message.payload:  # an empty payload removes a retained message
-                self._describe(message.payload, place, batch)
+                self._add_descriptor(message.payload, place, batch)
             return
-        record = _record(message.payload)
+        record = _parse_record(message.payload)
         if record.meter != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
@@ -362,7 +362,7 @@ class Core:
             self._waiting.enter(key)
             batch.waiting.append(Waiting(record.descriptor, *key, message.topic, message.payload))
             return
-        row = _row(place.stream, record, terms)
+        row = _make_row(place.stream, record, terms)
         if row.time_ms > now_ms + self._limits.ahead_ms:
             raise Refused("early")
         if row.time_ms < now_ms - self._limits.oldest_ms:
@@ -375,9 +375,9 @@ class Core:
         if self._limits.meters is not None and meter not in self._limits.meters:
             raise Refused("meter")
 
-    def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
+    def _add_descriptor(self, payload: bytes, place: Place, batch: Batch) -> None:
         """Add what a meter announces to `batch` unless it is known. Raises Refused if it breaks a rule."""
-        facts = _parsed(lambda text: load_fields(text, float), payload)
+        facts = _parse_or_refuse(lambda text: load_fields(text, float), payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
@@ -391,10 +391,10 @@ class Core:
             return
         self._require_room(key, len(payload), is_new=terms is None)
         if terms is None:
-            descriptor = _descriptor(payload, self._limits)
-            terms = self._announced[digest] = Announced(digest, len(payload), descriptor.record_check)
+            descriptor = _parse_descriptor(payload, self._limits)
+            terms = self._announced[digest] = AnnouncedTerms(digest, len(payload), descriptor.record_check)
             batch.descriptors[digest] = descriptor
-        self._link(key, terms)
+        self._keep_terms(key, terms)
         self._waiting.introduce(key)
         batch.links.add(Link(*key, digest))
 
@@ -404,12 +404,12 @@ class Core:
         if not own_terms and self._limits.meters is None and len(meters) >= self._limits.max_meters:
             raise Refused("meters")
         room = _DESCRIPTORS_PER_METER * self._limits.max_meters
-        share = _share(DESCRIPTORS_MAX, len(self._announced), room) if is_new else DESCRIPTORS_MAX
+        share = _room_share(DESCRIPTORS_MAX, len(self._announced), room) if is_new else DESCRIPTORS_MAX
         sizes = sum(terms.size for terms in own_terms.values())
         if len(own_terms) >= max(DESCRIPTORS_MIN, share) or sizes + size > DESCRIPTOR_BYTES:
             raise Refused("descriptors")
 
-    def _link(self, key: Meter, terms: Announced) -> None:
+    def _keep_terms(self, key: Meter, terms: AnnouncedTerms) -> None:
         """Keep a meter's terms. Its slots could overlap if it has several grids, or windows on a calendar."""
         own_terms = self._of_meter.setdefault(key, {})
         own_terms[terms.digest[:8]] = terms
@@ -418,7 +418,7 @@ class Core:
             self._mixed.add(key)
 
 
-def _descriptor(payload: bytes, limits: Limits) -> Descriptor:
+def _parse_descriptor(payload: bytes, limits: Limits) -> Descriptor:
     """Parse a descriptor. Raises Refused if it is wrong, or the tables cannot hold its numbers."""
     try:
         descriptor = Descriptor.parse(payload)
@@ -466,7 +466,7 @@ def _origin(topic: str) -> str:
     return topic[:ORIGIN_MAX].replace("\0", "?").encode(errors="replace").decode()
 
 
-def _parsed(parse: Callable[[bytes], _T], payload: bytes) -> _T:
+def _parse_or_refuse(parse: Callable[[bytes], _T], payload: bytes) -> _T:
     try:
         return parse(payload)
     except (RecordError, UnicodeError) as error:
@@ -475,15 +475,15 @@ def _parsed(parse: Callable[[bytes], _T], payload: bytes) -> _T:
         raise Refused("unreadable", detail) from None
 
 
-def _record(payload: bytes) -> Record:
+def _parse_record(payload: bytes) -> Record:
     """Parse a record. Raises Refused if it is not valid or the sink could not store one of its names."""
-    record = _parsed(Record.parse, payload)
+    record = _parse_or_refuse(Record.parse, payload)
     if not fits_segment(record.meter):
         raise Refused("unreadable", "'meter' is not a name")
     return record
 
 
-def _row(stream: str, record: Record, terms: Announced) -> Row:
+def _make_row(stream: str, record: Record, terms: AnnouncedTerms) -> Row:
     """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
         quanta = terms.check.require_match(record)

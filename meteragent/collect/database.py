@@ -35,7 +35,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import core, partition
-from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, last_refusals, numbers_of
 from meteragent.collect.outcome import (
     SLICE_MAX,
     Content,
@@ -208,10 +208,10 @@ class Database:
 
     async def create_tables(self) -> bool:
         """Create the tables unless they exist, and return whether they were created."""
-        with self._answered():
+        with self._translate():
             async with self._connection.transaction():
                 await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK_KEY)
-                [(is_new,)] = await self._rows("SELECT to_regclass('meteragent.setting') IS NULL")
+                [(is_new,)] = await self._fetch("SELECT to_regclass('meteragent.setting') IS NULL")
                 if is_new:
                     await self._execute("CREATE SCHEMA IF NOT EXISTS meteragent")
                 await self._execute("SET LOCAL search_path = meteragent")
@@ -219,7 +219,7 @@ class Database:
                     await self._execute(_tables(self._length))
                     query = "INSERT INTO setting VALUES ('version', %s), ('partition', %s)"
                     await self._execute(query, VERSION, self._length)
-                settings = dict(await self._rows("SELECT name, value FROM setting"))
+                settings = dict(await self._fetch("SELECT name, value FROM setting"))
         if settings["version"] != VERSION:
             raise DatabaseError("the tables belong to another version of meteragent: install that version")
         if settings["partition"] != self._length:
@@ -231,29 +231,29 @@ class Database:
 
     async def begin_service(self, *, is_first: bool) -> Content:
         """Prepare the connection, and return the content of the tables."""
-        with self._answered():
+        with self._translate():
             await self._execute(_SESSION)
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
-            digests = [digest for (digest,) in await self._rows("SELECT digest FROM descriptor")]
+            digests = [digest for (digest,) in await self._fetch("SELECT digest FROM descriptor")]
         for unread_digests in unparsed_digests(digests):
-            with self._answered():
+            with self._translate():
                 cache_terms(
-                    await self._rows(
+                    await self._fetch(
                         "SELECT digest, facts FROM descriptor WHERE digest = ANY(%s)", unread_digests
                     )
                 )
-        with self._answered():
-            links = await self._rows("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
-            waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
+        with self._translate():
+            links = await self._fetch("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
+            waiting = await self._fetch("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         counts = {(stream, meter): count for stream, meter, count in waiting}
         return Content(announced_terms(digests), [Link(*link) for link in links], counts)
 
     async def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
-        with self._answered():
+        with self._translate():
             async with self._connection.transaction():
-                outcome = expiry_outcome(await self._rows(_EXPIRE, wait_ms / 1000))
+                outcome = expiry_outcome(await self._fetch(_EXPIRE, wait_ms / 1000))
                 await self._count_refusals(outcome)
         return outcome
 
@@ -262,12 +262,12 @@ class Database:
         if not keys:
             return []
         columns = map(list, zip(*keys, strict=True))
-        with self._answered():
-            return [Waiting(*row) for row in await self._rows(_WAITING, *columns, SLICE_MAX)]
+        with self._translate():
+            return [Waiting(*row) for row in await self._fetch(_WAITING, *columns, SLICE_MAX)]
 
     async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch."""
-        with self._answered():
+        with self._translate():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
                 await self._write_facts(batch)
@@ -280,7 +280,7 @@ class Database:
         return outcome
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _translate(self) -> Iterator[None]:
         """Translate psycopg's errors, and drop the connection if the server does not answer in time."""
         timer = asyncio.get_running_loop().call_later(ANSWER_S, _shut_down, self._connection.fileno())
         try:
@@ -295,7 +295,7 @@ class Database:
             timer.cancel()
 
     async def _count_refusals(self, outcome: Outcome) -> None:
-        origins = latest(outcome.refusals)
+        origins = last_refusals(outcome.refusals)
         counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refusal_counts.items())]
         await self._execute_many(_REFUSE, counts)
 
@@ -304,15 +304,15 @@ class Database:
         await self._execute_many(_DESCRIBE, list(map(_descriptor_row, batch.descriptors.values())))
         await self._execute_many(_LINK, sorted(batch.links))
         await self._execute_many(_WAIT, [record[:5] for record in batch.waiting])
-        if batch.released:
-            await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
+        if batch.released_places:
+            await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released_places)
 
     async def _write_rows(self, rows: Sequence[Row], mixed: set[Meter]) -> Outcome:
         """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
         refusal_counts = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refusal_counts)
-        await self._copy(rows, mixed)
+        await self._copy_rows(rows, mixed)
         refusals: list[Refusal] = []
         if mixed:
             refusals += await self._remove_overlapping(rows, mixed)
@@ -320,8 +320,8 @@ class Database:
         arrived_count = len(rows) - refusal_counts.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
-        if written_count < arrived_count or (await self._rows(_INTERFERES))[0][0]:
-            for stream, count, meter, is_missing in await self._rows(_DIFFERENT):
+        if written_count < arrived_count or (await self._fetch(_INTERFERES))[0][0]:
+            for stream, count, meter, is_missing in await self._fetch(_DIFFERENT):
                 if is_missing:
                     raise DatabaseError(f"PostgreSQL dropped {count} records of {stream}: {_DROPS_HINT}")
                 refusals.append(Refusal(stream, "twice", meter))
@@ -332,7 +332,7 @@ class Database:
 
     async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[Meter]) -> list[Refusal]:
         """Remove and refuse rows of `mixed` that overlap a slot in the table or an earlier remaining row."""
-        table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING)}
+        table_overlaps = {place for (place,) in await self._fetch(_OVERLAPPING)}
         candidates = {place: row for place, row in enumerate(rows) if place not in table_overlaps}
         separate_rows = without_overlaps(candidates.items(), mixed)
         batch_overlaps = set(candidates) - {place for place, _ in separate_rows}
@@ -340,7 +340,7 @@ class Database:
         refused_rows = [rows[place] for place in sorted(table_overlaps | batch_overlaps)]
         return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
 
-    async def _copy(self, rows: Sequence[Row], mixed: set[Meter]) -> None:
+    async def _copy_rows(self, rows: Sequence[Row], mixed: set[Meter]) -> None:
         async with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             for place, row in enumerate(rows):
                 stream, meter, time_ms, band, until_ms, *numbers = row
@@ -370,7 +370,7 @@ class Database:
             async with self._connection.cursor() as cursor:
                 await cursor.executemany(query, rows)
 
-    async def _rows(self, query: Any, *parameters: object) -> list[tuple[Any, ...]]:
+    async def _fetch(self, query: Any, *parameters: object) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = await (await self._execute(query, *parameters)).fetchall()
         return rows
 

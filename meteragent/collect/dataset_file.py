@@ -111,7 +111,7 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """The content of a file after a merge, and how many deliveries were new, repeated or different.
 
     A delivery is one arrival of a row. It is different if its key exists with different content. `meter` is
@@ -125,7 +125,7 @@ class Merged:
     meter: str = ""
 
 
-def merge_rows(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
+def merge_rows(content: pa.Table, rows: pa.Table, deliveries: Integers) -> MergeResult:
     """Add rows to a file's content, and keep only the first row of each key; count all deliveries."""
     union = pa.concat_tables([content, rows])
     order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])
@@ -136,18 +136,18 @@ def merge_rows(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merge
     union, row = union.take(order), order.to_numpy()
     count = np.concatenate([np.zeros(content.num_rows, np.int64), deliveries])[row]
     index = np.arange(row.size)
-    is_first = ~_equals(union.select(_KEY), np.maximum(index - 1, 0))
+    is_first = ~_equal_rows(union.select(_KEY), np.maximum(index - 1, 0))
     is_first[:1] = True
-    is_equal = _equals(union, np.maximum.accumulate(np.where(is_first, index, 0)))
+    is_equal = _equal_rows(union, np.maximum.accumulate(np.where(is_first, index, 0)))
     new = int((is_first & (row >= content.num_rows)).sum())
     repeated = int(count[is_equal].sum()) - new
     table = union if is_first.all() else union.filter(pa.array(is_first))
     indices = np.flatnonzero(~is_equal)
     meter = str(union["meter"][int(indices[-1])]) if indices.size else ""
-    return Merged(table, new, repeated, int(count[~is_equal].sum()), meter)
+    return MergeResult(table, new, repeated, int(count[~is_equal].sum()), meter)
 
 
-def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
+def _equal_rows(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
     """Return, for each row, whether it equals the row whose index `other_row` gives."""
     flags = np.ones(table.num_rows, np.bool_)
     for column in table.columns:
@@ -162,7 +162,7 @@ def overlap_flags(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
         return np.zeros(rows.num_rows, np.bool_)
     names = pa.concat_tables([content.select(["meter"]), rows.select(["meter"])])["meter"]
     codes = names.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    (start, end, is_band), (row_start, row_end, row_is_band) = _slots(content), _slots(rows)
+    (start, end, is_band), (row_start, row_end, row_is_band) = _slot_times(content), _slot_times(rows)
     origin = min(int(start.min()), int(row_start.min()))
     width = int(max(start.max(), row_start.max()) - origin + 1).bit_length()
     key = (codes << width) | (np.concatenate([start, row_start]) - origin)  # the meter, then the start
@@ -185,7 +185,7 @@ def overlap_flags(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(differs | overlaps_next | overlaps_previous)
 
 
-def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+def _slot_times(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     """Return the start and the end of each row's slot in ms, and whether the slot is a band."""
     start, end = (table[name].cast(pa.int64()).to_numpy() for name in ("t", "until"))
     is_band = pc.not_equal(table["band"], "").combine_chunks().to_numpy(zero_copy_only=False)

@@ -36,7 +36,7 @@ class ParquetSink:
     @asynccontextmanager
     async def connect(cls, folder: Path, name: str, length: Length, delay_s: float) -> AsyncIterator[Self]:
         """Open a dataset; flush and close it at the end. Raises LinkError or DatabaseError."""
-        with _faults(folder):
+        with _translate_errors(folder):
             staging = Staging(folder, name, length)
         executor = ThreadPoolExecutor(1, "dataset")
         sink = cls(staging, executor, delay_s, folder)
@@ -90,7 +90,7 @@ class ParquetSink:
     def _close(self) -> None:
         """Flush unless a periodic flush failed, and close; staged rows are durable if this fails, too."""
         try:
-            with _faults(self._folder):
+            with _translate_errors(self._folder):
                 if self._fault is None:
                     self._staging.flush()
         except (LinkError, DatabaseError) as error:
@@ -101,14 +101,14 @@ class ParquetSink:
     async def _step(self, step: Callable[[], T]) -> T:
         def attempt() -> T:
             """Run the step, and translate its errors."""
-            with _faults(self._folder):
+            with _translate_errors(self._folder):
                 return step()
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
 
 
 @contextmanager
-def _faults(folder: Path) -> Iterator[None]:
+def _translate_errors(folder: Path) -> Iterator[None]:
     """Translate errors of SQLite and of the system into ours, without values of records."""
     try:
         yield

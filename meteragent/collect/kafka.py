@@ -61,9 +61,9 @@ class KafkaSource:
 
     async def run(self) -> NoReturn:
         """Stay in the group until cancelled. Raises LinkError if the library refuses settings or topics."""
-        consumer = await self._checked(Consumer, self._settings | {"error_cb": self._log_error})
+        consumer = await self._call_checked(Consumer, self._settings | {"error_cb": self._log_error})
         try:
-            await self._checked(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
+            await self._call_checked(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
             self._consumer = consumer
             self._start.set()
             cancellation: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
@@ -82,7 +82,7 @@ class KafkaSource:
             for message in arrivals:
                 if (error := message.error()) is not None:
                     self._log_error(error)
-            if messages := [_message(message) for message in arrivals if message.error() is None]:
+            if messages := [_to_message(message) for message in arrivals if message.error() is None]:
                 self.is_up = True
                 return messages
         return []
@@ -93,12 +93,12 @@ class KafkaSource:
         for message in messages:
             latest[message.token.topic(), message.token.partition()] = message.token
         if self._consumer is not None:
-            await self._call(_store, self._consumer, list(latest.values()))
+            await self._call(_store_offsets, self._consumer, list(latest.values()))
 
     async def _call(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
-    async def _checked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+    async def _call_checked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         try:
             return await self._call(work, *arguments)
         except KafkaException as error:
@@ -144,14 +144,14 @@ def consumer_settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dic
     return {key: str(value) for key, value in values.items() if value is not None}
 
 
-def _store(consumer: Consumer, messages: Sequence[KafkaMessage]) -> None:
+def _store_offsets(consumer: Consumer, messages: Sequence[KafkaMessage]) -> None:
     """Store the offset after each message, except for partitions that have been revoked."""
     for message in messages:
         with suppress(KafkaException):
             consumer.store_offsets(message=message)
 
 
-def _message(arrival: KafkaMessage) -> Message:
+def _to_message(arrival: KafkaMessage) -> Message:
     headers = dict(arrival.headers() or ())
     topic = headers.get(HEADER) or arrival.key() or b"?"
     name = topic if isinstance(topic, str) else topic.decode(errors="replace")

@@ -6,14 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from meteragent.collect.core import (
-    ORIGIN_MAX,
-    Announced,
-    Link,
-    Meter,
-    Refusal,
-    Row,
-)
+from meteragent.collect.core import ORIGIN_MAX, AnnouncedTerms, Link, Meter, Refusal, Row
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, RecordError
 
@@ -42,7 +35,7 @@ DATA_FAULTS: Final = (
 class Content(NamedTuple):
     """The content of a sink from which a core is built: see `Core`."""
 
-    announced_terms: list[Announced]
+    announced_terms: list[AnnouncedTerms]
     links: list[Link]
     waiting: dict[Meter, int]
 
@@ -63,7 +56,7 @@ def expiry_outcome(rows: Iterable[tuple[str, int, str]]) -> Outcome:
     return Outcome(0, 0, counts, list(refusals))
 
 
-_terms: dict[str, Announced | None] = {}
+_terms: dict[str, AnnouncedTerms | None] = {}
 """The terms of stored descriptors, by digest: each is parsed once in the life of a process."""
 
 
@@ -79,13 +72,13 @@ def cache_terms(texts: Iterable[tuple[str, str]]) -> None:
     for digest, text in texts:
         _terms[digest] = None
         try:
-            _terms[digest] = Announced(digest, len(text), Descriptor.parse_stored(text).record_check)
+            _terms[digest] = AnnouncedTerms(digest, len(text), Descriptor.parse_stored(text).record_check)
         except (RecordError, *DATA_FAULTS) as error:
             reason = str(error) if isinstance(error, RecordError) else type(error).__name__
             _log.warning("a stored descriptor is left out: %s", reason)
 
 
-def announced_terms(digests: Iterable[str]) -> list[Announced]:
+def announced_terms(digests: Iterable[str]) -> list[AnnouncedTerms]:
     """Return the terms of stored descriptors, without those that this version cannot parse."""
     return [terms for digest in digests if (terms := _terms.get(digest)) is not None]
 

@@ -67,20 +67,20 @@ class Service:
                 async with sink_of(self._settings) as tables:
                     if is_first and await tables.create_tables():
                         _log.info("there were no tables: new ones were created")
-                    core = await self._begin(tables, is_first=is_first)
+                    core = await self._build_core(tables, is_first=is_first)
                     _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
                         self._notify.send_lines("READY=1")
                     is_first, self._has_sink = False, True
-                    await self._write(core, tables)
+                    await self._write_batches(core, tables)
             except LinkError as error:
                 self._has_sink, self._size = False, max(1, self._size // 2)
                 delay_s = self._backoff.delay_s(0.0)
                 _log.warning("%s; messages stay unacknowledged; next attempt in %.1f s", error, delay_s)
                 await asyncio.sleep(delay_s)
 
-    async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
+    async def _build_core(self, tables: Sink, *, is_first: bool) -> Core:
         """Return a core built from the tables, and write waiting records whose descriptor is now known."""
         content = await tables.begin_service(is_first=is_first)
         outcome = await tables.expire_waiting(self._settings.accept.wait)
@@ -88,15 +88,15 @@ class Service:
             self._report.add(outcome, 0)
             content = await tables.begin_service(is_first=False)
         core = Core(self._topics, self._limits, *content)
-        return await self._release(core, tables, core.awaited_descriptors())
+        return await self._write_waiting(core, tables, core.awaited_descriptors())
 
-    async def _release(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
+    async def _write_waiting(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
         """Write the records that wait for one of the given descriptors; those that the core lacks wait on."""
         while records := await tables.waiting_records([key for key in keys if core.knows(key)]):
-            core = await self._store(core, tables, records)
+            core = await self._commit_messages(core, tables, records)
         return core
 
-    async def _store(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
+    async def _commit_messages(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
         """Commit the effects of messages, and return a core that knows them.
 
         If their data cannot be stored, commit those of each half, down to one message, which is refused. The
@@ -110,14 +110,14 @@ class Service:
             core = Core(self._topics, self._limits, *await tables.begin_service(is_first=False))
             if len(messages) > 1:
                 middle = len(messages) // 2
-                core = await self._store(core, tables, messages[:middle])
-                return await self._store(core, tables, messages[middle:])
+                core = await self._commit_messages(core, tables, messages[:middle])
+                return await self._commit_messages(core, tables, messages[middle:])
             batch = Batch() if not messages else core.refuse_message(messages[0])
             outcome = await tables.write_batch(batch, count, now_ms)
         self._report.add(outcome, count)
-        return await self._release(core, tables, [link.key for link in batch.links])
+        return await self._write_waiting(core, tables, [link.key for link in batch.links])
 
-    async def _write(self, core: Core, tables: Sink) -> NoReturn:
+    async def _write_batches(self, core: Core, tables: Sink) -> NoReturn:
         """Write batches until the sink is unavailable, which raises LinkError.
 
         A collector that shares the source may have written the descriptor for which a record waits.
@@ -127,11 +127,11 @@ class Service:
         while True:
             self._messages = self._messages or await self._source.take_batch(BATCH_MAX)
             if clock_s() - rebuild_s >= pause_s:
-                core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
+                core, rebuild_s = await self._build_core(tables, is_first=False), clock_s()
             if not self._messages:
                 continue
             messages = self._messages[: self._size]
-            core = await self._store(core, tables, messages)
+            core = await self._commit_messages(core, tables, messages)
             self._backoff = Backoff(self._entropy)
             await self._source.acknowledge(messages)
             self._messages, self._size = self._messages[len(messages) :], min(BATCH_MAX, 2 * self._size)

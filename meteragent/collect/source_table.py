@@ -68,14 +68,14 @@ class Source(Broker):
         password = None
         if self.password_file is not None:
             password = read_password("source.password_file", self.password_file)
-        scheme, hosts = _parse(self.url)
+        scheme, hosts = _parse_servers(self.url)
         login = (self.username, password, self.ca_file, self.cert_file, self.key_file)
         return tuple(Endpoint(host, port, scheme.is_tls, *login) for host, port in hosts)
 
 
 def source_refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     """Yield refusals of the URL, and of keys and topics that contradict others or do not suit the broker."""
-    yield from _other_brokers_keys(source)
+    yield from _foreign_key_errors(source)
     if source.kind == "MQTT":
         for error in address_refusals("source", source.url, source):
             expected = _ADDRESS if error.key == "source.url" else error.expected
@@ -83,13 +83,13 @@ def source_refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigErr
         return
     yield from _login_errors(source)
     try:
-        _parse(source.url)
+        _parse_servers(source.url)
     except ValueError as error:
         yield ConfigError("source.url", str(error), _ADDRESS)
     yield from (_nats_errors(source, topics) if source.kind == "NATS" else _kafka_errors(source))
 
 
-def _other_brokers_keys(source: Source) -> Iterator[ConfigError]:
+def _foreign_key_errors(source: Source) -> Iterator[ConfigError]:
     for key, kind in (("protocol", "MQTT"), ("kafka_topics", "Kafka"), ("sasl", "Kafka")):
         if key in source.model_fields_set and kind != source.kind:
             yield ConfigError(f"source.{key}", f"a key for {kind}", f"no such key for {source.kind}")
@@ -130,7 +130,7 @@ def _kafka_errors(source: Source) -> Iterator[ConfigError]:
         yield ConfigError("source.username", "a user name without a password", "source.password_file as well")
 
 
-def _parse(url: str) -> tuple[_Scheme, list[tuple[str, int]]]:
+def _parse_servers(url: str) -> tuple[_Scheme, list[tuple[str, int]]]:
     """Return the scheme, and each server's host and port. Raises ValueError, never with the address."""
     name, _, hosts_text = url.partition("://")
     scheme = _SCHEMES[name]

@@ -40,7 +40,17 @@ import pyarrow.parquet as pq
 
 from meteragent import __version__
 from meteragent.collect import dataset_file
-from meteragent.collect.core import Batch, Key, Link, Numbers, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.core import (
+    Batch,
+    Key,
+    Link,
+    Numbers,
+    Refusal,
+    Row,
+    Waiting,
+    last_refusals,
+    numbers_of,
+)
 from meteragent.collect.dataset_file import Length, Part, Terms
 from meteragent.collect.outcome import (
     DATA_FAULTS,
@@ -163,7 +173,7 @@ class Staging:
         (folder / "record").mkdir(exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
         try:
-            _lock(self._lock, folder)
+            _lock_folder(self._lock, folder)
             self._database = sqlite3.connect(
                 folder / "collect.db", isolation_level=None, check_same_thread=False
             )
@@ -188,7 +198,7 @@ class Staging:
         """Create the tables unless they exist, and return whether they were created. Raises DatabaseError."""
         self._database.execute("PRAGMA journal_mode = WAL").fetchone()
         self._database.execute("PRAGMA synchronous = FULL")
-        [(version,)] = self._rows("PRAGMA user_version")
+        [(version,)] = self._fetch("PRAGMA user_version")
         if version not in (0, _VERSION):
             raise DatabaseError(f"{self._folder}: belongs to another version of meteragent")
         if version == 0:
@@ -200,7 +210,7 @@ class Staging:
                 self._database.execute(f"PRAGMA user_version = {_VERSION}")
             sync_folder(self._folder)
             sync_folder(self._folder.parent)
-        [(length,)] = self._rows("SELECT value FROM setting WHERE name = 'partition'")
+        [(length,)] = self._fetch("SELECT value FROM setting WHERE name = 'partition'")
         if length != self._length:
             raise DatabaseError(
                 f"the dataset was created with dataset.partition = '{length}': set this value again"
@@ -215,25 +225,25 @@ class Staging:
                     "INSERT OR REPLACE INTO collector (name, version) VALUES (?, ?)",
                     (self._name, __version__),
                 )
-        [(self.staged,)] = self._rows("SELECT count(*) FROM staged")
-        digests = [d for (d,) in self._rows("SELECT d FROM descriptor")]
+        [(self.staged,)] = self._fetch("SELECT count(*) FROM staged")
+        digests = [d for (d,) in self._fetch("SELECT d FROM descriptor")]
         for unread_digests in unparsed_digests(digests):
             cache_terms(
                 row
                 for d in unread_digests
-                for row in self._rows("SELECT d, facts FROM descriptor WHERE d = ?", d)
+                for row in self._fetch("SELECT d, facts FROM descriptor WHERE d = ?", d)
             )
-        waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
+        waiting = self._fetch("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
             announced_terms(digests),
-            [Link(*row) for row in self._rows("SELECT stream, meter, d FROM terms")],
+            [Link(*row) for row in self._fetch("SELECT stream, meter, d FROM terms")],
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
     def expire_waiting(self, wait_ms: int) -> Outcome:
         """Refuse the records that have waited for longer than `wait_ms`."""
         with self._transaction():
-            outcome = expiry_outcome(self._rows(_EXPIRED, wait_ms // 1000))
+            outcome = expiry_outcome(self._fetch(_EXPIRED, wait_ms // 1000))
             self._database.execute(_EXPIRE, (wait_ms // 1000,))
             self._count(outcome, 0)
         return outcome
@@ -250,7 +260,7 @@ class Staging:
         with self._transaction():
             self._database.executemany("INSERT OR IGNORE INTO mixed VALUES (?, ?)", sorted(batch.mixed))
             self._write_facts(batch)
-            self._stage(batch.rows)
+            self._stage_rows(batch.rows)
             self._count(Outcome(0, 0, batch.refusal_counts, batch.refusals), messages)
         self.staged += len(batch.rows)
         flushed, self._outcome = self._outcome, Outcome(0, 0, Counter())
@@ -260,15 +270,15 @@ class Staging:
 
     def flush(self) -> None:
         """Move all staged rows into files, in slices of at most MOVED_MAX rows."""
-        terms = {d: Terms(*numbers) for d, *numbers in self._rows(_TERMS)}
-        while (last := self._rows(_LAST, MOVED_MAX)[0][0]) is not None:
+        terms = {d: Terms(*numbers) for d, *numbers in self._fetch(_TERMS)}
+        while (last := self._fetch(_LAST, MOVED_MAX)[0][0]) is not None:
             self._write_descriptors()
             try:
-                hours = self._rows(_HOURS, HOUR_MS, last)
+                hours = self._fetch(_HOURS, HOUR_MS, last)
                 parts = sorted({dataset_file.part_of(stream, ms, self._length) for stream, ms in hours})
-                overlaps = self._overlapping(parts, terms, last)
+                overlaps = self._overlapping_rows(parts, terms, last)
                 for part in parts:
-                    self._move(part, terms, overlaps, last)
+                    self._move_rows(part, terms, overlaps, last)
             except DATA_FAULTS:
                 if not self._set_aside(terms, last):
                     raise
@@ -276,7 +286,7 @@ class Staging:
 
     def _set_aside(self, terms: dict[str, Terms], last: int) -> bool:
         """Move the staged rows that no file can hold to `quarantine`; return whether there were any."""
-        staged = [(place, Row(*values), count) for place, *values, count in self._rows(_SLICE, last)]
+        staged = [(place, Row(*values), count) for place, *values, count in self._fetch(_SLICE, last)]
         unfit = [item for item in staged if not _fits_file(item[1], terms, self._length)]
         refusal_counts = Counter[tuple[str, str]]()
         for _, row, count in unfit:
@@ -289,13 +299,13 @@ class Staging:
             self._database.executemany(_QUARANTINE, places)
             self._database.executemany("DELETE FROM staged WHERE place = ?", places)
             self._count(outcome, 0)
-        self._outcome = _sum(self._outcome, outcome)
+        self._outcome = _add_outcomes(self._outcome, outcome)
         return bool(places)
 
-    def _move(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
+    def _move_rows(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
         """Merge staged rows of a part with its file, refuse those in `overlaps`, and delete them all."""
         limits = part.stream, part.start_ms, part.end_ms, last
-        staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *limits)]
+        staged = [(Row(*values), count) for *values, count in self._fetch(_STAGED, *limits)]
         rows = [(row, count) for row, count in staged if row not in overlaps]
         path = self._folder / "record" / part.path
         table = dataset_file.table_of([row for row, _ in rows], terms)
@@ -312,29 +322,29 @@ class Staging:
         with self._transaction():
             self._database.execute(_DELETE, limits)
             self._count(outcome, 0)
-        self._outcome = _sum(self._outcome, outcome)
+        self._outcome = _add_outcomes(self._outcome, outcome)
 
-    def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
+    def _overlapping_rows(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
         """Return the staged rows of mixed meters that overlap a slot in files or an earlier accepted row."""
-        mixed = set(self._rows("SELECT stream, meter FROM mixed"))
+        mixed = set(self._fetch("SELECT stream, meter FROM mixed"))
         overlaps: set[Row] = set()
         for part in parts:
             limits = part.stream, part.start_ms, part.end_ms, last
-            staged = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)] if mixed else []
+            staged = [Row(*values) for *values, _ in self._fetch(_STAGED, *limits)] if mixed else []
             if rows := [row for row in staged if (row.stream, row.meter) in mixed]:
                 flags = dataset_file.overlap_flags(
-                    self._around(part, rows), dataset_file.table_of(rows, terms)
+                    self._slots_around(part, rows), dataset_file.table_of(rows, terms)
                 )
                 overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
         for stream in {stream for stream, _ in mixed} & {part.stream for part in parts}:
-            rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
+            rows = [Row(*values) for values in self._fetch(_STREAM, stream, last)]
             rows = [row for row in rows if row not in overlaps]
             overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed)}
         return overlaps
 
-    def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
+    def _slots_around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
         """Return the slots in files that may overlap rows of a part; other meters' slots are not read."""
-        meters_by_span = _meters_by_span(rows, dict(self._rows(_LONGEST, part.stream)), self._length)
+        meters_by_span = _meters_by_span(rows, dict(self._fetch(_LONGEST, part.stream)), self._length)
         start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
         tables = [dataset_file.SCHEMA.empty_table()]
         for file in dataset_file.parts_between(part.stream, start_ms, end_ms, self._length):
@@ -354,9 +364,9 @@ class Staging:
         execute("INSERT OR IGNORE INTO terms (stream, meter, d) VALUES (?, ?, ?)", sorted(batch.links))
         query = "INSERT OR IGNORE INTO waiting (d, stream, meter, topic, payload) VALUES (?, ?, ?, ?, ?)"
         execute(query, [record[:5] for record in batch.waiting])
-        execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released])
+        execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released_places])
 
-    def _stage(self, rows: Sequence[Row]) -> None:
+    def _stage_rows(self, rows: Sequence[Row]) -> None:
         """Stage rows. Equal rows are staged once, with the number of their deliveries."""
         self._database.executemany(_STAGE, rows)
         longest_ms: dict[tuple[str, str, str], int] = {}
@@ -367,7 +377,7 @@ class Staging:
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest_ms.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
-        origins, refused = latest(outcome.refusals), sorted(outcome.refusal_counts.items())
+        origins, refused = last_refusals(outcome.refusals), sorted(outcome.refusal_counts.items())
         counts = [(*key, count, self._latest, *origins[key][2:]) for key, count in refused]
         self._database.executemany(_REFUSE, counts)
         self._database.execute(
@@ -376,7 +386,7 @@ class Staging:
 
     def _write_descriptors(self) -> None:
         """Write `descriptor.parquet`, unless this process has already written all descriptors."""
-        [(count,)] = self._rows("SELECT count(*) FROM (SELECT DISTINCT stream, d FROM terms)")
+        [(count,)] = self._fetch("SELECT count(*) FROM (SELECT DISTINCT stream, d FROM terms)")
         if count == self._descriptor_count:
             return
         path = self._folder / "descriptor.parquet"
@@ -394,7 +404,7 @@ class Staging:
                 self._database.execute("ROLLBACK")
             raise
 
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def _fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._database.execute(query, values).fetchall()
 
 
@@ -418,7 +428,7 @@ def _fill(rows: sqlite3.Cursor, file: Any) -> None:
             writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))
 
 
-def _lock(number: int, folder: Path) -> None:
+def _lock_folder(number: int, folder: Path) -> None:
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -434,7 +444,7 @@ def _fits_file(row: Row, terms: dict[str, Terms], length: Length) -> bool:
     return True
 
 
-def _sum(outcome: Outcome, other: Outcome) -> Outcome:
+def _add_outcomes(outcome: Outcome, other: Outcome) -> Outcome:
     return Outcome(
         outcome.written + other.written,
         outcome.repeated + other.repeated,

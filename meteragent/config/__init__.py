@@ -21,16 +21,16 @@ from meteragent.config.files import (
     store_folder_refusals,
     world_readable_files,
 )
-from meteragent.config.form import EXPLAINED_MAX, Form
+from meteragent.config.form import EXPLAINED_MAX, RepairedDocument
 from meteragent.config.model import Config, Page, Receiver, Stream
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import all_refusals
-from meteragent.config.shapes import COMPLETE
+from meteragent.config.shapes import FULL_PRESETS
 from meteragent.config.source import build_decoder, forget_ms, topic_of, topics_formula
 from meteragent.config.tables import expand_tables
-from meteragent.config.tables import link as receiver_link
-from meteragent.config.tariff import Month, ordinary_month, tariffs_of
-from meteragent.config.terms import budget, distinct_terms, others_per_day, schedule, sink_url, terms
+from meteragent.config.tables import sent_to as receiver_link
+from meteragent.config.tariff import MonthWindows, ordinary_month, tariffs_of
+from meteragent.config.terms import budget, distinct_terms, other_charges_per_day, schedule, sink_url, terms
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
@@ -38,10 +38,10 @@ from meteragent.domain.lines import find_key_lines, line_of, path_of
 from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 
 __all__ = [
-    "COMPLETE",
+    "FULL_PRESETS",
     "PROFILES_FOLDER",
     "Config",
-    "Month",
+    "MonthWindows",
     "Page",
     "Receiver",
     "Stream",
@@ -56,7 +56,7 @@ __all__ = [
     "locate_error",
     "missing_extra_refusals",
     "ordinary_month",
-    "others_per_day",
+    "other_charges_per_day",
     "parse",
     "parse_or_none",
     "read_endpoint",
@@ -99,7 +99,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     Raises ConfigError with all errors; those beyond the first `EXPLAINED_MAX` are only counted.
     """
     document = parse_toml(text)
-    form = Form(document, text, profiles)
+    form = RepairedDocument(document, text, profiles)
     config = form.read_config()
     later_errors = all_refusals(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
     errors = [*form.errors, *map(form.locate_error, later_errors)]

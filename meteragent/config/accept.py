@@ -43,13 +43,13 @@ def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
     prefixes = set[str]()
     for place, stream in enumerate(config.stream if config.archive is None else ()):  # archives lose nothing
         prefix = config.key_prefix(place)
-        error = _loss(stream, prefix)
+        error = _loss_refusal(stream, prefix)
         if error is not None and prefix not in prefixes:
             prefixes.add(prefix)
             yield stream, error
 
 
-def _loss(stream: Stream, prefix: str) -> ConfigError | None:
+def _loss_refusal(stream: Stream, prefix: str) -> ConfigError | None:
     """Return the refusal of an unknown period, or of a lateness that is much shorter than the period."""
     source, window = stream.source, stream.window
     if completes_slots(source, window) and window.lateness is None and not has_period(source):
@@ -59,7 +59,7 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
     if share <= LOST_MAX or _LOST in stream.privacy.accept:
         return None
     late, period = map(format_duration, (lateness_ms(source, window), every_ms(source)))
-    cost = f"{late!r}, up to {_energy(lost_wh)} of each slot ({three_figures(100 * share)}%) are lost"
+    cost = f"{late!r}, up to {_energy_text(lost_wh)} of each slot ({three_figures(100 * share)}%) are lost"
     longer = f"at least {period!r}, because the reading that completes a slot comes so long after its end"
     return ConfigError(f"{prefix}window.lateness", cost, f"{longer}; or privacy.accept = ['{_LOST}']")
 
@@ -109,13 +109,15 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     key = "radius" if stream.privacy.radius is not None else "hide"
     hide_min_wh = _hide_min_wh(rules)
     radius_min = hide_min_wh / rules.wh_per_value / rules.hours_per_value
-    limit = f"{three_figures(radius_min)} {rules.value_unit}" if key == "radius" else _energy(hide_min_wh)
+    limit = (
+        f"{three_figures(radius_min)} {rules.value_unit}" if key == "radius" else _energy_text(hide_min_wh)
+    )
     settings = [f"at least {limit}", _finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
-    cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
+    cost = f"{_energy_text(rules.hides_wh)} within a slot; {_cost_text(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
 
 
-def _cost(rules: Terms) -> str:
+def _cost_text(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
     if rules.readings.kind is Kind.POWER and (hold_ms := rules.readings.longest_hold_ms):
@@ -125,10 +127,10 @@ def _cost(rules: Terms) -> str:
         reason = "changes of power within the dead band are not reported"
     else:
         step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
-        reason = f"energy is counted in steps of {_energy(step)}"
+        reason = f"energy is counted in steps of {_energy_text(step)}"
     level = three_figures(rules.level * loads.level_factor(rules))
     return (
-        f"{reason}: a change of {_energy(rules.hides_wh)} can count as {_energy(distance)},"
+        f"{reason}: a change of {_energy_text(rules.hides_wh)} can count as {_energy_text(distance)},"
         f" at level {level} instead of {three_figures(rules.level)}"
     )
 
@@ -139,10 +141,10 @@ def _hide_min_wh(rules: Terms) -> Fraction:
     if rules.readings.kind is not Kind.POWER:
         return step / 2 if loads.counts_max(rules) == 1 else step * (loads.counts_max(rules) - 1)
     longest_wh = rules.readings.width_w * rules.readings.longest_hold_ms / HOUR_MS
-    return Fraction(ceil(longest_wh + 2 * step * _hours(rules)))
+    return Fraction(ceil(longest_wh + 2 * step * _dead_band_hours(rules)))
 
 
-def _hours(rules: Terms) -> Fraction:
+def _dead_band_hours(rules: Terms) -> Fraction:
     """Return the number of hours for which the power in a value may be off by the dead band."""
     return rules.distance_per_power if rules.is_energy else rules.hours_per_value
 
@@ -153,7 +155,7 @@ def _finer_settings(rules: Terms) -> str:
         counts = loads.counts_max(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.readings.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {three_figures(step)} {rules.readings.unit} (source.dead_band)"
-    band_wh = 2 * (rules.readings.dead_band or 0) * UNIT_FACTOR[rules.readings.unit] * _hours(rules)
+    band_wh = 2 * (rules.readings.dead_band or 0) * UNIT_FACTOR[rules.readings.unit] * _dead_band_hours(rules)
     spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy register (kind = 'register')"]
     if rules.readings.longest_hold_ms and spare_wh > 0:
         width_w = int(spare_wh * HOUR_MS / rules.readings.longest_hold_ms)
@@ -164,5 +166,5 @@ def _finer_settings(rules: Terms) -> str:
     return "; or ".join(reversed(settings))
 
 
-def _energy(wh: Fraction) -> str:
+def _energy_text(wh: Fraction) -> str:
     return f"{three_figures(wh)} Wh" if wh < 1000 else f"{three_figures(wh / 1000)} kWh"

@@ -47,7 +47,7 @@ def _path_text(path: Path) -> str:
 def world_readable_files(config: Config) -> dict[str, Path]:
     """Return, by key, the password, key and token files that every user of this machine can read."""
     paths: dict[str, Path] = {}
-    for prefix, table in _brokers(config):
+    for prefix, table in _broker_tables(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
         if table.cert_file is not None and table.key_file is None:  # then the file also holds the key
             keys.append("cert_file")
@@ -56,10 +56,10 @@ def world_readable_files(config: Config) -> dict[str, Path]:
         paths["page.token_file"] = config.page.token_file
     if config.archive is not None:
         paths["archive.key_file"] = config.archive.key_file
-    return {key: path for key, path in paths.items() if _mode(path) & stat.S_IROTH}
+    return {key: path for key, path in paths.items() if _file_mode(path) & stat.S_IROTH}
 
 
-def _mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     try:
         return path.stat().st_mode
     except OSError:
@@ -69,7 +69,7 @@ def _mode(path: Path) -> int:
 def file_refusals(config: Config) -> list[ConfigError]:
     """Return refusals of the files with secrets or certificates that `run` would refuse."""
     refusals: dict[str, ConfigError] = {}
-    for key, path in _files(config):
+    for key, path in _secret_files(config):
         try:
             read_token(path) if key == "page.token_file" else read_secret(key, path)
         except ConfigError as error:
@@ -88,9 +88,9 @@ def store_folder_refusals(config: Config) -> list[ConfigError]:
     return [ConfigError("store.path", f"{path.parent}: no such folder", expected)]
 
 
-def _files(config: Config) -> Iterator[tuple[str, Path]]:
+def _secret_files(config: Config) -> Iterator[tuple[str, Path]]:
     """Yield the key and the path of each file with a secret or a certificate that `run` reads."""
-    for prefix, table in _brokers(config):
+    for prefix, table in _broker_tables(config):
         for key in ("ca_file", "cert_file", *_SECRETS):
             path = getattr(table, key, None)
             if path is not None:
@@ -99,7 +99,7 @@ def _files(config: Config) -> Iterator[tuple[str, Path]]:
         yield "page.token_file", config.page.token_file
 
 
-def _brokers(config: Config) -> Iterator[tuple[str, Broker]]:
+def _broker_tables(config: Config) -> Iterator[tuple[str, Broker]]:
     """Yield the tables that name brokers and secrets, each with its name in the file."""
     for place, stream in enumerate(config.stream):
         prefix = config.key_prefix(place)
@@ -161,7 +161,7 @@ def parse_endpoint(section: str, url: str, broker: Broker, password: str | None)
     """Return a section's broker without reading its files. Raises ConfigError if a key is wrong."""
     for problem in address_refusals(section, url, broker):
         raise problem
-    return _endpoint(url, broker, password)
+    return _parse_broker(url, broker, password)
 
 
 def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
@@ -170,12 +170,12 @@ def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigE
         expected = f"{section}.username as well"
         yield ConfigError(f"{section}.password_file", "a password without a user name", expected)
     try:
-        _endpoint(url, broker, None)
+        _parse_broker(url, broker, None)
     except ValueError as error:
         yield ConfigError(f"{section}.url", str(error), _ADDRESS)
 
 
-def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
+def _parse_broker(url: str, broker: Broker, password: str | None) -> Endpoint:
     """Return a broker's address. Raises ValueError if `url` is not an address or does not fit the keys."""
     return replace(
         Endpoint.parse(url),

@@ -80,7 +80,7 @@ _KEY_OF_TABLE = "[key]"
 """The last element of pydantic's location if the key is wrong rather than its value."""
 
 
-class Form:
+class RepairedDocument:
     """A document, parsed from `text`, that is repaired until it is valid; `profiles` are those not built in.
 
     `read_config` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `flat` is true if the
@@ -106,7 +106,7 @@ class Form:
         _set_stand_in_topics(document["stream"])
         self.document = document
         if misspelling is not None:
-            self._refuse(("stream",), "an unknown key", "stream", "stream")
+            self._record_refusal(("stream",), "an unknown key", "stream", "stream")
 
     @cached_property
     def _lines(self) -> dict[Path, int]:
@@ -118,7 +118,7 @@ class Form:
         path = path_of(error.key)
         if self.is_flat and path[:1] not in [(name,) for name in SHARED_TABLES]:
             path = ("stream", 0, *path)
-        error.line = line_of(self._as_written(path), self._lines)
+        error.line = line_of(self._written_path(path), self._lines)
         return error
 
     def read_config(self) -> Config:
@@ -131,18 +131,18 @@ class Form:
 
     def _repair(self, details: Sequence[ErrorDetails]) -> None:
         unknown_details = [detail for detail in details if detail["type"] == "extra_forbidden"]
-        new_paths = {self._unknown(detail["loc"]) for detail in unknown_details}
+        new_paths = {self._refuse_unknown(detail["loc"]) for detail in unknown_details}
         for detail in details:
-            path = self._field(detail["loc"])
+            path = self._path_at(detail["loc"])
             is_renamed = path in new_paths or detail["loc"] in new_paths
             # A list may be too short only because some of its values are wrong.
             is_short = detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
             if detail["type"] == "extra_forbidden" or is_renamed or is_short:
                 continue
-            self._note(detail, path)
+            self._refuse_value(detail, path)
             self._replace(path)
 
-    def _unknown(self, path: Path) -> Path | None:
+    def _refuse_unknown(self, path: Path) -> Path | None:
         """Refuse an unknown key. Return its new path if it is misspelt and can be renamed; else None."""
         *parent, name = path
         table = self._table(tuple(parent))
@@ -154,7 +154,7 @@ class Form:
         expected = meant or f"one of {', '.join(key_names)}"
         if not matches and _WHILE.search(str(name)):
             meant, expected = None, _JUMPS
-        self._refuse(path, "an unknown key", expected, meant)
+        self._record_refusal(path, "an unknown key", expected, meant)
         if not matches:
             return None
         if self.is_flat and matches[0] in SHARED_TABLES:
@@ -176,19 +176,19 @@ class Form:
         *_, section = _names(table)
         return list(_SECTIONS.get(section, Stream).model_fields)
 
-    def _note(self, detail: ErrorDetails, path: Path) -> None:
+    def _refuse_value(self, detail: ErrorDetails, path: Path) -> None:
         """Refuse a value that is wrong or missing."""
         self.wrong_paths.add(path)
         if detail["type"] == "missing":
             names = tuple(_names(_relative_path(detail["loc"])))
             expected = _REQUIRED.get(names, (None, "a value"))[1]
-            self._refuse(detail["loc"], "nothing", f"{expected} (this key has no default)")
+            self._record_refusal(detail["loc"], "nothing", f"{expected} (this key has no default)")
             return
         expected, meant = expectation(detail)
         if path[-2:] == ("privacy", "space") and _WHILE.search(str(detail["input"])):
             expected, meant = _JUMPS, None
         place = tuple(part for part in detail["loc"] if part != _KEY_OF_TABLE)
-        self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
+        self._record_refusal(place, value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
         """Replace a required value with its stand-in; remove an optional one, so that its default applies."""
@@ -210,7 +210,7 @@ class Form:
             table = table[part]
         return table
 
-    def _field(self, place: Path) -> Path:
+    def _path_at(self, place: Path) -> Path:
         """Return the path of the key at one of pydantic's locations; for an element, that of its list."""
         value: Any = self.document
         for depth, part in enumerate(place, start=1):
@@ -223,14 +223,14 @@ class Form:
                 return place[: depth if isinstance(value, dict) else depth - 1]
         return place
 
-    def _refuse(self, path: Path, value: str, expected: str, meant: str | None = None) -> None:
+    def _record_refusal(self, path: Path, value: str, expected: str, meant: str | None = None) -> None:
         """Record an error under the key's name in the file."""
-        file_path = self._as_written(path)
+        file_path = self._written_path(path)
         error = ConfigError(key_text(file_path), value, expected, meant=meant)
         error.line = line_of(file_path, self._lines)
         self.errors.append(error)
 
-    def _as_written(self, path: Path) -> Path:
+    def _written_path(self, path: Path) -> Path:
         """Return a path as written in the file: with the original names, and without the stream if flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.is_flat and path[:1] == ("stream",) else names)

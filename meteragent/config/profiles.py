@@ -15,14 +15,14 @@ PROFILES_FOLDER = "profiles"
 def read_profile(path: Path) -> Profile:
     """Read a profile from a file. Raises ConfigError, which lists all errors with file and line."""
     try:
-        return _read(path)
+        return _read_new_profile(path)
     except ConfigError as error:
         for problem in (error, *error.errors):
             problem.file = str(path)
         raise
 
 
-def _read(path: Path) -> Profile:
+def _read_new_profile(path: Path) -> Profile:
     """Read a profile. Raises ConfigError if it is invalid or has the name of a built-in profile."""
     from meteragent.decode import profile_file  # noqa: PLC0415  an agent without a profile starts faster
 

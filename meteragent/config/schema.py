@@ -26,7 +26,7 @@ _KIB = 1024
 _WITH_TOPIC = {"properties": {"sink": {"required": ["topic"]}}}
 
 
-class _Generate(GenerateJsonSchema):
+class _SchemaGenerator(GenerateJsonSchema):
     """A schema generator that converts defaults to JSON; `_key` formats them as people write them."""
 
     def encode_default(self, dft: Any) -> Any:
@@ -42,13 +42,13 @@ class _Generate(GenerateJsonSchema):
 
 def file_schema() -> dict[str, Any]:
     """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
-    generated = Config.model_json_schema(schema_generator=_Generate)
+    generated = Config.model_json_schema(schema_generator=_SchemaGenerator)
     definitions = generated["$defs"]
     sentences = _key_docstrings()
     for title, table in [("Config", generated), *definitions.items()]:
         if keys := table.get("properties"):
-            texts = sentences[title]
-            table["properties"] = {name: _key({"description": texts[name]} | keys[name]) for name in keys}
+            described = {name: {"description": text} | keys[name] for name, text in sentences[title].items()}
+            table["properties"] = {name: _key_schema(key) for name, key in described.items()}
     definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
     profile = definitions["Source"]["properties"]["profile"]
     profile["anyOf"] = [{"enum": [*FORMATS, *PROFILES]}, {"pattern": f"^{NAME.pattern}$"}]
@@ -90,7 +90,7 @@ def _key_docstrings() -> dict[str, dict[str, str]]:
     return tables
 
 
-def _key(key: dict[str, Any]) -> dict[str, Any]:
+def _key_schema(key: dict[str, Any]) -> dict[str, Any]:
     """Return a key's schema without null, which TOML lacks, and with its default as people write it."""
     options = [option for option in key.pop("anyOf", []) if option != {"type": "null"}]
     key |= {"anyOf": options} if len(options) > 1 else {} if not options else options[0]

@@ -65,7 +65,7 @@ class ShapeRow(NamedTuple):
     refusals: Callable[[Stream, Terms], Iterator[ConfigError]] = lambda _, _terms: iter(())
 
 
-def micro(value: Fraction) -> int:
+def to_millionths(value: Fraction) -> int:
     """Return a value in millionths, rounded half up."""
     return round_half_up(value * MICRO)
 
@@ -120,14 +120,14 @@ def range_text(stream: Stream) -> str:
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def _equal(shape: type[Equal]) -> Build:
+def _equal_builder(shape: type[Equal]) -> Build:
     """Return the builder of a kind with equal slots: `step` or, without it, `blocks` (1 by default)."""
     return lambda stream, window_ms, _: shape(
         window_ms, stream.window.step or window_ms // (stream.window.blocks or 1)
     )
 
 
-def _banded(kind: type[Banded]) -> Build:
+def _banded_builder(kind: type[Banded]) -> Build:
     """Return the builder of a kind whose slots are bands."""
     return lambda _, window_ms, bands: kind(window_ms, tuple((band.name, band.duration_ms) for band in bands))
 
@@ -148,12 +148,12 @@ def _energy_rules(stream: Stream) -> BandRules:
     return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
 
 
-def _amount(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_amount(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
     table = stream.window.weights
     if table is None:  # refused
         return Amount(window_ms, "EUR", MICRO, 0, PriceSource.TABLE)
     source = PriceSource.TABLE if table.topic is None else PriceSource.TOPIC
-    return Amount(window_ms, table.unit, micro(table.bound), micro(table.default), source)
+    return Amount(window_ms, table.unit, to_millionths(table.bound), to_millionths(table.default), source)
 
 
 def _price_rules(stream: Stream) -> BandRules:
@@ -169,17 +169,17 @@ def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
     if table is None or not shape_class(stream).is_priced:
         return ()
     rows = (
-        (from_ms, to_ms, micro(table.price[int(band.name)].price))
+        (from_ms, to_ms, to_millionths(table.price[int(band.name)].price))
         for band in bands
         for from_ms, to_ms in band.stretches
     )
     return join_equal_prices(sorted(rows))
 
 
-def _excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
     """Return the shape with the threshold rounded to millionths of the readings' unit."""
     threshold_w, factor = stream.window.threshold or Fraction(0), UNIT_FACTOR[stream.source.unit]
-    return Excess(window_ms, Fraction(micro(threshold_w / factor), MICRO) * factor)
+    return Excess(window_ms, Fraction(to_millionths(threshold_w / factor), MICRO) * factor)
 
 
 def _threshold_refusals(stream: Stream) -> Iterator[ConfigError]:
@@ -190,7 +190,7 @@ def _threshold_refusals(stream: Stream) -> Iterator[ConfigError]:
         yield ConfigError("window.threshold", exact_text(threshold_w), expected)
 
 
-def _share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
     group = stream.group
     assert group is not None, "only a stream with a group has shares"
     return Share(window_ms, group.id.hex(), 1000 * group.deadline_s)
@@ -198,13 +198,13 @@ def _share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
 
 def _peak_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
     """Yield refusals of windows, parts and readings that do not fit or, if all fit, of a useless peak."""
-    problems = list(_peak_windows(usual))
+    problems = list(_peak_window_refusals(usual))
     if not HOUR_MS % usual.step_ms:
-        problems += _peak_readings(usual)
-    yield from problems or _peak_usefulness(stream, usual)
+        problems += _peak_reading_refusals(usual)
+    yield from problems or _peak_usefulness_refusals(stream, usual)
 
 
-def _peak_windows(usual: Terms) -> Iterator[ConfigError]:
+def _peak_window_refusals(usual: Terms) -> Iterator[ConfigError]:
     """Yield refusals of short windows, and of parts that do not divide an hour."""
     if usual.timezone is None and usual.length_ms < DAY_MS:
         expected = "'1mo', '1w' or '1d' with window.timezone: a largest mean needs many parts"
@@ -214,7 +214,7 @@ def _peak_windows(usual: Terms) -> Iterator[ConfigError]:
         yield ConfigError("window.step", repr(format_duration(usual.step_ms)), expected)
 
 
-def _peak_readings(usual: Terms) -> Iterator[ConfigError]:
+def _peak_reading_refusals(usual: Terms) -> Iterator[ConfigError]:
     """Yield refusals of readings, or of a quantum, that do not fit the parts."""
     readings, step_ms = usual.readings, usual.step_ms
     step = format_duration(step_ms)
@@ -229,7 +229,7 @@ def _peak_readings(usual: Terms) -> Iterator[ConfigError]:
         yield ConfigError("source.every", repr(format_duration(readings.every_ms or 0)), expected)
 
 
-def _peak_usefulness(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
+def _peak_usefulness_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
     """Yield a refusal if the 95% interval of the peak would be wider than the range of the readings."""
     half_w = Fraction(usual.half_width(0.95)) * UNIT_FACTOR[usual.value_unit]
     width_w = usual.readings.width_w
@@ -246,16 +246,16 @@ _SLOTS = ("step", "blocks")
 _ONE_NUMBER = dict.fromkeys(_SLOTS, "only window.length: a window has one number")
 
 ROWS: dict[Space, ShapeRow] = {
-    Space.LINF: ShapeRow(_equal(Means)),
-    Space.CURVE: ShapeRow(_equal(Curve)),
+    Space.LINF: ShapeRow(_equal_builder(Means)),
+    Space.CURVE: ShapeRow(_equal_builder(Curve)),
     Space.PROFILE: ShapeRow(
-        _banded(Profile),
+        _banded_builder(Profile),
         _profile_rules,
         own_keys={"bands": None},
         excludes={"step": "window.bands or window.blocks: a profile has hours of the day"},
     ),
     Space.BANDS: ShapeRow(
-        _banded(Bands),
+        _banded_builder(Bands),
         _energy_rules,
         hours="band",
         own_keys={
@@ -266,7 +266,7 @@ ROWS: dict[Space, ShapeRow] = {
         excludes=dict.fromkeys(_SLOTS, "[[window.band]]: the bands are the slots"),
     ),
     Space.WEIGHTED: ShapeRow(
-        _amount,
+        _build_amount,
         _price_rules,
         hours="weights.price",
         implied_by="weights",
@@ -283,7 +283,7 @@ ROWS: dict[Space, ShapeRow] = {
         refusals=_peak_refusals,
     ),
     Space.ABOVE: ShapeRow(
-        _excess,
+        _build_excess,
         implied_by="threshold",
         own_keys={"threshold": "a power in W, such as 3000"},
         excludes=_ONE_NUMBER,
@@ -292,7 +292,7 @@ ROWS: dict[Space, ShapeRow] = {
         is_archived=False,
         own_refusals=_threshold_refusals,
     ),
-    Space.SHARE: ShapeRow(_share),
+    Space.SHARE: ShapeRow(_build_share),
 }
 
 OWN_KEYS = tuple(dict.fromkeys(key for row in ROWS.values() for key in row.own_keys))
@@ -301,5 +301,5 @@ OWN_KEYS = tuple(dict.fromkeys(key for row in ROWS.values() for key in row.own_k
 SLOT_KEYS = ("length", *_SLOTS, *OWN_KEYS)
 """The keys of `[window]` that define windows and slots, apart from the time zone."""
 
-COMPLETE = {name: preset for name, preset in PRESETS.items() if not keys_needed(preset)}
+FULL_PRESETS = {name: preset for name, preset in PRESETS.items() if not keys_needed(preset)}
 """The presets that need no further key, except perhaps a time zone."""

@@ -67,7 +67,7 @@ def nested_streams(stream: Stream) -> tuple[Stream, ...]:
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
-    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=parse_length_ms))
+    return tuple(_of_share(stream, length, shares[length]) for length in sorted(shares, key=parse_length_ms))
 
 
 def parse_length_ms(length: str) -> int:
@@ -75,7 +75,7 @@ def parse_length_ms(length: str) -> int:
     return usual_length_ms(parse_length(length))
 
 
-def _part(stream: Stream, length: str, share: Fraction) -> Stream:
+def _of_share(stream: Stream, length: str, share: Fraction) -> Stream:
     """Return the stream that belongs to one share."""
     length_or_ms, hide_wh = parse_length(length), stream.privacy.hide or preset(stream).hide_wh
     follows_calendar = isinstance(length_or_ms, str)
@@ -117,7 +117,7 @@ def shared_streams(config: Config) -> list[Stream]:
         by_preset.setdefault(receiver.preset, []).append(receiver)
     [base] = config.stream
     return [
-        link(of_preset(base, name), first_receiver(peers)).with_receivers(peers)
+        sent_to(for_preset(base, name), first_receiver(peers)).with_receivers(peers)
         for name, peers in by_preset.items()
     ]
 
@@ -127,7 +127,7 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
     return next((receiver for receiver in peers if not receiver.paused), peers[0])
 
 
-def of_preset(base: Stream, name: str) -> Stream:
+def for_preset(base: Stream, name: str) -> Stream:
     """Return the file's stream with a preset's slots and noise; bands and time zone stay if it uses them."""
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = base.window if preset is None else window_of(preset, base.window)
@@ -135,7 +135,7 @@ def of_preset(base: Stream, name: str) -> Stream:
     return base.model_copy(update={"name": f"{base.name}-{name}", "window": window, "privacy": privacy})
 
 
-def link(stream: Stream, receiver: Receiver) -> Stream:
+def sent_to(stream: Stream, receiver: Receiver) -> Stream:
     """Return a stream with the receiver's broker, login and topic as its sink."""
     sink = stream.sink.model_copy(update={name: getattr(receiver, name) for name in _RECEIVER_KEYS})
     sink.model_fields_set.difference_update(_RECEIVER_KEYS - receiver.model_fields_set)

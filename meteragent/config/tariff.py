@@ -16,7 +16,7 @@ _WINDOWS_OF_A_MONTH = {"1d": 30, "1w": 4, "1mo": 1}
 _DAY_MIN = 24 * 60
 
 
-class Month(NamedTuple):
+class MonthWindows(NamedTuple):
     """The number of windows (a month, 4 weeks or 30 days), and of those in which each band has hours."""
 
     windows: int
@@ -46,14 +46,14 @@ def band_names(stream: Stream) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _bands_of_weekday(rules, weekday)))
 
 
-def ordinary_month(stream: Stream) -> Month:
+def ordinary_month(stream: Stream) -> MonthWindows:
     """Return the numbers of windows in an ordinary month, for a stream of bands."""
     length = calendar_unit(stream) or "1mo"
     windows = _WINDOWS_OF_A_MONTH[length]
     if length != "1d":
-        return Month(windows, dict.fromkeys(band_names(stream), windows))
+        return MonthWindows(windows, dict.fromkeys(band_names(stream), windows))
     rules = band_rules(stream)
-    return Month(
+    return MonthWindows(
         windows, Counter(name for day in range(windows) for name in _bands_of_weekday(rules, day % 7))
     )
 

@@ -5,12 +5,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from meteragent.config.model import Config, Stream
-from meteragent.config.shapes import band_rules, micro, preset, prices, row_of, shape_class, window_of
+from meteragent.config.shapes import band_rules, preset, prices, row_of, shape_class, to_millionths, window_of
 from meteragent.config.source import counter_count, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
-from meteragent.domain.grid import Band, BandRule, Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.grid import Band, BandRule, Calendar, EpochGrid, Grid, Hours, parse_time
 from meteragent.domain.metric import Metric
 from meteragent.domain.presets import units_per_watt
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import Shape
 from meteragent.domain.terms import Rounding, Terms
@@ -48,7 +48,7 @@ def grid(stream: Stream) -> Grid:
     """Return the grid on which windows start and end."""
     calendar = calendar_unit(stream)
     if calendar is None:
-        return Epoch(length_ms(stream))
+        return EpochGrid(length_ms(stream))
     return Calendar(stream.window.timezone or "UTC", calendar)
 
 
@@ -121,7 +121,7 @@ def level(stream: Stream) -> Fraction:
     return stream.privacy.level or preset(stream).level
 
 
-def others_per_day(config: Config, stream: Stream) -> Fraction:
+def other_charges_per_day(config: Config, stream: Stream) -> Fraction:
     """Return the daily charge of a meter's other streams, as epsilon in 1/W; none if nobody gets them."""
     siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
     return sum((terms(sibling).epsilon_per_w_day for sibling in siblings), Fraction(0))
@@ -169,18 +169,18 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...], rounding: Ro
 
 
 @lru_cache(maxsize=64)
-def _readings(stream: Stream) -> Readings:
+def _readings(stream: Stream) -> ReadingRules:
     source, window = stream.source, stream.window
     per_w = units_per_watt(source.kind, source.unit, interval_ms(source))
-    return Readings(
+    return ReadingRules(
         kind=source.kind,
         unit=source.unit,
         interval_ms=interval_ms(source),
         hold_ms=hold_ms(source) if source.kind is Kind.POWER else 0,
-        gap_u=micro(window.gap),
-        low_u=micro(window.range[0] * per_w),
-        high_u=micro(window.range[1] * per_w),
-        modulus_u=None if source.modulus is None else micro(source.modulus),
+        gap_u=to_millionths(window.gap),
+        low_u=to_millionths(window.range[0] * per_w),
+        high_u=to_millionths(window.range[1] * per_w),
+        modulus_u=None if source.modulus is None else to_millionths(source.modulus),
         every_ms=period_ms(source),
         dead_band=dead_band(source),
         counters=counter_count(source),
@@ -193,7 +193,7 @@ def _preset_name(stream: Stream) -> str | None:
     no_numbers = dict.fromkeys(("level", "hide", "radius", "quantum", "space", "metric"))
     privacy = stream.privacy.model_copy(update=no_numbers)
     window = window_of(preset(stream), stream.window)
-    preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
+    for_preset = stream.model_copy(update={"privacy": privacy, "window": window})
 
     def numbers(setting: Stream) -> tuple[object, ...]:
         """Return all settings that a preset determines."""
@@ -201,7 +201,7 @@ def _preset_name(stream: Stream) -> str | None:
         slots = shape, calendar_unit(setting), _usual_bands(setting)
         return *slots, metric(setting), level(setting), quantum(setting), radius(setting, shape)
 
-    return stream.privacy.preset if numbers(stream) == numbers(preset_stream) else None
+    return stream.privacy.preset if numbers(stream) == numbers(for_preset) else None
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ _RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
 
-def _text(parse: Callable[[str], int | str]) -> Callable[[Any], Any]:
+def _from_text(parse: Callable[[str], int | str]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int | str:
@@ -44,7 +44,7 @@ def _text(parse: Callable[[str], int | str]) -> Callable[[Any], Any]:
     return validate
 
 
-def _matching(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
+def _match(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
     """Return a validator of strings that match a pattern."""
 
     def validate(value: Any) -> str:
@@ -81,13 +81,13 @@ def parse_length(text: str) -> int | str:
         raise ValueError(f"{error}; or, with window.timezone, '1d', '1w' or '1mo'") from None
 
 
-def _length_text(text: str) -> str:
+def _check_length(text: str) -> str:
     """Check a window's length, and return it as written."""
     parse_length(text)
     return text
 
 
-def _hours(value: Any) -> Hours:
+def _parse_hours(value: Any) -> Hours:
     match = _HOURS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
@@ -98,7 +98,7 @@ def _hours(value: Any) -> Hours:
     return Hours(start, end or _DAY_MIN)
 
 
-def _days(value: Any) -> frozenset[int]:
+def _parse_days(value: Any) -> frozenset[int]:
     """Parse days of the week; return them as numbers from 0 for Monday."""
     expected = "days of the week such as 'mon-fri', 'sat,sun' or 'mon-thu,sat'"
     days = set[int]()
@@ -111,7 +111,7 @@ def _days(value: Any) -> frozenset[int]:
     return frozenset(days)
 
 
-def _date(value: Any) -> date:
+def _parse_date(value: Any) -> date:
     if type(value) is date:
         return value
     if isinstance(value, str) and _DATE.fullmatch(value):
@@ -120,7 +120,7 @@ def _date(value: Any) -> date:
     raise ValueError("a date such as 2026-12-25")
 
 
-def _moment(value: Any) -> int:
+def _parse_moment(value: Any) -> int:
     """Parse a time with a zone, given as a TOML date-time or as a string; return it in Unix ms."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.isoformat()
@@ -152,7 +152,7 @@ def _plain_topic(value: Any) -> str:
     return value
 
 
-def _shard(value: Any) -> identity.Shard:
+def _parse_shard(value: Any) -> identity.Shard:
     if not isinstance(value, str):
         raise ValueError("a string such as '2/8': agent 2, counted from 0, of 8 agents")  # noqa: TRY004
     return identity.Shard.parse(value)
@@ -173,31 +173,31 @@ _DURATION = _string_schema(r"[0-9]+(ms|s|min|h|d)", "500ms", "10s", "30min", "24
 Number = Annotated[Fraction, BeforeValidator(parse_exact), _number_schema()]
 Positive = Annotated[Fraction, BeforeValidator(parse_exact), Field(gt=0), _number_schema(exclusiveMinimum=0)]
 NotNegative = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0), _number_schema(minimum=0)]
-Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
-Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
+Duration = Annotated[int, BeforeValidator(_from_text(parse_duration)), _DURATION]
+Span = Annotated[int, BeforeValidator(_from_text(parse_duration)), Field(gt=0), _DURATION]
 _LENGTH = _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
-Length = Annotated[int | str, BeforeValidator(_text(parse_length)), _LENGTH]
-LengthText = Annotated[str, BeforeValidator(_text(_length_text)), _LENGTH]
-Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
-Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
-Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]
+Length = Annotated[int | str, BeforeValidator(_from_text(parse_length)), _LENGTH]
+LengthText = Annotated[str, BeforeValidator(_from_text(_check_length)), _LENGTH]
+Band = Annotated[Hours, BeforeValidator(_parse_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
+Days = Annotated[frozenset[int], BeforeValidator(_parse_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
+Day = Annotated[date, BeforeValidator(_parse_date), _string_schema(_DATE.pattern, "2026-12-25")]
 _BAND = "1 to 32 letters, digits, spaces and .-_, the first and last a letter or digit, such as 'night'"
-BandName = Annotated[str, _matching(_BAND_NAME, _BAND), _string_schema(_BAND_NAME.pattern, "night")]
+BandName = Annotated[str, _match(_BAND_NAME, _BAND), _string_schema(_BAND_NAME.pattern, "night")]
 Moment = Annotated[
-    int, BeforeValidator(_moment), _string_schema(RFC3339.pattern, "2026-12-01T00:00:00+01:00")
+    int, BeforeValidator(_parse_moment), _string_schema(RFC3339.pattern, "2026-12-01T00:00:00+01:00")
 ]
 _RECEIVER = "1 to 32 letters, digits, - and _, the first a letter or digit, such as 'utility'"
 ReceiverName = Annotated[
-    str, _matching(_RECEIVER_NAME, _RECEIVER), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
+    str, _match(_RECEIVER_NAME, _RECEIVER), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
 ]
 _PLAIN = "1 to 200 characters without control characters"
-ClientId = Annotated[str, _matching(_CLIENT_ID, _PLAIN), _string_schema(_CLIENT_ID.pattern, "home-7")]
+ClientId = Annotated[str, _match(_CLIENT_ID, _PLAIN), _string_schema(_CLIENT_ID.pattern, "home-7")]
 _CODE = "the three capital letters of a currency, such as 'EUR'"
-Currency = Annotated[str, _matching(_CURRENCY, _CODE), _string_schema(_CURRENCY.pattern, "EUR")]
+Currency = Annotated[str, _match(_CURRENCY, _CODE), _string_schema(_CURRENCY.pattern, "EUR")]
 SpaceName = Annotated[Space, BeforeValidator(_space), WithJsonSchema({"type": "string", "enum": SPACES})]
 _DIGEST = "64 lower-case hex digits, as the group's operators publish them"
-GroupId = Annotated[str, _matching(_GROUP_ID, _DIGEST), _string_schema(_GROUP_ID.pattern, "0f" * 32)]
-Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
+GroupId = Annotated[str, _match(_GROUP_ID, _DIGEST), _string_schema(_GROUP_ID.pattern, "0f" * 32)]
+Size = Annotated[int, BeforeValidator(_from_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
     Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")
 ]
@@ -207,9 +207,9 @@ Template = Annotated[
 PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _string_schema("[^+#{]+", "meteragent/status")]
 _URL = "an address without a login, such as 'http://gateway.local:8321'"
 PageUrl = Annotated[
-    str, _matching(_PAGE_URL, _URL), _string_schema(_PAGE_URL.pattern, "http://gateway.local:8321")
+    str, _match(_PAGE_URL, _URL), _string_schema(_PAGE_URL.pattern, "http://gateway.local:8321")
 ]
 Shard = Annotated[
-    identity.Shard, BeforeValidator(_shard), _string_schema("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")
+    identity.Shard, BeforeValidator(_parse_shard), _string_schema("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")
 ]
 Protocol = Literal["auto", "5", "3.1.1"]

@@ -60,7 +60,7 @@ from meteragent.consume.shape import (
 from meteragent.consume.slots import Slots
 from meteragent.consume.table import UnfitMeters, read_slots, read_table
 from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
-from meteragent.consume.view import View, nonnegative
+from meteragent.consume.view import NonnegativeView, nonnegative
 from meteragent.domain.tariff import Tariff
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "MeanDay",
     "Message",
     "Nested",
+    "NonnegativeView",
     "Peak",
     "PriorGuess",
     "Record",
@@ -82,7 +83,6 @@ __all__ = [
     "Tariff",
     "TariffChoice",
     "UnfitMeters",
-    "View",
     "band_energies",
     "by_feeder",
     "collect",

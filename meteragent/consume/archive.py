@@ -94,7 +94,7 @@ def read_manifests(folder: Path) -> list[dict[str, Any]]:
 
 def describe_part(path: Path) -> dict[str, Any]:
     """Return what a manifest says of a part. Raises OSError or ArrowException if it cannot be read."""
-    return Part(path.name, _rows(path), _digest(path))._asdict()
+    return Part(path.name, _count_rows(path), _digest(path))._asdict()
 
 
 def listed_parts(facts: Mapping[str, Any], base: str = "") -> list[Part]:
@@ -112,7 +112,7 @@ def listed_parts(facts: Mapping[str, Any], base: str = "") -> list[Part]:
     return [Part(base + part["name"], part["rows"], part.get("sha256")) for part in parts or []]
 
 
-def faults(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
+def bad_parts(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
     """Return, by name, what is wrong with each part of a folder that is not as listed."""
     import pyarrow as pa  # noqa: PLC0415  only archives need it
 
@@ -120,7 +120,7 @@ def faults(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
     for part in parts:
         path, rows = folder / part.name, None
         with suppress(OSError, pa.ArrowException):
-            rows = _rows(path)
+            rows = _count_rows(path)
         if not path.is_file():
             texts[part.name] = "is missing"
         elif rows is None:
@@ -132,7 +132,7 @@ def faults(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
     return texts
 
 
-def _rows(path: Path) -> int:
+def _count_rows(path: Path) -> int:
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
     return int(pq.read_metadata(path).num_rows)
@@ -180,12 +180,12 @@ def _require_parts(
     names = {path.as_posix() for path in paths if not any(part[0] in "._" for part in path.parts)}
     for facts in manifests:
         if "batches" in facts:
-            batches = _batches(folder, facts["batches"])
+            batches = _batch_parts(folder, facts["batches"])
             listed += [part for parts in batches.values() for part in parts]
             # A micro-batch whose manifest is not there yet is being written.
             names = {name for name in names if (m := _BATCH.match(name)) is None or m[0] in batches}
     unlisted = sorted(names - {part.name for part in listed})
-    texts = faults(folder, listed)
+    texts = bad_parts(folder, listed)
     if not earlier:
         texts |= dict.fromkeys(unlisted, "is in no manifest: a copy, or another output's")
     if texts:
@@ -201,7 +201,7 @@ def _require_parts(
     return [folder / name for name in sorted(names)]
 
 
-def _batches(folder: Path, stated: Any) -> dict[str, list[Part]]:
+def _batch_parts(folder: Path, stated: Any) -> dict[str, list[Part]]:
     """Return the parts of each micro-batch of a stream that has its manifest, by its folder.
 
     `stated` has the first and the last micro-batch of each query. Raises RecordError if one of these, or one

@@ -64,7 +64,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     TypeError if `meters` is a mapping.
     """
     homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
-    if len({_grid(series) for series in homes}) != 1:
+    if len({_common_slots(series) for series in homes}) != 1:
         raise ValueError("a peak needs at least one meter, and the same unit and slots for all meters")
     means = np.mean([series.values for series in homes], axis=0)
     parts = _parts(homes)
@@ -73,7 +73,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     lower = _for_each_slot(parts, lambda slot: half_width_of_total(slot, coverage_each))
     top = int(np.argmax(means))
     return Peak(
-        value=float(means[top]) - _bias(means, [law_of_total(slot) for slot in parts]),
+        value=float(means[top]) - _maximum_bias(means, [law_of_total(slot) for slot in parts]),
         low=float(np.max(means - lower)),
         high=float(np.max(means + upper)),
         coverage=coverage,
@@ -83,7 +83,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     )
 
 
-def _grid(series: Series) -> tuple[object, ...]:
+def _common_slots(series: Series) -> tuple[object, ...]:
     """Return the unit and slots, the same for all meters. Raises ValueError if slots are bands."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
@@ -113,10 +113,10 @@ def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[P
     return np.array([results[slot] for slot in parts])
 
 
-def _bias(means: Floats, laws: Sequence[Law]) -> float:
+def _maximum_bias(means: Floats, laws: Sequence[Law]) -> float:
     """Compute E max(m_t + z_t) - max m_t for shrunk `means` m_t and the `laws` of z_t (see the module)."""
     # The variance of an error is the integral over h of 2 h P(|error| > h).
-    variance = float(np.mean([_integral(2 * law.h * (1 - law.within), law.h) for law in laws]))
+    variance = float(np.mean([_integrate(2 * law.h * (1 - law.within), law.h) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
     shrunk_means = means.mean() + scale * (means - means.mean())
@@ -125,9 +125,9 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
     cumulative = np.ones(x.size)
     for mean, law in zip(shrunk_means, laws, strict=True):
         cumulative *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
-    return float(reach) - _integral(cumulative, x)
+    return float(reach) - _integrate(cumulative, x)
 
 
-def _integral(y: Floats, x: Floats) -> float:
+def _integrate(y: Floats, x: Floats) -> float:
     """Integrate y over x by the trapezoidal rule."""
     return float(np.sum((y[1:] + y[:-1]) * np.diff(x)) / 2)

@@ -77,7 +77,7 @@ def guess_under_prior(
         raise ValueError(f"loss must be 'absolute' or 'squared', not {loss!r}")
     slot = series.slot(time_ms, band)
     record = slot.records[0]
-    table = _table(prior, within)
+    table = _prior_table(prior, within)
     log_weights = np.log(np.array(list(table.values())))
     logarithms = log_weights + log_likelihood(slot.descriptor_of(record), record.value, list(table))
     posterior = np.exp(logarithms - logarithms.max())
@@ -102,16 +102,16 @@ def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fra
     return np.asarray(np.logaddexp(rounded_down, rounded_up))
 
 
-def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
+def _prior_table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
     """Return the prior's values, clamped and sorted, with their weights. Raises ValueError."""
-    low, high = (_exact(end) for end in within) if within else (None, None)
+    low, high = (_exact_value(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")
     table: dict[Fraction, float] = {}
     for value, weight in prior.items():
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError("the weights of a prior must be finite and not negative")
-        x = _exact(value)
+        x = _exact_value(value)
         x = x if low is None or high is None else min(max(x, low), high)
         table[x] = table.get(x, 0.0) + weight
     positive_weights = {x: table[x] for x in sorted(table) if table[x] > 0}
@@ -120,7 +120,7 @@ def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> 
     return positive_weights
 
 
-def _exact(value: float | Fraction | Decimal) -> Fraction:
+def _exact_value(value: float | Fraction | Decimal) -> Fraction:
     if not math.isfinite(value):
         raise ValueError("the values of a prior and of a range must be finite")
     return Fraction(value)

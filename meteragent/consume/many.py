@@ -81,14 +81,14 @@ def by_feeder(
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
-    names, feeder = _feeders(slots.meters, feeder_of)
+    names, feeder = _number_feeders(slots.meters, feeder_of)
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
     first_rows = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
     homes = np.diff(first_rows, append=order.size)
     cell, kinds = np.repeat(np.arange(first_rows.size), homes), len(slots.descriptors)
     counts = np.bincount(cell * kinds + slots.terms[order], minlength=first_rows.size * kinds)
-    errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
+    errors = _compute_errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
     capacities_u = None
     if rules.capacity is not None:
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
@@ -140,7 +140,7 @@ def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
     return terms.mechanism, terms.rounding
 
 
-def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
+def _compute_errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
     """Compute `error_of` for each cell; `counts`, shape (cells, descriptors), holds numbers of meters."""
     distinct_counts, cell = np.unique(counts, axis=0, return_inverse=True)
     errors = [
@@ -153,7 +153,7 @@ def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float
     return np.array(errors)[cell.reshape(-1)]
 
 
-def _feeders(
+def _number_feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> tuple[tuple[str, ...], Integers]:
     """Return the feeders' names, and the index of each meter's. Raises TypeError or ValueError."""

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
 from meteragent.domain.metric import Metric
-from meteragent.domain.shapes import OfShape, Shape, Space
+from meteragent.domain.shapes import Shape, Space, WithShape
 from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
@@ -37,7 +37,7 @@ _DECODERS: dict[Callable[[str], Any], json.JSONDecoder] = {
 
 
 @dataclass(frozen=True)
-class Descriptor(OfShape):
+class Descriptor(WithShape):
     """The terms under which records were released: the mechanism, the promise and the grid.
 
     `level`, `radius` and the mechanism's parameters are exact. The radius and the quantum are in `unit`, and
@@ -70,12 +70,12 @@ class Descriptor(OfShape):
         fields = Fields(DESCRIPTOR, message, float)
         if fields["id"] != id_of(fields.facts):
             raise fields.error("id", "does not match its facts")
-        descriptor = cls._of(fields)
+        descriptor = cls._from_fields(fields)
         fields.require(cls._agreements(descriptor, fields))
         return descriptor
 
     @classmethod
-    def _of(cls, fields: Fields) -> Self:
+    def _from_fields(cls, fields: Fields) -> Self:
         return cls(
             id=fields["id"],
             meter=fields["meter"],
@@ -117,7 +117,7 @@ class Descriptor(OfShape):
         """Return a descriptor of no meter that was checked before it was stored. Raises RecordError."""
         facts = json.loads(text)
         own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
-        return cls._of(Fields(DESCRIPTOR, facts | own_facts, float))
+        return cls._from_fields(Fields(DESCRIPTOR, facts | own_facts, float))
 
     @cached_property
     def hashed_text(self) -> str:
@@ -131,10 +131,10 @@ class Descriptor(OfShape):
         return sha256(self.hashed_text.encode()).hexdigest()
 
     @cached_property
-    def record_check(self) -> Check:
+    def record_check(self) -> RecordCheck:
         """What each record must agree with."""
         deviation = float(self.facts["sd"])
-        return Check(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
+        return RecordCheck(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
 
     @property
     def variance(self) -> Fraction:
@@ -219,7 +219,7 @@ class Record:
         )
 
 
-class Check(NamedTuple):
+class RecordCheck(NamedTuple):
     """The part of a descriptor with which each of its records must agree; `sd` is the noise's, as stated."""
 
     shape: Shape

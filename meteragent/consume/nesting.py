@@ -26,7 +26,7 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Integers, Series, freeze
 from meteragent.privacy import nested as error
 from meteragent.privacy.accuracy import require_coverage
-from meteragent.privacy.nested import Kind, Path, Tree
+from meteragent.privacy.nested import Node, Path, Tree
 from meteragent.privacy.table import Columns
 
 Flags = NDArray[np.bool_]
@@ -65,7 +65,7 @@ class Nested(Columns):
         }
 
 
-def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
+def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:  # names: of nested streams
     """Combine the series of two or more streams of one meter, from fine to coarse, by least squares.
 
     The result has one item for each series, in the same order and with the same slots. Raises ValueError if
@@ -80,7 +80,7 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     for place in range(len(streams)):
         pieces, finished_trees = _attach(streams, place, pieces)
         roots += finished_trees
-    return _results(streams, [*roots, *pieces], coverage)
+    return _make_results(streams, [*roots, *pieces], coverage)
 
 
 def _check(streams: Sequence[Series], coverage: float) -> None:
@@ -115,7 +115,7 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
     without overlaps, and the finished trees, which overlap a record's slot without filling it.
     """
     series = streams[place]
-    slots = [_slot(streams, piece) for piece in pieces]
+    slots = [_slot_of(streams, piece) for piece in pieces]
     starts_ms, ends_ms = np.array(slots, np.int64).reshape(-1, 2).T
     is_below, is_child = np.zeros((2, len(pieces)), np.bool_)
     pieces_above: list[Tree] = []
@@ -131,7 +131,7 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
     rows = list(zip(pieces, is_below, is_child, strict=True))
     pieces_above += [piece for piece, has_overlap, _ in rows if not has_overlap]
     finished_trees = [piece for piece, has_overlap, has_parent in rows if has_overlap and not has_parent]
-    return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished_trees
+    return sorted(pieces_above, key=lambda piece: _slot_of(streams, piece)), finished_trees
 
 
 def _fills(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
@@ -141,7 +141,7 @@ def _fills(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -
     return bool((ends_ms[:-1] == starts_ms[1:]).all())
 
 
-def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
+def _slot_of(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
     place, index = piece.place
     return int(streams[place].time_ms[index]), int(streams[place].end_ms[index])
 
@@ -149,11 +149,11 @@ def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
 def _tree(series: Series, index: int, children: Sequence[Tree], place: tuple[int, int]) -> Tree:
     """Return the tree, in kWh, whose root is the record with the given index."""
     terms, weight = series.descriptor_of(series.records[index]), float(series.kwh_per_unit[index])
-    kind = Kind(terms.mechanism, terms.rounding, weight)
+    kind = Node(terms.mechanism, terms.rounding, weight)
     return Tree.of(float(series.values[index]) * weight, kind, children, place)
 
 
-def _results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) -> tuple[Nested, ...]:
+def _make_results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) -> tuple[Nested, ...]:
     """Return the estimates of all trees for each stream, in the unit of its records."""
     columns = [np.zeros((4, len(series.records))) for series in streams]
     errors: dict[Path, tuple[float, float]] = {}

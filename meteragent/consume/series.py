@@ -271,7 +271,7 @@ def mean_energy(
     homes = [select(series, start_ms, end_ms) for series in require_series(meters)]
     if not homes:
         raise ValueError("a mean energy needs at least one meter")
-    shares = [_shares(series, start_ms, end_ms) for series in homes]
+    shares = [_slot_shares(series, start_ms, end_ms) for series in homes]
     weights = [series.kwh_per_unit * share / len(homes) for series, share in zip(homes, shares, strict=True)]
     return _weighted_sum(homes, weights, "kWh", coverage)
 
@@ -283,7 +283,7 @@ def require_series(meters: Iterable[Series]) -> Iterable[Series]:
     return meters
 
 
-def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
+def _slot_shares(series: Series, start_ms: int, end_ms: int) -> Floats:
     """Compute the fraction of each slot that lies in the time. Raises ValueError if a band is cut."""
     inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))

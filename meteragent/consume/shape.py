@@ -66,7 +66,7 @@ class MeanDay:
 
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     """Return the curve of the window that starts at `time_ms`. Raises ValueError if it has none."""
-    window, terms = _window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
+    window, terms = _select_window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     half = _half_width(terms, coverage)
     return Curve(freeze(edges_ms), window.values, half, coverage, window.unit)
@@ -74,7 +74,7 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
     """Return the mean day of the window that starts at `time_ms`. Raises ValueError if it has none."""
-    window, terms = _window(series, time_ms, "a mean day", Space.PROFILE)
+    window, terms = _select_window(series, time_ms, "a mean day", Space.PROFILE)
     bands = tuple(record.band or "" for record in window.records)
     duration_ms = freeze(np.array([terms.slot_ms(band) for band in bands], np.int64))
     half = _half_width(terms, coverage)
@@ -89,23 +89,23 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
     Raises ValueError if there is no such window, or one of its bands is missing; its slots are not energies
     of bands; or coverage is not between 0 and 1.
     """
-    window, terms = _window(series, time_ms, "energies of bands", Space.BANDS)
+    window, terms = _select_window(series, time_ms, "energies of bands", Space.BANDS)
     return {
-        record.band or "": _estimate(value, terms, float(terms.kwh_per_unit()), "kWh", coverage)
+        record.band or "": _make_estimate(value, terms, float(terms.kwh_per_unit()), "kWh", coverage)
         for record, value in zip(window.records, window.values.tolist(), strict=True)
     }
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the amount of the window at `time_ms` in its currency. Raises ValueError if it has none."""
-    window, terms = _window(series, time_ms, "an amount", Space.WEIGHTED)
-    return _estimate(float(window.values[0]), terms, 1, window.unit, coverage)
+    window, terms = _select_window(series, time_ms, "an amount", Space.WEIGHTED)
+    return _make_estimate(float(window.values[0]), terms, 1, window.unit, coverage)
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError if it states none."""
-    window, terms = _window(series, time_ms, "an energy above a threshold", Space.ABOVE)
-    return _estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
+    window, terms = _select_window(series, time_ms, "an energy above a threshold", Space.ABOVE)
+    return _make_estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
@@ -116,14 +116,14 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     is a bound, sqrt(k) times that of one noise. With one draw the estimate is unbiased; with more it may be
     too high on average. Raises ValueError if there is no such window, or its value is not a peak.
     """
-    window, terms = _window(series, time_ms, "a highest mean", Space.PEAK)
+    window, terms = _select_window(series, time_ms, "a highest mean", Space.PEAK)
     [record] = window.records
     require_coverage(coverage)
-    estimate = _estimate(float(record.value), terms, 1, window.unit, 1 - (1 - coverage) / record.draws)
+    estimate = _make_estimate(float(record.value), terms, 1, window.unit, 1 - (1 - coverage) / record.draws)
     return replace(estimate, sd=record.draws**0.5 * estimate.sd, coverage=coverage)
 
 
-def _estimate(value: float, terms: Descriptor, factor: float, unit: str, coverage: float) -> Estimate:
+def _make_estimate(value: float, terms: Descriptor, factor: float, unit: str, coverage: float) -> Estimate:
     """Return the estimate of a value times a factor, which is in `unit`."""
     number, half = value * factor, half_width(terms.mechanism, coverage, terms.rounding) * factor
     deviation = sd(terms.mechanism, terms.rounding) * factor
@@ -137,7 +137,7 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 
 
-def _window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
+def _select_window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
     """Select a window's records. Raises ValueError if one is missing, or the kind lacks `noun`."""
     window = series.of_window(time_ms)
     terms = window.descriptor_of(window.records[0])

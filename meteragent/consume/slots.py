@@ -123,8 +123,8 @@ class Slots:
 
         table = table.combine_chunks()
         descriptors_by_id = {descriptor.id: descriptor for descriptor in descriptors}
-        names, meter = _encode(table["meter"], pa)
-        ids, d = _encode(table["d"], pa)
+        names, meter = _number_strings(table["meter"], pa)
+        ids, d = _number_strings(table["d"], pa)
         if not set(ids) <= set(descriptors_by_id):
             raise ValueError("a release names a descriptor that is not among `descriptors`")
         sorted_ids = sorted(ids)  # floating-point sums over several terms depend on this order
@@ -135,7 +135,7 @@ class Slots:
             for name in ("start", "end")
         )
         if "value" in table.column_names:
-            window_ms, value_u = _windows(row_descriptors, terms, start_ms), _micro(table["value"], pa)
+            window_ms, value_u = _starts(row_descriptors, terms, start_ms), _micro(table["value"], pa)
             return cls(names, row_descriptors, meter, terms, window_ms, start_ms, end_ms, value_u)
         row, slot_start_ms, slot_end_ms = _slot_intervals(table["values"], start_ms, end_ms)
         value_u = _micro(table["values"].combine_chunks().flatten(), pa)
@@ -157,14 +157,14 @@ def _slot_intervals(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[
     return row, slot_start_ms, slot_start_ms + steps[row]
 
 
-def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
+def _starts(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
     """Return the start of each slot's window; `start_ms` holds the starts of the slots."""
     distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
     starts = [descriptors[index].window_of_slot_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]
 
 
-def _encode(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
+def _number_strings(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
     """Return the distinct strings of a column, and the index of each row's string among them."""
     dictionary = column.cast(pa.string()).combine_chunks().dictionary_encode()
     return tuple(dictionary.dictionary.to_pylist()), dictionary.indices.to_numpy().astype(np.int64)

@@ -61,10 +61,10 @@ def read_table(
     memory; for thousands of meters use `read_slots`. Raises UnfitMeters if the records of a meter make no
     series (see `Series.of`).
     """
-    descriptors = _descriptors(source, stream)
+    descriptors = _fetch_descriptors(source, stream)
     records: dict[str, list[Record]] = {}
     terms_by_id: dict[str, dict[str, Descriptor]] = {}
-    rows = _rows(source, stream, (start_ms, end_ms), meters, descriptors)
+    rows = _fetch(source, stream, (start_ms, end_ms), meters, descriptors)
     for meter, time_ms, until_ms, band, value, d, draws in rows:
         if meter in without:
             continue
@@ -100,8 +100,8 @@ def read_slots(
     If `meters` is None, all meters are read, except those in `without`. Raises UnfitMeters if values of some
     meters cannot be added to those of most, and ValueError if there are no slots, or as in `Slots.of`.
     """
-    descriptors = _descriptors(source, stream)
-    rows = _rows(source, stream, (start_ms, end_ms), meters, descriptors)
+    descriptors = _fetch_descriptors(source, stream)
+    rows = _fetch(source, stream, (start_ms, end_ms), meters, descriptors)
     rows = [row for row in rows if row[0] not in without]
     _require_one_kind({(row[0], row[5]) for row in rows}, descriptors)
     # Floating-point sums over several terms depend on this order.
@@ -132,19 +132,14 @@ def _require_one_kind(
     meters_by_kind: dict[Any, set[str]] = {}
     for meter, d in terms_of_meters:
         terms = descriptors[d]
-        kind = (
-            terms.kind,
-            terms.unit,
-            bool(terms.shape.names),
-            terms.shape.is_summable,
-        )
+        kind = (terms.kind, terms.unit, bool(terms.shape.names), terms.shape.is_summable)
         meters_by_kind.setdefault(kind, set()).add(meter)
     *fewer, _ = sorted(meters_by_kind.values(), key=len) or [set()]
     if fewer:
         raise UnfitMeters("meters whose values cannot be added to those of most meters", set().union(*fewer))
 
 
-def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
+def _fetch_descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
     """Return the descriptors of a stream, by what its rows have in `d`: a number, or in files the digest."""
     if isinstance(source, Path):
         texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["d", "facts"])
@@ -153,7 +148,7 @@ def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
     return {d: Descriptor.parse_stored(text) for d, text in texts}
 
 
-def _rows(
+def _fetch(
     source: Any,
     stream: str,
     span_ms: tuple[int, int],
@@ -162,7 +157,7 @@ def _rows(
 ) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
     """Return meter, start, end, band, exact value, descriptor and draws of each record, sorted."""
     if isinstance(source, Path):
-        return _dataset_rows(source, stream, span_ms, meters)
+        return _read_dataset_rows(source, stream, span_ms, meters)
     names = None if meters is None else list(meters)
     parameters = stream, *map(iso_time, span_ms), names, names
     rows = source.execute(_ROWS, parameters).fetchall()
@@ -170,7 +165,7 @@ def _rows(
     return [(*row[:4], row[4] * quanta[row[5]], *row[5:]) for row in rows]
 
 
-def _dataset_rows(
+def _read_dataset_rows(
     folder: Path, stream: str, span_ms: tuple[int, int], meters: Collection[str] | None
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
     start, end = (_EPOCH + timedelta(milliseconds=time_ms) for time_ms in span_ms)

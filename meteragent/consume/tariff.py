@@ -65,7 +65,7 @@ def tariff_cost(
     Raises ValueError if there is no such window, or a record is missing; the slots are not energies of bands;
     a band has no price; or coverage is not between 0 and 1.
     """
-    return _cost(_windows(series, start_ms, end_ms), tariff, coverage)
+    return _estimate_cost(_select_windows(series, start_ms, end_ms), tariff, coverage)
 
 
 def compare_tariffs(
@@ -86,8 +86,8 @@ def compare_tariffs(
         raise ValueError("a comparison needs at least two tariffs with different names")
     if len({tariff.currency for tariff in tariffs}) > 1:
         raise ValueError("a comparison needs tariffs in the same currency")
-    windows = _windows(series, start_ms, end_ms)
-    costs = {tariff.name: _cost(windows, tariff, coverage) for tariff in tariffs}
+    windows = _select_windows(series, start_ms, end_ms)
+    costs = {tariff.name: _estimate_cost(windows, tariff, coverage) for tariff in tariffs}
     cheapest = min(tariffs, key=lambda tariff: costs[tariff.name].value)
     p_values = {
         tariff.name: _p_value(windows, tariff, cheapest) for tariff in tariffs if tariff is not cheapest
@@ -95,7 +95,7 @@ def compare_tariffs(
     return TariffChoice(costs, cheapest.name, p_values)
 
 
-def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
+def _select_windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
     """Select the windows from `start_ms` to `end_ms`; if that is None, only the window at `start_ms`."""
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
@@ -105,12 +105,12 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
     return windows
 
 
-def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
+def _estimate_cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
     """Estimate a cost; the energy of an unknown band may have any price in the tariff's range."""
     require_coverage(coverage)
     prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
     costs = prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]
-    fees = _fees(windows, tariff)
+    fees = _sum_fees(windows, tariff)
     low, high = float(costs.min(axis=1).sum()) + fees, float(costs.max(axis=1).sum()) + fees
     noisy_windows, weights = _weighted_records(windows, prices)
     parts = list(parts_of(noisy_windows, weights))
@@ -119,7 +119,7 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
     return Estimate((low + high) / 2, deviation, low - half, high + half, coverage, tariff.currency)
 
 
-def _fees(windows: Series, tariff: Tariff) -> float:
+def _sum_fees(windows: Series, tariff: Tariff) -> float:
     starts = {record.time_ms: windows.descriptor_of(record) for record in windows.records}
     return sum(
         tariff.fee_for_window(
@@ -151,7 +151,7 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
-    difference = float(released_difference) + _fees(windows, tariff) - _fees(windows, cheapest)
+    difference = float(released_difference) + _sum_fees(windows, tariff) - _sum_fees(windows, cheapest)
     parts = parts_of(*_weighted_records(windows, prices))  # each slot of an l1 window is a part: one weight
     terms = [Term(part.mechanism, part.weights[0], part.windows, part.rounding) for part in parts]
     is_range = bool((prices[:, 0] != prices[:, 1]).any())

@@ -20,7 +20,7 @@ from meteragent.domain.units import DAY_MS
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class NonnegativeView:
     """Non-negative values, in the series' unit and order.
 
     The view has the same energy as the series on each UTC day. If windows follow the local calendar or are
@@ -32,7 +32,7 @@ class View:
     raised_ms: Integers
 
 
-def nonnegative(series: Series) -> View:
+def nonnegative(series: Series) -> NonnegativeView:
     """Return the non-negative view of a series, which keeps the energy of each day. Raises ValueError."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
@@ -42,7 +42,7 @@ def nonnegative(series: Series) -> View:
         values[is_in_day] = spread_deficit(series.values[is_in_day], weights)
         if weights @ series.values[is_in_day] < 0:
             raised_ms.append(day_ms)
-    return View(freeze(values), freeze(np.array(raised_ms, np.int64)))
+    return NonnegativeView(freeze(values), freeze(np.array(raised_ms, np.int64)))
 
 
 def _day_ms(series: Series, index: int) -> int:

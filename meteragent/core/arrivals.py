@@ -104,7 +104,7 @@ class ArrivalRow(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Series:
+class BadSeries:
     """A series of readings or rises, of whose newest at least every `part`-th is bad."""
 
     part: int
@@ -129,13 +129,13 @@ class Series:
 
 
 @dataclass(slots=True, eq=False)
-class Registers:
+class RegisterFindings:
     """What the readings of an origin's register turned out to be, and what is wrong with them."""
 
     _events_ms: dict[str, list[int]] = field(default_factory=dict)
-    _doubted: Series = field(default_factory=partial(Series, 1))
-    _contradicted: Series = field(default_factory=partial(Series, BAD_PART))
-    _outside: Series = field(default_factory=partial(Series, BAD_PART))
+    _doubted: BadSeries = field(default_factory=partial(BadSeries, 1))
+    _contradicted: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
+    _outside: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
     _is_high: bool = False
     _still_count: int = 0  # readings without use, since the rises began to be outside the range
 
@@ -179,27 +179,27 @@ class Arrival:
     message_count: int = 0
     heard_ms: int | None = None
     counted_ms: int | None = None
-    off_ms: int = 0
-    registers: Registers | None = None
-    _since: Counter[str] = field(default_factory=Counter)  # outcomes since the last reading that counted
+    clock_error_ms: int = 0
+    registers: RegisterFindings | None = None
+    _counts_since: Counter[str] = field(default_factory=Counter)  # since the last reading that counted
     _first_ms: int | None = None
     _idle_ms: int | None = None
     _usual_count: int = 0
     _recent: int = 0  # a bit for each of the newest messages, set if it was refused as odd
     _odd: Counter[str] = field(default_factory=Counter)
-    _off: Series = field(default_factory=partial(Series, 1))  # of the readings that counted, like the others
-    _clamped: Series = field(default_factory=partial(Series, BAD_PART))
-    _all_clamped: Series = field(default_factory=partial(Series, 1))
+    _clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))  # of readings that counted
+    _clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
+    _all_clamped: BadSeries = field(default_factory=partial(BadSeries, 1))
     _is_clamped: bool = False  # the last reading, which is noted after it was accepted
 
-    def note_outcome(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
-        """Note an outcome by its counter's name; `off_ms` is how far the time was from the arrival."""
-        if off_ms:
-            self.off_ms = off_ms
+    def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
+        """Note an outcome by its counter's name; its time was `clock_error_ms` off the arrival."""
+        if clock_error_ms:
+            self.clock_error_ms = clock_error_ms
         if outcome in _COUNTS:
-            self._note_counted(now_ms, is_off=off_ms != 0)
+            self._note_counted_reading(now_ms, is_off=clock_error_ms != 0)
         else:
-            self._since[outcome] += 1
+            self._counts_since[outcome] += 1
             if outcome in _UNHEARD:
                 return
             if outcome in _IDLE and self._idle_ms is None:
@@ -212,17 +212,19 @@ class Arrival:
         if self._first_ms is None:
             self._first_ms = now_ms
 
-    def _note_counted(self, now_ms: int, *, is_off: bool) -> None:
+    def _note_counted_reading(self, now_ms: int, *, is_off: bool) -> None:
         self.counted_ms = now_ms
         self._recent = self._recent << 1 & _RECENT_BITS
-        if self._since:
-            self._usual_count = max(self._usual_count, self._sum(_IDLE))
-            self._since.clear()
+        if self._counts_since:
+            self._usual_count = max(self._usual_count, self._count_since(_IDLE))
+            self._counts_since.clear()
             self._idle_ms = None
         is_bad = is_off or self._is_clamped
-        if not (is_bad or self._off.bad_count or self._clamped.bad_count or self._all_clamped.bad_count):
+        if not (
+            is_bad or self._clock_errors.bad_count or self._clamped.bad_count or self._all_clamped.bad_count
+        ):
             return  # nearly always; nothing would change
-        self._off.note_bad(now_ms, is_bad=is_off)
+        self._clock_errors.note_bad(now_ms, is_bad=is_off)
         if not self._is_clamped:
             self._all_clamped.note_bad(now_ms, is_bad=False)
         self._clamped.note_bad(now_ms, is_bad=self._is_clamped)
@@ -237,11 +239,11 @@ class Arrival:
     @property
     def is_no_meter(self) -> bool:
         """Whether all that came is messages without a value."""
-        return self.counted_ms is None and set(self._since) <= _EMPTY | _UNHEARD | {"other"}
+        return self.counted_ms is None and set(self._counts_since) <= _EMPTY | _UNHEARD | {"other"}
 
     def code(self, now_ms: int, limits: Limits) -> str | None:
         """Return what is wrong, as one of `CODES`; None if nothing is."""
-        refused_count = self._sum(_REFUSED)
+        refused_count = self._count_since(_REFUSED)
         is_refusing = self._idle_ms is not None and now_ms - self._idle_ms >= BAD_FOR_MS
         if is_refusing and (cause := self._cause()):
             return cause
@@ -263,10 +265,10 @@ class Arrival:
         if self.counted_ms is None:
             return None
         is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
-        if is_long and self._sum(_IDLE) >= self._fewest:
+        if is_long and self._count_since(_IDLE) >= self._fewest_messages:
             return "none_counts"
-        if self._off.is_long(now_ms):
-            return "all_late" if self.off_ms < 0 else "clock_behind"
+        if self._clock_errors.is_long(now_ms):
+            return "all_late" if self.clock_error_ms < 0 else "clock_behind"
         return None
 
     def _value_code(self, now_ms: int) -> str | None:
@@ -281,40 +283,40 @@ class Arrival:
 
     def _cause(self) -> str | None:
         """Return why all messages have been refused; None if the outcomes indicate no cause."""
-        since = self._since
+        since = self._counts_since
         if since["refused_zone"]:
             return "wrong_zone"
         if since["refused_ahead"] >= BAD_MIN and not since["late"]:
             return "clock_behind"
         if since["late"] >= BAD_MIN and not since["refused_ahead"]:
             return "all_late"
-        if self._sum(_UNREADABLE) >= self._fewest and not self._sum(_READ):
+        if self._count_since(_UNREADABLE) >= self._fewest_messages and not self._count_since(_READ):
             return "wrong_profile"
         return None
 
     @property
-    def _fewest(self) -> int:
+    def _fewest_messages(self) -> int:
         """The smallest number of messages that is a problem if none of them counts."""
         # A topic filter with a wildcard may also match messages that are no readings.
         return max(BAD_MIN, min(2 * self._usual_count + 1, UNREADABLE_MIN))
 
     def refusal_counts(self, code: str) -> Counter[str]:
         """Return the refusals to which a problem is due, by the name of their counter."""
-        since = self._odd if code == "some_refused" else self._since
+        since = self._odd if code == "some_refused" else self._counts_since
         return Counter({name: count for name, count in since.items() if name in _IDLE or name == "other"})
 
-    def _sum(self, names: Iterable[str]) -> int:
-        return sum(self._since[name] for name in names)
+    def _count_since(self, names: Iterable[str]) -> int:
+        return sum(self._counts_since[name] for name in names)
 
 
 class Arrivals:
     """What has arrived of a stream's meters, and the judgement of it."""
 
     def __init__(
-        self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, off_max_ms: int = MINUTE_MS
+        self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, error_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start; `off_max_ms` is how far the time of an accepted reading may be from its arrival."""
-        self._name, self._max_meters, self._off_max_ms = name, max_meters, off_max_ms
+        """Start; `error_max_ms` is how far the time of an accepted reading may be from its arrival."""
+        self._name, self._max_meters, self._clock_error_max_ms = name, max_meters, error_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
         self._advanced_ms: int | None = None
@@ -340,12 +342,12 @@ class Arrivals:
         """Expect readings of a meter that the store knows: its silence begins now."""
         self.arrival_of(meter).counted_ms = self.now_ms
 
-    def count_outcome(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
-        """Count an outcome of an origin, if any; `off_ms` is how far the time was from the arrival."""
-        if outcome in _COUNTS and abs(off_ms) <= self._off_max_ms:
-            off_ms = 0
+    def count_outcome(self, arrival: Arrival | None, outcome: str, clock_error_ms: int = 0) -> None:
+        """Count an outcome of an origin, if any; its time was `clock_error_ms` off the arrival."""
+        if outcome in _COUNTS and abs(clock_error_ms) <= self._clock_error_max_ms:
+            clock_error_ms = 0
         self.counts.add(outcome)
-        (self._stray if arrival is None else arrival).note_outcome(outcome, self.now_ms, off_ms)
+        (self._stray if arrival is None else arrival).note_outcome(outcome, self.now_ms, clock_error_ms)
 
     def note_clamped(self, meter: str) -> None:
         """Count that a meter's last reading was clamped."""
@@ -362,9 +364,9 @@ class Arrivals:
         """Note what a reading of an origin's register turned out to be."""
         self._registers(arrival).note_verdict(verdict, self.now_ms)
 
-    def _registers(self, arrival: Arrival) -> Registers:
+    def _registers(self, arrival: Arrival) -> RegisterFindings:
         if arrival.registers is None:
-            arrival.registers = Registers()
+            arrival.registers = RegisterFindings()
         return arrival.registers
 
     def forget_meter(self, meter: str) -> None:
@@ -442,7 +444,7 @@ class Arrivals:
         if code == "phase_silent":
             return {"phases": len(self._phases)}
         if code in {"all_late", "clock_behind"}:
-            return {"off_ms": round(median_high(abs(arrival.off_ms) for arrival in arrivals), -3)}
+            return {"off_ms": round(median_high(abs(arrival.clock_error_ms) for arrival in arrivals), -3)}
         if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
             reasons = sum((arrival.refusal_counts(code) for arrival in arrivals), Counter[str]())
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}

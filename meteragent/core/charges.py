@@ -40,7 +40,7 @@ class Charges:
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w
-        self._windows[grid.day(start_ms), terms.id][meter] += 1
+        self._windows[grid.day_ms(start_ms), terms.id][meter] += 1
         return True
 
     def take_charges(self) -> dict[Charge, Counter[str]]:

@@ -37,7 +37,7 @@ class Factory:
     def restore_timeline(self, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
         """Return a timeline from the store; open windows keep their own terms."""
         timeline = make_timeline(self.terms, next_ms, meter)
-        windows = [self._restored(window) for window in state.windows]
+        windows = [self._restore_window(window) for window in state.windows]
         if self.crowd is None:  # any more: nobody can seal a share
             windows = [window for window in windows if not isinstance(window, ShareWindow)]
         timeline.resume(state, windows)
@@ -45,17 +45,17 @@ class Factory:
 
     def make_window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
         """Return a new window."""
-        return self._window(start_ms, self.formats.register_terms(terms), destinations, public_id)
+        return self._create(start_ms, self.formats.register_terms(terms), destinations, public_id)
 
-    def _restored(self, state: OpenWindow) -> Window:
-        window = self._window(state.start_ms, state.terms_id, state.destinations, state.public_id)
+    def _restore_window(self, state: OpenWindow) -> Window:
+        window = self._create(state.start_ms, state.terms_id, state.destinations, state.public_id)
         window.noise_bound, window.draws = state.noise_bound, state.draws
         window.slots, window.masked_slot = dict(state.slots), state.masked_slot
         if isinstance(window, ShareWindow):
             window.sealed_pad = state.sealed_pad
         return window
 
-    def _window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
+    def _create(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
         terms = self.formats[terms_id].terms
         kind = WINDOW_CLASSES[terms.shape.accumulator]
         window = kind(start_ms, terms, terms_id, destinations, public_id, prices=self.prices)

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from meteragent.core.arrivals import Arrival, Arrivals
-from meteragent.core.pending import Outcome, Pending, Share
+from meteragent.core.pending import Outcome, Pending, SharedToken
 from meteragent.core.phases import make_phases, rules_of_phase
 from meteragent.core.register_judgement import Judge
 from meteragent.core.stream import Stream
@@ -123,7 +123,7 @@ class Intake:
             raise PayloadError("retained")
         if len(payload) > self._stream.max_payload:
             raise PayloadError("refused_size")
-        origin = self._origins.get(topic) or self._origin(topic)
+        origin = self._origins.get(topic) or self._origin_of(topic)
         if self._wrong_units and origin[:2] in self._wrong_units:
             raise PayloadError("refused_unit")
         decode = self._stream.decode
@@ -134,10 +134,10 @@ class Intake:
         if self._stream.needs_zone and newest_ms and self._zones.is_off(origin[:2], newest_ms, received_ms):
             raise PayloadError("refused_zone")
         if len(decoded) > 1:
-            token = Share((token,), len(decoded))
-        return origin, self._pending(decoded, received_ms, token)
+            token = SharedToken((token,), len(decoded))
+        return origin, self._pending_readings(decoded, received_ms, token)
 
-    def _pending(self, decoded: Sequence[Reading], received_ms: int, token: Token) -> list[Pending]:
+    def _pending_readings(self, decoded: Sequence[Reading], received_ms: int, token: Token) -> list[Pending]:
         """Return the readings in order of time. Raises PayloadError if a gateway repeats an old one."""
         readings: list[Pending] = []
         for time_ms, value_u, seen_ms in decoded:
@@ -152,7 +152,7 @@ class Intake:
                 readings.append(Pending(time_ms, value_u, token))
         return sorted(readings, key=lambda reading: reading.time_ms) if len(readings) > 1 else readings
 
-    def _origin(self, topic: str) -> Origin:
+    def _origin_of(self, topic: str) -> Origin:
         """Return the origin that a topic names. Raises PayloadError if it is not this agent's to release."""
         source = self._stream.source
         place = source.place_of(topic)
@@ -182,7 +182,7 @@ class Intake:
         for name in result.counters:
             self._arrivals.note_event(timeline.meter, name)
         if result.outcome is None:
-            return timeline.refusal_outcome(reading.time_ms), result.free, []
+            return timeline.refusal_outcome(reading.time_ms), result.free_tokens, []
         is_register = self._stream.terms.readings.kind is Kind.REGISTER
         if result.outcome is Outcome.ACCEPTED and (is_register or not result.sums):
             timeline.note_activity(reading.time_ms)
@@ -242,11 +242,11 @@ class ZoneWatch(dict[object, tuple[int, int]]):
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
         """Note a reading's time; return whether the meter's times are, and stay, off by whole hours."""
-        off_ms = time_ms - received_ms
-        since_ms, first_off_ms = self.get(meter, (received_ms, off_ms))
-        if abs(off_ms - first_off_ms) > _STEADY_MS or received_ms < since_ms:
-            since_ms, first_off_ms = received_ms, off_ms
-        self[meter] = since_ms, first_off_ms
-        hours = (abs(first_off_ms) + HOUR_MS // 2) // HOUR_MS
-        is_whole = hours > 0 and abs(abs(first_off_ms) - hours * HOUR_MS) <= _CLOCK_MS
+        clock_error_ms = time_ms - received_ms
+        since_ms, first_error_ms = self.get(meter, (received_ms, clock_error_ms))
+        if abs(clock_error_ms - first_error_ms) > _STEADY_MS or received_ms < since_ms:
+            since_ms, first_error_ms = received_ms, clock_error_ms
+        self[meter] = since_ms, first_error_ms
+        hours = (abs(first_error_ms) + HOUR_MS // 2) // HOUR_MS
+        is_whole = hours > 0 and abs(abs(first_error_ms) - hours * HOUR_MS) <= _CLOCK_MS
         return is_whole and received_ms - since_ms >= SETTLED_MS

@@ -61,9 +61,9 @@ class LargestWindow(Window):
         """Open the window with its noise and dither; parts that are already integrated are gaps."""
         assert not self.draws, "noise of a window of parts is drawn again without a restart"
         self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms
-        self._rise(self.accumulator_units(self.start_ms, part_end_ms, self.terms.readings.low_u))
+        self._raise_maximum(self.accumulator_units(self.start_ms, part_end_ms, self.terms.readings.low_u))
         if integrated_until_ms >= part_end_ms:
-            self._rise(self.accumulator_units(self.start_ms, part_end_ms, None))
+            self._raise_maximum(self.accumulator_units(self.start_ms, part_end_ms, None))
         self.redraw_noise(noise, dither)
 
     def redraw_noise(self, noise: int, dither: int) -> None:
@@ -72,13 +72,13 @@ class LargestWindow(Window):
         if energy is not None:
             self.mask = self.mask_of(0, noise, dither)
             self.draws += 1
-            self._rise(energy)
+            self._raise_maximum(energy)
 
-    def drop_unmasked(self) -> None:
+    def drop_unmasked_energy(self) -> None:
         """Give up the parts that wait for noise, because the budget forbids the charge."""
         self.unmasked_energy = None
 
-    def _rise(self, energy: int) -> None:
+    def _raise_maximum(self, energy: int) -> None:
         """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw_noise`."""
         if self.mask is None:
             waiting_energy = energy if self.unmasked_energy is None else self.unmasked_energy
@@ -99,7 +99,7 @@ class LargestWindow(Window):
             is_whole = until_ms == part_ms + self.terms.step_ms
             self.part = None if is_whole else energy
             if is_whole:
-                self._rise(energy)
+                self._raise_maximum(energy)
             at_ms = until_ms
 
     def seal_slots(self, _integrated_until_ms: int) -> None:

@@ -46,16 +46,16 @@ class SlotMeans:
         # Open a new window at the first stretch, and whenever a stretch was dropped.
         if not self._windows or start_ms != self._end_ms:
             self._windows = []
-            self._open(self._schedule.grid.start_ms(start_ms))
+            self._open_window(self._schedule.grid.start_ms(start_ms))
             whole_ms = self._windows[0].integrable_until_ms(start_ms)
             # If the windows have parts, nothing is observed before the first whole one.
             self._start_ms = whole_ms if whole_ms == start_ms else whole_ms + self._windows[0].terms.step_ms
         while self._windows[-1].end_ms < end_ms:
-            self._open(self._windows[-1].end_ms)
+            self._open_window(self._windows[-1].end_ms)
         for window in self._windows:
             window.add_value(max(start_ms, self._start_ms), end_ms, value)
         self._end_ms = end_ms
-        self._close()
+        self._close_slots()
 
     def take_means(self) -> list[SlotMean]:
         """Return the means of the open slots, and of the slots that closed since the last call."""
@@ -71,10 +71,10 @@ class SlotMeans:
         slots = ((window, index) for window in self._windows for index in window.slots)
         return [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
 
-    def _open(self, start_ms: int) -> None:
+    def _open_window(self, start_ms: int) -> None:
         self._windows.append(make_noiseless_window(self._schedule.terms_at(start_ms), start_ms))
 
-    def _close(self) -> None:
+    def _close_slots(self) -> None:
         """Keep the means of ended slots; drop windows without open slots, but never the last window."""
         for window in self._windows:
             for index in [i for i in window.slots if window.slot_end_ms(i) <= self._end_ms]:

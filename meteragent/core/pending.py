@@ -65,7 +65,7 @@ def thin_out(pending: list[Pending]) -> list[Token]:
     return tokens
 
 
-class Share:
+class SharedToken:
     """A token with a number of `uses`; the `tokens` in it are given back after the last use."""
 
     __slots__ = ("tokens", "uses")
@@ -84,7 +84,7 @@ def give_back_tokens(tokens: Iterable[Token]) -> list[Token]:
     """Give back tokens; return, in order, the tokens of messages that may now be acknowledged."""
     free_tokens: list[Token] = []
     for token in tokens:
-        if isinstance(token, Share):
+        if isinstance(token, SharedToken):
             free_tokens += give_back_tokens(token.give_back())
         else:
             free_tokens.append(token)

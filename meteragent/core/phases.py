@@ -35,10 +35,10 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from meteragent.core.pending import PENDING_MAX, Outcome, Pending, Share
+from meteragent.core.pending import PENDING_MAX, Outcome, Pending, SharedToken
 from meteragent.core.register_judgement import Change, droppable_doubts, next_change
 from meteragent.domain.reading import Token
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
@@ -56,16 +56,16 @@ class PhaseResult(NamedTuple):
 
     outcome: Outcome | None
     sums: Sequence[Pending]
-    free: list[Token]
+    free_tokens: list[Token]
     counters: Sequence[str] = ()
 
 
-class _PhaseReading(Share):
+class _PhaseReading(SharedToken):
     """A reading of a phase. It has one use while the phase keeps it, and one for each sum that it is in."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
-    def __init__(self, phase: str, reading: Pending, live_readings: "_Live") -> None:
+    def __init__(self, phase: str, reading: Pending, live_readings: "_LiveReadings") -> None:
         super().__init__((reading.token,), 1)
         self.phase = phase
         self.time_ms, self.value_u = reading.time_ms, reading.value_u
@@ -78,7 +78,7 @@ class _PhaseReading(Share):
         self.tokens, self.value_u = (reading.token,), reading.value_u
         return token
 
-    def meet(self, reading: Pending) -> PhaseResult:
+    def meet_duplicate(self, reading: Pending) -> PhaseResult:
         """Refuse a reading of the same time; as in `Timeline`, a redelivery replaces the first delivery."""
         is_correction = reading.value_u != self.value_u
         return PhaseResult(Outcome.DUPLICATE, (), [reading.token if is_correction else self.replace(reading)])
@@ -91,7 +91,7 @@ class _PhaseReading(Share):
         return tokens
 
 
-_Live = dict[tuple[str, int], _PhaseReading]
+_LiveReadings = dict[tuple[str, int], _PhaseReading]
 """The readings in use, by phase and time."""
 
 
@@ -101,7 +101,7 @@ def make_phases(names: Sequence[str], terms: Terms, subtracted: Collection[str] 
     return kind({name: -1 if name in subtracted else 1 for name in names}, terms)
 
 
-def rules_of_phase(readings: Readings, subtracted: Collection[str]) -> Readings:
+def rules_of_phase(readings: ReadingRules, subtracted: Collection[str]) -> ReadingRules:
     """Return how a phase's register is judged, given how the sum counts and the phases to subtract.
 
     With subtraction, the sum may fall although no register does: a phase only rises, by at most what the
@@ -119,7 +119,7 @@ class Phases(ABC):
         """Start without readings; `signs` has the sign of each phase."""
         self._signs, self._terms = signs, terms
         self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
-        self._live_readings: _Live = {}
+        self._live_readings: _LiveReadings = {}
         self._newest_ms = 0  # of the readings or, for registers, of the sums
 
     @abstractmethod
@@ -144,9 +144,9 @@ class PowerPhases(Phases):
         live_reading = self._live_readings.get((phase, time_ms))
         if live_reading is not None and reading.is_stamped and self._newest_ms == time_ms:
             token = live_reading.replace(reading)
-            return PhaseResult(Outcome.ACCEPTED, self._sums([time_ms]), [token])
+            return PhaseResult(Outcome.ACCEPTED, self._sums_at([time_ms]), [token])
         if live_reading is not None:
-            return live_reading.meet(reading)
+            return live_reading.meet_duplicate(reading)
         readings = self._readings[phase]
         self._newest_ms = max(time_ms, self._newest_ms)
         settled_ms = self._newest_ms - self._terms.lateness_ms
@@ -161,10 +161,10 @@ class PowerPhases(Phases):
             for item in items[bisect_left(items, time_ms, key=_TIME) :]
             if item.time_ms < until_ms
         }
-        sums = self._sums(sorted(times))
-        return PhaseResult(Outcome.ACCEPTED, sums, self._drop(settled_ms))
+        sums = self._sums_at(sorted(times))
+        return PhaseResult(Outcome.ACCEPTED, sums, self._drop_before(settled_ms))
 
-    def _sums(self, times: Iterable[int]) -> list[Pending]:
+    def _sums_at(self, times: Iterable[int]) -> list[Pending]:
         """Return the sum at each of these times at which every phase has a reading that stands."""
         sums = list[Pending]()
         for time_ms in times:
@@ -178,17 +178,17 @@ class PowerPhases(Phases):
             for item in items:
                 item.uses += 1
             sum_u = sum(self._signs[item.phase] * item.value_u for item in items)
-            sums.append(Pending(time_ms, sum_u, Share(items, 1), oldest_ms))
+            sums.append(Pending(time_ms, sum_u, SharedToken(items, 1), oldest_ms))
         return sums
 
-    def _drop(self, settled_ms: int) -> list[Token]:
+    def _drop_before(self, settled_ms: int) -> list[Token]:
         """Drop the readings of each phase before the one that stands at `settled_ms`; return their tokens."""
         tokens = list[Token]()
         for readings in self._readings.values():
             indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
             tokens += readings[indices]
             del readings[indices]
-            tokens += _halve(readings, PENDING_MAX)
+            tokens += _thin_half(readings, PENDING_MAX)
         return tokens
 
 
@@ -206,20 +206,20 @@ class RegisterPhases(Phases):
         """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
         live_reading = self._live_readings.get((phase, reading.time_ms))
         if live_reading is not None:
-            return live_reading.meet(reading)
+            return live_reading.meet_duplicate(reading)
         readings = self._readings[phase]
         if readings and reading.time_ms < readings[-1].time_ms:
             return PhaseResult(None, (), [reading.token])
         readings.append(_PhaseReading(phase, reading, self._live_readings))
         # Unless a register is reset meanwhile, this loses no energy, only the time at which it was used.
-        free_tokens = _halve(readings, _WAITING)
-        last = self._settled(readings)[-1].end
+        free_tokens = _thin_half(readings, _WAITING)
+        last = self._settled_changes(readings)[-1].end
         indices = droppable_doubts(len(readings), last, next_change(readings, last, self._rules))
         needless_readings = readings[indices.start : indices.stop]
         del readings[indices.start : indices.stop]
         free_tokens += needless_readings
         result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(needless_readings))
-        return self._with_sums(result, min(self._settled_ms()))
+        return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
         """Return the sums, at readings and at a slot's end, in which phases that report on change stand."""
@@ -231,17 +231,17 @@ class RegisterPhases(Phases):
             # may be delivered again that are older than the meter's newest.
             heard_ms = max(readings[-1].time_ms if readings else 0 for readings in self._readings.values())
             until_ms = min(until_ms, heard_ms - self._terms.lateness_ms)
-        last_ms = max(self._settled_ms())
+        last_ms = max(self._phases_settled_ms())
         return self._with_sums(result, min(last_ms, until_ms), is_end=is_slot_end and until_ms <= last_ms)
 
-    def _settled_ms(self) -> list[int]:
+    def _phases_settled_ms(self) -> list[int]:
         """Return up to when each phase is settled; 0 if it has not been read."""
         return [
-            readings[self._settled(readings)[-1].end].time_ms if readings else 0
+            readings[self._settled_changes(readings)[-1].end].time_ms if readings else 0
             for readings in self._readings.values()
         ]
 
-    def _settled(self, readings: Sequence[_PhaseReading]) -> list[Change]:
+    def _settled_changes(self, readings: Sequence[_PhaseReading]) -> list[Change]:
         """Return the settled changes of a phase's register; the first ends at its first reading."""
         changes = [Change(0, 0)]
         while (change := next_change(readings, changes[-1].end, self._rules)) is not None:
@@ -261,19 +261,19 @@ class RegisterPhases(Phases):
         from_ms = max(readings[0].time_ms for readings in self._readings.values())
         times = {until_ms} if is_end else set[int]()
         for readings in self._readings.values():
-            times |= {readings[change.end].time_ms for change in self._settled(readings)}
+            times |= {readings[change.end].time_ms for change in self._settled_changes(readings)}
         sums, counters = [], [*result.counters]
         for time_ms in sorted(times):
             if max(from_ms, self._newest_ms + 1) <= time_ms <= until_ms:
                 self._newest_ms = time_ms
-                sums.append(self._sum(time_ms, result.free, counters))
+                sums.append(self._sum_at(time_ms, result.free_tokens, counters))
         return result._replace(sums=sums, counters=counters)
 
-    def _sum(self, time_ms: int, free_tokens: list[Token], counters: list[str]) -> Pending:
+    def _sum_at(self, time_ms: int, free_tokens: list[Token], counters: list[str]) -> Pending:
         """Return the sum at a time; drop the readings before those around it."""
         sum_u, shift_u, summands = Fraction(0), 0, list[_PhaseReading]()
         for phase, readings in self._readings.items():
-            changes = self._settled(readings)
+            changes = self._settled_changes(readings)
             passed = [change for change in changes if readings[change.end].time_ms <= time_ms]
             for change in passed[1:]:
                 counters += change.counter_names(is_proven=phase in self._proven_phases)
@@ -294,10 +294,10 @@ class RegisterPhases(Phases):
             del readings[: passed[-1].end]
         for reading in summands:
             reading.uses += 1
-        return Pending(time_ms, round_half_up(sum_u), Share(summands, 1), shift_u=shift_u)
+        return Pending(time_ms, round_half_up(sum_u), SharedToken(summands, 1), shift_u=shift_u)
 
 
-def _halve(readings: list[_PhaseReading], count_max: int) -> list[Token]:
+def _thin_half(readings: list[_PhaseReading], count_max: int) -> list[Token]:
     """Drop every second reading between the oldest and the newest if there are too many; return them."""
     if len(readings) <= count_max:
         return []

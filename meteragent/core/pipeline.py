@@ -48,8 +48,8 @@ class Pipeline:
     ) -> None:
         """Resume the stream from the contents of the store."""
         formats, book = RecordFormats(snapshot.terms), Prices(snapshot.prices)
-        phases, off_ms = stream.source.phases, clock_error_max_ms(stream.terms)
-        arrivals = Arrivals(stream.name, phases, stream.max_meters, counts, off_ms)
+        phases, clock_error_ms = stream.source.phases, clock_error_max_ms(stream.terms)
+        arrivals = Arrivals(stream.name, phases, stream.max_meters, counts, clock_error_ms)
         running = self._running = LiveStream(stream, Names(stream), Charges(spending), Noise(bits), arrivals)
         self._stream, self._names, self.arrivals, self._counts = stream, running.names, arrivals, counts
         self._intake = Intake(stream, arrivals)
@@ -60,14 +60,14 @@ class Pipeline:
         self._prices = PriceIntake(stream, book, counts)
         self._deadlines = Deadlines()
         for meter, stored_state in snapshot.states.items():
-            state = stream.without_unwanted(stored_state, snapshot.terms)
+            state = stream.drop_unwanted(stored_state, snapshot.terms)
             first_ms = self._openings.boundary_ms(meter, state.next_ms)
             timeline = self._timelines[meter] = self._factory.restore_timeline(first_ms, state, meter)
             # A seal must be on disk before a price is dropped because no time needs it any more.
             is_sealed = timeline.integrated_until_ms != state.integrated_until_ms
             if is_sealed or any(window.lacks_noise for window in timeline.windows):
                 self._resealed_meters.append(meter)
-            self._schedule(timeline)
+            self._schedule_next(timeline)
             self.arrivals.expect_meter(meter)
             if stream.listens:
                 self._openings.claims.ask_about(self._names[meter].destinations)
@@ -85,10 +85,10 @@ class Pipeline:
         return self._stream.schedule
 
     @property
-    def _is_wall(self) -> bool:
+    def _has_wall_clock(self) -> bool:
         return self._stream.terms.clock is Clock.WALL
 
-    def leave_after(self, due_ms: Mapping[Destination, int]) -> None:
+    def hold_records_until(self, due_ms: Mapping[Destination, int]) -> None:
         """Send no new record before the time in `due_ms` at which an older one is due there."""
         self._releases.due_ms = due_ms
 
@@ -111,17 +111,17 @@ class Pipeline:
             # Even if readings are of power now: an earlier register's slot may have been lost.
             self._releases.redraw_missing_noise(self._timelines[meter], self._effects.commit)
         self._resealed_meters.clear()
-        integrated_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
-        batch = self._prices.take_prices(batch, now_ms, integrated_ms, self._effects)
+        integrated_until_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
+        batch = self._prices.take_prices(batch, now_ms, integrated_until_ms, self._effects)
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
-            self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
+            self._open_and_close(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
             for item in self._intake.take_messages(messages, self._effects.acknowledge):
-                self._give(item, arrived_ms, now_ms, changes)
-        self._advance(now_ms, closing_ms, now_ms, changes)
+                self._feed_item(item, arrived_ms, now_ms, changes)
+        self._open_and_close(now_ms, closing_ms, now_ms, changes)
         self._effects.acknowledge = give_back_tokens(self._effects.acknowledge)
-        self._effects.listen = self._openings.claims.take_questions()
+        self._effects.ask_about = self._openings.claims.take_questions()
         timelines = {meter: self._timelines.get(meter) for meter in changes}
         self._effects.commit.states = {m: t.stored_state() if t else None for m, t in timelines.items()}
         self._effects.commit.charges = self._running.charges.take_charges()
@@ -157,7 +157,7 @@ class Pipeline:
         timeline = self._timelines.get(meter)
         return upcoming_slot(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
-    def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
+    def _feed_item(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
         origin, reading = item
         if reading is None:
@@ -165,13 +165,13 @@ class Pipeline:
                 self._effects.acknowledge += timeline.end_power(received_ms)
             return
         try:
-            if self._take(origin, reading, received_ms, now_ms):
+            if self._accept_reading(origin, reading, received_ms, now_ms):
                 changes[origin.meter] = None
         except PayloadError as error:
             self.arrivals.count_outcome(origin.arrival, error.reason, reading.time_ms - received_ms)
             self._effects.acknowledge.append(reading.token)
 
-    def _take(self, origin: Origin, reading: Pending, received_ms: int, now_ms: int) -> bool:
+    def _accept_reading(self, origin: Origin, reading: Pending, received_ms: int, now_ms: int) -> bool:
         """Pass a reading to its meter; return whether the meter's state changes. May raise PayloadError."""
         meter, phase, _ = origin
         if reading.time_ms > received_ms + self._stream.ahead_ms:
@@ -194,14 +194,14 @@ class Pipeline:
         self.arrivals.count_outcome(origin.arrival, outcome, reading.time_ms - received_ms)
         if outcome is not Outcome.ACCEPTED:
             return is_changed
-        self._note(origin, reading, meter_readings)
+        self._judge(origin, reading, meter_readings)
         if standing is None:
-            self._apply(timeline, clock_ms, now_ms)
+            self._integrate_spans(timeline, clock_ms, now_ms)
         if isinstance(timeline, RegisterTimeline) and (stood := timeline.take_standing_sums()):
-            self._note(origin, None, stood)
+            self._judge(origin, None, stood)
         return True
 
-    def _note(self, origin: Origin, reading: Pending | None, meter_readings: Sequence[Pending]) -> None:
+    def _judge(self, origin: Origin, reading: Pending | None, meter_readings: Sequence[Pending]) -> None:
         """Judge accepted readings; pass the meter's newest reading, if any, to the observer."""
         if meter_readings and origin.phase is not None:
             self.arrivals.arrival_of(origin.meter).note_outcome("accepted", self.arrivals.now_ms)
@@ -214,9 +214,9 @@ class Pipeline:
         timeline = self._timelines.get(meter)
         if timeline is not None and timeline.next_ms is not None:
             return timeline
-        if timeline is None and self._is_wall and time_ms <= received_ms - self._stream.forget_ms:
+        if timeline is None and self._has_wall_clock and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")
-        first_ms = self._openings.boundary_ms(meter, received_ms if self._is_wall else time_ms)
+        first_ms = self._openings.boundary_ms(meter, received_ms if self._has_wall_clock else time_ms)
         if timeline is not None:
             timeline.next_ms = first_ms
         elif len(self._timelines) >= self._stream.max_meters:
@@ -224,13 +224,13 @@ class Pipeline:
         else:
             timeline = self._timelines[meter] = make_timeline(self._stream.terms, first_ms, meter)
             self._openings.claims.ask_about(self._names[meter].destinations)
-        if self._is_wall:
+        if self._has_wall_clock:
             self._deadlines.add_opening(first_ms, meter)
         return timeline
 
-    def _apply(self, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
+    def _integrate_spans(self, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
         """Integrate the spans that a reading ends; under the event clock, open and close slots first."""
-        if not self._is_wall:
+        if not self._has_wall_clock:
             clock_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= clock_ms:
                 self._releases.close_until(timeline, opens_ms, now_ms, self._effects)
@@ -241,9 +241,9 @@ class Pipeline:
 
     # --- the schedule --------------------------------------------------------------------------
 
-    def _schedule(self, timeline: Timeline, scheduled_ms: int | None = None) -> None:
+    def _schedule_next(self, timeline: Timeline, scheduled_ms: int | None = None) -> None:
         """Schedule the next opening, and the next closing unless it is scheduled already; wall clock only."""
-        if not self._is_wall:
+        if not self._has_wall_clock:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
         if opens_ms is not None:
@@ -251,7 +251,7 @@ class Pipeline:
         if closes_ms is not None and closes_ms != scheduled_ms:
             self._deadlines.add_closing(closes_ms, self._names[timeline.meter].public_id, timeline.meter)
 
-    def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
+    def _open_and_close(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
         for closes_ms, meter in self._deadlines.take_due(open_ms, close_ms):
             if closes_ms is None:
@@ -264,7 +264,7 @@ class Pipeline:
         timeline = self._timelines[meter]
         scheduled_ms, commit = timeline.next_close_ms(), self._effects.commit
         self._openings.open_slot(timeline, now_ms, commit, is_catching_up=is_catching_up)
-        self._schedule(timeline, scheduled_ms)
+        self._schedule_next(timeline, scheduled_ms)
         self._drop_forgotten(timeline)
 
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:

@@ -78,7 +78,7 @@ class PriceIntake:
         self._stream, self._book, self._counts = stream, book, counts
 
     def take_prices(
-        self, batch: Sequence[Message], now_ms: int, integrated_ms: Iterable[int], effects: Effects
+        self, batch: Sequence[Message], now_ms: int, integrated_until_ms: Iterable[int], effects: Effects
     ) -> Sequence[Message]:
         """Process the prices in a batch, given how far meters are integrated; return the other messages."""
         topic, rows = self._stream.price_topic, list[Price]()
@@ -87,18 +87,18 @@ class PriceIntake:
         for message in batch:
             if message.topic == topic:
                 effects.acknowledge.append(message.token)
-                rows += self._rows(message.payload)
+                rows += self._decode_message(message.payload)
         shape = self._stream.terms.shape
         assert isinstance(shape, Amount), "only amounts have prices"
         names = [name for row in rows for name in self._book.add_price(row, shape.bound_u, now_ms)]
         for name in names:
             self._counts.add(name)
         if "prices" in names:
-            self._book.prune_until(self._needed_from_ms(now_ms, integrated_ms))
+            self._book.prune_until(self._needed_from_ms(now_ms, integrated_until_ms))
             effects.commit.prices = tuple(self._book.rows)
         return [message for message in batch if message.topic != topic]
 
-    def _rows(self, payload: bytes) -> list[Price]:
+    def _decode_message(self, payload: bytes) -> list[Price]:
         """Return the prices in a message; if the message is refused, count it and return no prices."""
         reason = "refused_size"
         if len(payload) <= self._stream.max_payload:
@@ -109,8 +109,8 @@ class PriceIntake:
         self._counts.add(reason)
         return []
 
-    def _needed_from_ms(self, now_ms: int, integrated_ms: Iterable[int]) -> int:
+    def _needed_from_ms(self, now_ms: int, integrated_until_ms: Iterable[int]) -> int:
         """Return the time from which prices are still needed: all earlier time is integrated everywhere."""
         # At most now: the first window of a new meter may begin before that for which another one waits.
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
-        return max(min([now_ms, *integrated_ms]), now_ms - kept_ms)
+        return max(min([now_ms, *integrated_until_ms]), now_ms - kept_ms)

@@ -95,7 +95,7 @@ class RegisterTimeline(Timeline):
             yield start, change
             start = change.end
 
-    def _ended_ms(self, watermark_ms: int) -> int | None:
+    def _settled_until_ms(self, watermark_ms: int) -> int | None:
         """Return the time of the newest reading that the readings up to the watermark show to be good."""
         count = self._count_up_to(watermark_ms)
         ends = [change.end for _, change in self._changes(count) if change.settled_by < count]
@@ -112,7 +112,7 @@ class RegisterTimeline(Timeline):
             use = RegisterUse(start.time_ms, end.time_ms - start.time_ms, units)
             yield start.time_ms, end.time_ms, None if change.is_gap else use
 
-    def _free(self) -> list[Token]:
+    def _retire(self) -> list[Token]:
         """Drop and count the pending readings whose span is wholly integrated; return their tokens."""
         if not self.pending or self.pending[0].time_ms > self.integrated_until_ms:
             return []
@@ -120,12 +120,12 @@ class RegisterTimeline(Timeline):
         for index, change in self._changes():
             if self.pending[change.end].time_ms > self.integrated_until_ms:
                 break
-            self._count(index, change)
+            self._count_change(index, change)
             good = change.end
         self.standing_ms = max(self.standing_ms or 0, self.pending[good].time_ms)
-        return self._drop(range(good))
+        return self._discard(range(good))
 
-    def _count(self, index: int, change: Change) -> None:
+    def _count_change(self, index: int, change: Change) -> None:
         readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
         self._counts += ["register_glitch"] * (change.end - index - 1)
         self._counts += change.counter_names(is_proven=self._is_proven)
@@ -138,13 +138,13 @@ class RegisterTimeline(Timeline):
     def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
         """Integrate the spans that are settled by the watermark; return the freed tokens."""
         watermark_ms = min((self.newest_ms or 0) - self._reading_terms.lateness_ms, clock_ms)
-        tokens = [*self._stand(watermark_ms, is_slot_end=False), *self._resume(watermark_ms)]
+        tokens = [*self._hold_phases(watermark_ms, is_slot_end=False), *self._resume(watermark_ms)]
         if self._masked_window is not None:
             return tokens
         integrated_tokens = Timeline.integrate_to_watermark(self, clock_ms)
         return [*tokens, *integrated_tokens, *self._drop_needless(watermark_ms)]
 
-    def _stand(self, until_ms: int, *, is_slot_end: bool) -> list[Token]:
+    def _hold_phases(self, until_ms: int, *, is_slot_end: bool) -> list[Token]:
         """Let phases stand that have been silent up to `until_ms`; return the freed tokens."""
         if not isinstance(self.phases, RegisterPhases):
             return []
@@ -166,12 +166,12 @@ class RegisterTimeline(Timeline):
         good, unsettled = 0, None
         for _, change in self._changes(count):
             good, unsettled = (change.end, None) if change.settled_by < count else (good, change)
-        return self._drop(droppable_doubts(count, good, unsettled), "register_glitch")
+        return self._discard(droppable_doubts(count, good, unsettled), "register_glitch")
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens."""
         is_new = until_ms > self.integrated_until_ms
-        tokens = self._stand(until_ms, is_slot_end=True) if is_new else []
+        tokens = self._hold_phases(until_ms, is_slot_end=True) if is_new else []
         tokens += self._resume(until_ms)
         if self._masked_window is None:
             tokens += Timeline.integrate_until(self, until_ms)
@@ -211,9 +211,9 @@ class RegisterTimeline(Timeline):
         if first is not None:
             return self._resume_at(window, first, added[first] or 0)
         if is_over:
-            return self._lose(window, end_ms)
+            return self._lose_slot(window, end_ms)
         keep = explained[:1]
-        return self._drop([i for i in range(len(items) - HELD_MAX) if i not in keep], "register_glitch")
+        return self._discard([i for i in range(len(items) - HELD_MAX) if i not in keep], "register_glitch")
 
     def _added_u(self, window: Window, reading: Pending) -> int | None:
         """Return what is to be added to a reading for the masked slot to explain it: 0 or the modulus."""
@@ -233,17 +233,17 @@ class RegisterTimeline(Timeline):
         return has_moved and is_within(readings, start, end)
 
     def _resume_at(self, window: Window, index: int, added_u: int) -> list[Token]:
-        tokens = self._drop(range(index), "register_glitch")
+        tokens = self._discard(range(index), "register_glitch")
         [reading, *_] = self.pending
         window.unmask_slot((reading.value_u + added_u) * window.terms.readings.interval_ms)
         self._counts += ["rolled_over"] if added_u else []
         self._is_proven = True
         self.integrated_until_ms = reading.time_ms
-        return tokens + self._free()
+        return tokens + self._retire()
 
-    def _lose(self, window: Window, end_ms: int) -> list[Token]:
+    def _lose_slot(self, window: Window, end_ms: int) -> list[Token]:
         if self.pending and self.pending[0].time_ms <= end_ms:
             self._counts.append("register_reset")
-        window.give_up_masked()
+        window.give_up_masked_slot()
         self.integrated_until_ms = end_ms
-        return self._free()
+        return self._retire()

@@ -22,7 +22,7 @@ from enum import StrEnum
 from math import ceil
 from typing import NamedTuple, Protocol
 
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import HOUR_MS, MICRO
 
 _SECOND_MS = 1000
@@ -34,7 +34,7 @@ HELD_MAX = 2
 """How many doubted readings are needed to settle a change: the last two; older ones may be dropped."""
 
 
-class Read(Protocol):
+class Count(Protocol):
     """A reading of a counter."""
 
     @property
@@ -74,28 +74,28 @@ class Change(NamedTuple):
         return [name] if name else []
 
 
-def _step(readings: Readings) -> int:
+def _reading_step(readings: ReadingRules) -> int:
     """Return the step in which a reading counts, in accumulator units, rounded up; 0 if it is unknown."""
     return ceil((readings.dead_band or 0) * readings.counters * MICRO) * readings.interval_ms
 
 
-def use_limits(readings: Readings, span_ms: int) -> tuple[int, int]:
+def use_limits(readings: ReadingRules, span_ms: int) -> tuple[int, int]:
     """Return the least and the largest use in the range, in millionths of the unit times `interval_ms`."""
-    low, high, step = readings.low_u, readings.high_u, _step(readings)
+    low, high, step = readings.low_u, readings.high_u, _reading_step(readings)
     return low * span_ms - abs(low) * _SECOND_MS - step, high * span_ms + abs(high) * _SECOND_MS + step
 
 
-def is_within(readings: Readings, start: Read, end: Read, shift_u: int = 0) -> bool:
+def is_within(readings: ReadingRules, start: Count, end: Count, shift_u: int = 0) -> bool:
     """Return whether the range holds the use between two readings, of which `shift_u` is not use."""
     low, high = use_limits(readings, end.time_ms - start.time_ms)
     return low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high
 
 
-def possible_shift(readings: Readings, start: Read, end: Read) -> int | None:
+def possible_shift(readings: ReadingRules, start: Count, end: Count) -> int | None:
     """Return 0 if a change is possible, less the modulus if it is with a rollover, and None otherwise."""
     span_ms = end.time_ms - start.time_ms
     weight_ms = span_ms + _SECOND_MS + _EXCESS * min(span_ms, HOUR_MS)
-    step = _step(readings)
+    step = _reading_step(readings)
     low, high = min(readings.low_u, 0) * weight_ms - step, max(readings.high_u, 0) * weight_ms + step
     for shift_u in (0,) if readings.modulus_u is None else (0, -readings.modulus_u):
         if low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high:
@@ -103,7 +103,7 @@ def possible_shift(readings: Readings, start: Read, end: Read) -> int | None:
     return None
 
 
-def next_change(items: Sequence[Read], good: int, readings: Readings) -> Change | None:
+def next_change(items: Sequence[Count], good: int, readings: ReadingRules) -> Change | None:
     """Return the change from a good reading, given its index, to the next; None while it is doubted.
 
     If the reading that settles the change has not arrived, its index is `len(items)`: the change may be
@@ -128,13 +128,13 @@ def droppable_doubts(count: int, good: int, change: Change | None) -> range:
     return range(good + 1, change.end if change is not None else max(count - HELD_MAX, good + 1))
 
 
-def _is_contradicted(readings: Readings, good: Read, reading: Read, following: Read) -> bool:
+def _is_contradicted(readings: ReadingRules, good: Count, reading: Count, following: Count) -> bool:
     """Return whether `following` is possible after the good reading, but not after `reading`."""
     is_fall = possible_shift(readings, reading, following) is None
     return is_fall and possible_shift(readings, good, following) is not None
 
 
-def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings) -> Change | None:
+def _new_level(items: Sequence[Count], good: int, index: int, readings: ReadingRules) -> Change | None:
     """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do."""
     start, first, second = items[good], items[index - 1], items[index]
     has_moved = second.value_u > first.value_u or (readings.low_u < 0 and second.value_u != first.value_u)
@@ -149,7 +149,7 @@ def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings)
     return Change(index - 1, index, level_u, counter) if has_moved and goes_on else None
 
 
-def _is_rescaled(readings: Readings, start: Read, level: Read) -> bool:
+def _is_rescaled(readings: ReadingRules, start: Count, level: Count) -> bool:
     """Return whether a lower level is the count itself, in a unit that is a power of ten larger."""
     _, high = use_limits(readings, level.time_ms - start.time_ms)
     least_u = start.value_u - start.value_u // _SHORT
@@ -171,7 +171,7 @@ class Verdict(StrEnum):
     LOW = "low"
 
 
-class _Count(NamedTuple):
+class _CounterValue(NamedTuple):
     time_ms: int
     value_u: int
 
@@ -182,16 +182,16 @@ class Judge:
     __slots__ = ("_held", "_highest_u", "_is_doubted")
 
     def __init__(self) -> None:
-        self._held: list[_Count] = []
+        self._held: list[_CounterValue] = []
         self._highest_u: int | None = None
         self._is_doubted = False
 
-    def judge(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
+    def judge(self, reading: Count, readings: ReadingRules, shift_u: int | None = None) -> Iterator[Verdict]:
         """Yield what a reading shows: of the changes that it settles, and of itself if it is doubted."""
         counts = self._held
         if counts and reading.time_ms <= counts[-1].time_ms:
             return
-        counts.append(_Count(reading.time_ms, reading.value_u))
+        counts.append(_CounterValue(reading.time_ms, reading.value_u))
         while (change := self._change(readings, shift_u)) is not None and change.settled_by < len(counts):
             if change.end > 1 and not self._is_doubted:
                 yield Verdict.CONTRADICTED
@@ -207,12 +207,12 @@ class Judge:
         if self._is_doubted:
             yield Verdict.HIGH if counts[-1].value_u > counts[0].value_u else Verdict.LOW
 
-    def _change(self, readings: Readings, shift_u: int | None) -> Change | None:
+    def _change(self, readings: ReadingRules, shift_u: int | None) -> Change | None:
         if shift_u is None or len(self._held) == 1:
             return next_change(self._held, 0, readings)
         return Change(1, 1, shift_u)
 
-    def _verdict(self, change: Change, readings: Readings) -> Verdict:
+    def _verdict(self, change: Change, readings: ReadingRules) -> Verdict:
         start, end = self._held[0], self._held[change.end]
         if not is_within(readings, start, end, change.shift_u):
             return Verdict.CLAMPED

@@ -83,7 +83,7 @@ class Releases:
             is_charged = window.terms.shape.is_redrawn
             if is_charged:
                 if not self._charges.add(timeline.meter, timeline.integrated_until_ms - 1, window.terms):
-                    window.drop_unmasked()
+                    window.drop_unmasked_energy()
                     self._counts.add("over_budget")
                     continue
                 commit.redrawn.add(timeline.meter)

@@ -76,7 +76,7 @@ class Stream:
         queues = [item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)]
         return tuple([destination for destination in destinations if destination.queue in queues])
 
-    def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
+    def drop_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
         """Return `state` without the open windows whose slots no receiver gets any more."""
         # If any slot has a receiver, the one that ends first has one.
         windows = [
@@ -129,4 +129,4 @@ class Effects:
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)
-    listen: list[Destination] = field(default_factory=list)
+    ask_about: list[Destination] = field(default_factory=list)

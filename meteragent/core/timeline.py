@@ -127,7 +127,7 @@ class Timeline:
         tokens = thin_out(pending) if len(pending) > PENDING_MAX else []
         self.thinned_count += len(tokens)
         # A reading before the split ends the span of the standing reading, which may then be given back.
-        return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
+        return Outcome.ACCEPTED, [*tokens, *self._retire()] if time_ms <= self.integrated_until_ms else tokens
 
     def _gives_way(self, _pending: Pending) -> bool:
         """Return whether a pending reading gives way to a newer one that was stamped with the same time."""
@@ -135,7 +135,7 @@ class Timeline:
 
     def add_sums(self, result: PhaseResult) -> tuple[list[Pending], Outcome, list[Token]]:
         """Add sums of phases; return those that are accepted, the outcome, and the freed tokens."""
-        outcome, tokens, accepted = result.outcome or Outcome.LATE, [*result.free], list[Pending]()
+        outcome, tokens, accepted = result.outcome or Outcome.LATE, [*result.free_tokens], list[Pending]()
         for item in result.sums:
             index = self._count_up_to(item.time_ms) - 1
             if index >= 0 and self.pending[index].time_ms == item.time_ms:
@@ -196,10 +196,10 @@ class Timeline:
         watermark_ms = min(self.newest_ms - self._reading_terms.lateness_ms, clock_ms)
         if (until_ms := integrable_until_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
             return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
-        ended_ms = self._ended_ms(watermark_ms)
+        ended_ms = self._settled_until_ms(watermark_ms)
         return [] if ended_ms is None else self.integrate_until(integrable_until_ms(self.windows, ended_ms))
 
-    def _ended_ms(self, watermark_ms: int) -> int | None:
+    def _settled_until_ms(self, watermark_ms: int) -> int | None:
         """Return up to when it is settled by the watermark what counts; None if no reading is that old."""
         if not (count := self._count_up_to(watermark_ms)):
             return None
@@ -213,17 +213,17 @@ class Timeline:
             return []
         for start_ms, end_ms, value in self._spans(until_ms):
             if at_ms < start_ms:
-                self._add(at_ms, start_ms, None)
+                self._add_to_slots(at_ms, start_ms, None)
                 at_ms = start_ms
             if at_ms < (stop_ms := min(end_ms, until_ms)):
-                self._add(at_ms, stop_ms, value)
+                self._add_to_slots(at_ms, stop_ms, value)
                 at_ms = stop_ms
         if at_ms < until_ms:
-            self._add(at_ms, until_ms, None)
+            self._add_to_slots(at_ms, until_ms, None)
         self.integrated_until_ms = until_ms
-        return self._free()
+        return self._retire()
 
-    def _add(self, start_ms: int, end_ms: int, value: Value) -> None:
+    def _add_to_slots(self, start_ms: int, end_ms: int, value: Value) -> None:
         for window in self.windows:
             window.add_value(start_ms, end_ms, value)
         if self.observe is not None:
@@ -246,15 +246,15 @@ class Timeline:
         end_ms = self.pending[index].from_ms + self._reading_terms.readings.hold_ms
         return min(end_ms, self.pending[index + 1].time_ms) if index + 1 < len(self.pending) else end_ms
 
-    def _free(self) -> list[Token]:
+    def _retire(self) -> list[Token]:
         """Drop the pending readings whose span is wholly integrated; return their tokens (rule 3)."""
         count = self._count_up_to(self.integrated_until_ms)
         if count == 0:
             return []
         self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
-        return self._drop(range(count - (self._end_ms(count - 1) > self.integrated_until_ms)))
+        return self._discard(range(count - (self._end_ms(count - 1) > self.integrated_until_ms)))
 
-    def _drop(self, indices: Sequence[int], counter: str | None = None) -> list[Token]:
+    def _discard(self, indices: Sequence[int], counter: str | None = None) -> list[Token]:
         """Drop pending readings and count each under `counter`, if given; return their tokens."""
         readings = [self.pending[index] for index in indices]
         for index in reversed(indices):

@@ -28,7 +28,7 @@ from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
 from meteragent.core.register_judgement import use_limits
 from meteragent.domain.commit import Destination, OpenWindow, Slot
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.mechanism.laplace import reach_quanta
@@ -54,7 +54,7 @@ Value = int | RegisterUse | None
 """What applies over a stretch of time: a reading, a register's use, or None for a gap."""
 
 
-def clamp_value(value: int | RegisterUse, readings: Readings) -> int | RegisterUse:
+def clamp_value(value: int | RegisterUse, readings: ReadingRules) -> int | RegisterUse:
     """Return a value within the range; a use outside `limits` becomes the nearest limit."""
     if not isinstance(value, RegisterUse):
         return min(max(value, readings.low_u), readings.high_u)
@@ -163,7 +163,7 @@ class Window:
         if slot_index is not None:
             self.slots[slot_index] += self.mask_of(slot_index, noise, dither)
 
-    def drop_unmasked(self) -> None:
+    def drop_unmasked_energy(self) -> None:
         """Give up what waits for noise, because the budget forbids the charge; a lost slot is not charged."""
 
     # --- readings ------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Window:
         """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms < to_ms:
-            for slot_index, start, end in _slots_of(self.terms, self.start_ms, value, from_ms, to_ms):
+            for slot_index, start, end in _pieces_of_value(self.terms, self.start_ms, value, from_ms, to_ms):
                 self.add_to_slot(slot_index, self.start_ms + start, self.start_ms + end, value)
 
     def add_to_slot(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
@@ -217,7 +217,7 @@ class Window:
 
     def seal_slots(self, integrated_until_ms: int) -> None:
         """Count the remaining time of the open slots as gap; a masked slot is lost."""
-        self.give_up_masked()
+        self.give_up_masked_slot()
         for slot_index in self.slots:
             if slot_index != self.lost_slot:
                 self.add_gap(slot_index, integrated_until_ms, self.end_ms)
@@ -269,7 +269,7 @@ class Window:
         self.slots[slot_index] = register - self.slots[slot_index]
         self.slots_with_reading.add(slot_index)
 
-    def give_up_masked(self) -> None:
+    def give_up_masked_slot(self) -> None:
         """Give up the masked slot, if any: it becomes gap throughout, and its noise is never used."""
         slot_index, self.masked_slot = self.masked_slot, None
         if slot_index is not None:
@@ -278,7 +278,7 @@ class Window:
             self.lost_slot = slot_index
 
 
-def _slots_of(
+def _pieces_of_value(
     terms: Terms, start_ms: int, value: Value, from_ms: int, to_ms: int
 ) -> Iterable[tuple[int, int, int]]:
     """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
@@ -288,18 +288,18 @@ def _slots_of(
     """
     split_ms = terms.split_span_max_ms  # the choice depends on the times of readings alone, never on the use
     if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
-        return _touched(terms, from_ms, to_ms)
+        return _pieces_of_stretch(terms, from_ms, to_ms)
     since_ms = value.since_ms - start_ms
     stretches = [stretch for band in terms.places for stretch in band.stretches]
     if any(start <= since_ms and since_ms + value.span_ms <= end for start, end in stretches):
-        return _touched(terms, from_ms, to_ms)
+        return _pieces_of_stretch(terms, from_ms, to_ms)
     return ((terms.n - 1, from_ms, to_ms),)
 
 
-def _touched(terms: Terms, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:
+def _pieces_of_stretch(terms: Terms, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:
     """Return the pieces of a stretch of the window, cut at its slots' boundaries: (index, from, to)."""
     if terms.places:
-        return _bands(terms, from_ms, to_ms)
+        return _pieces_of_bands(terms, from_ms, to_ms)
     step_ms = terms.step_ms
     first_index, last_index = from_ms // step_ms, (to_ms - 1) // step_ms
     if first_index == last_index:
@@ -310,7 +310,7 @@ def _touched(terms: Terms, from_ms: int, to_ms: int) -> Iterable[tuple[int, int,
     )
 
 
-def _bands(terms: Terms, from_ms: int, to_ms: int) -> Iterator[tuple[int, int, int]]:
+def _pieces_of_bands(terms: Terms, from_ms: int, to_ms: int) -> Iterator[tuple[int, int, int]]:
     for slot_index, (_, stretches) in enumerate(terms.places):
         position = bisect_right(stretches, from_ms, key=itemgetter(1))
         while position < len(stretches) and stretches[position][0] < to_ms:

@@ -12,14 +12,14 @@ class Malformed(ValueError):
     """The reason by which an operator counts the message."""
 
 
-def number(value: int, size: int) -> bytes:
+def pack(value: int, size: int) -> bytes:
     """Encode an unsigned integer in `size` bytes."""
     return value.to_bytes(size, "big")
 
 
-def opaque(data: bytes) -> bytes:
+def pack_opaque(data: bytes) -> bytes:
     """Encode at most 255 bytes, preceded by their length in one byte."""
-    return number(len(data), 1) + data
+    return pack(len(data), 1) + data
 
 
 class Reader:

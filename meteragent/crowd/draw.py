@@ -9,7 +9,7 @@ import hmac
 from fractions import Fraction
 from functools import lru_cache
 
-from meteragent.crowd.codec import number
+from meteragent.crowd.codec import pack
 from meteragent.privacy.keyed import TAG_BYTES, KeyedRows
 from meteragent.privacy.sampling import discrete_laplace
 
@@ -22,6 +22,6 @@ def make_tables(loss: Fraction) -> None:
 
 def draw_noise(noise_key: bytes, group_id: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
     """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs whose SHA-256 is `digest`."""
-    context = b"meteragent crowd 1 draw" + group_id + number(slot_s, 8) + digest
+    context = b"meteragent crowd 1 draw" + group_id + pack(slot_s, 8) + digest
     draw_key = hmac.digest(noise_key, context, "sha256")
     return int(discrete_laplace(1, loss, KeyedRows(draw_key, bytes(TAG_BYTES)).stream(0, 0))[0])

@@ -20,7 +20,7 @@ from meteragent.crowd.share import HOMES_MAX, QUANTA_MAX
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.refusal import value_text
 from meteragent.domain.units import MICRO
-from meteragent.privacy.exact import rational
+from meteragent.privacy.exact import to_rational
 from meteragent.wire.descriptor import canonical_json
 
 VERSION = 1
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PERSON = re.compile(r"[ -~]{1,64}", re.ASCII)
 _IDENTITY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EXACT = re.compile(r"[+-]?[0-9]+([./][0-9]+)?", re.ASCII)
-_EXACT_CHARACTERS = _EXACT_POWER = 64
+_CHARACTERS_MAX = _EXPONENT_MAX = 64
 _P = (1 << 255) - 19
 _D = -121665 * pow(121666, -1, _P) % _P
 """The prime p of the field of Ed25519, and the constant d of its curve (RFC 8032, 5.1)."""
@@ -161,10 +161,10 @@ class _LongDecimal(NamedTuple):
 
 def _decimal(text: str) -> Decimal | _LongDecimal:
     """Return a TOML decimal as a number, unless arithmetic with it could take hours, as with 1e999999999."""
-    if len(text) <= _EXACT_CHARACTERS:
+    if len(text) <= _CHARACTERS_MAX:
         with suppress(InvalidOperation):
             value = Decimal(text)
-            if abs(value.adjusted()) <= _EXACT_POWER:
+            if abs(value.adjusted()) <= _EXPONENT_MAX:
                 return value
     return _LongDecimal(text)
 
@@ -213,12 +213,12 @@ class _Fields:
         def accepts(value: Any) -> bool:
             """Return whether a value is such a number."""
             try:
-                return _is_exact(value) and (rational(key, value) > 0 or not is_positive)
+                return _is_exact(value) and (to_rational(key, value) > 0 or not is_positive)
             except (TypeError, ValueError):
                 return False
 
         value = self._read(key, accepts, "a positive number" if is_positive else "a number")
-        return None if value is None else rational(key, value)
+        return None if value is None else to_rational(key, value)
 
     def _operator(self, role: str) -> Operator | None:
         """Return the operator with this role; None if its name or its identity is missing or wrong."""
@@ -247,7 +247,7 @@ def _is_exact(value: Any) -> bool:
     if isinstance(value, Decimal):
         return True  # `_decimal` has checked its length and its exponent
     text = str(value)
-    return len(text) <= _EXACT_CHARACTERS and _EXACT.fullmatch(text) is not None
+    return len(text) <= _CHARACTERS_MAX and _EXACT.fullmatch(text) is not None
 
 
 def _text_of(name: str, value: Any) -> str:

@@ -7,9 +7,9 @@ accepted chunk), `chunk` by slot and index, and `answer` by slot (the one answer
 from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.draw import draw_noise
-from meteragent.crowd.machine import Effects, Key, Machine, Outgoing
+from meteragent.crowd.machine import Effects, Machine, Outgoing, RowKey
 from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal
-from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, seal_number
+from meteragent.crowd.seal import PAD, TOTAL, DayKeys, is_signed, key_id, seal_info, seal_number
 from meteragent.crowd.share import sum_modulo
 
 _UNANSWERED = ("unknown_slot", "too_few")
@@ -49,11 +49,11 @@ class Helper(Machine):
         elif answer:
             effects.messages.append(Outgoing("answer", answer))
         else:
-            self._put(effects, Key("batch", batch.slot_s), batch.encode())
-            self._put(effects, Key("chunk", batch.slot_s, f"{chunk.place:02}"), payload)
+            self._put(effects, RowKey("batch", batch.slot_s), batch.encode())
+            self._put(effects, RowKey("chunk", batch.slot_s, f"{chunk.place:02}"), payload)
             if len(self._names("chunk", batch.slot_s)) == batch.chunks:
-                self._answer(effects, batch)
-        self._hold(effects, now_s, batch.homes)
+                self._answer_request(effects, batch)
+        self._delay_messages(effects, now_s, batch.homes)
         return effects
 
     def tick(self, now_s: int) -> Effects:
@@ -63,7 +63,7 @@ class Helper(Machine):
             if now_s >= self.group.expiry_s(slot_s):
                 self._delete(effects, "chunk", slot_s)
         for table in ("batch", "answer"):
-            self._forget(effects, table, now_s)
+            self._delete_expired(effects, table, now_s)
         return effects
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
@@ -88,7 +88,7 @@ class Helper(Machine):
         )
         return next((reason for refused, reason in conditions if refused), None)
 
-    def _answer(self, effects: Effects, batch: Batch) -> None:
+    def _answer_request(self, effects: Effects, batch: Batch) -> None:
         """Give a slot its one answer, when its request is complete; delete the request's chunks."""
         entries: list[Entry] = []
         for _, payload in sorted(self._names("chunk", batch.slot_s).items()):
@@ -98,15 +98,15 @@ class Helper(Machine):
             effects.refusals.append("malformed")
             payload = self._refusal(batch, "malformed")
         else:
-            payload = self._total(effects, batch, entries, keys)
-        self._put(effects, Key("answer", batch.slot_s), payload)
+            payload = self._total_pads(effects, batch, entries, keys)
+        self._put(effects, RowKey("answer", batch.slot_s), payload)
         self._delete(effects, "chunk", batch.slot_s)
         effects.messages.append(Outgoing("answer", payload))
 
-    def _total(self, effects: Effects, batch: Batch, entries: list[Entry], keys: DayKeys) -> bytes:
+    def _total_pads(self, effects: Effects, batch: Batch, entries: list[Entry], keys: DayKeys) -> bytes:
         """Open the pads of a batch and return the signed answer with the sealed total, or a refusal."""
         group, slot_s = self.group, batch.slot_s
-        pads = [self._pad(keys, slot_s, entry) for entry in entries]
+        pads = [self._open_pad(keys, slot_s, entry) for entry in entries]
         rejected_indices = tuple(index for index, pad in enumerate(pads) if pad is None)
         counted_entries = [entry for entry, pad in zip(entries, pads, strict=True) if pad is not None]
         if len(counted_entries) < group.smallest_crowd or len(rejected_indices) > message.REJECTED_MAX:
@@ -116,7 +116,7 @@ class Helper(Machine):
         noise = draw_noise(keys.noise, group.id, slot_s, digest, group.loss_per_quantum)
         value = sum_modulo([noise, *(pad for pad in pads if pad is not None)])
         leader_key = key_id(batch.leader_key)
-        hpke_info = info(TOTAL, group.id, slot_s, leader_key, digest)
+        hpke_info = seal_info(TOTAL, group.id, slot_s, leader_key, digest)
         try:
             sealed = seal_number(value, batch.leader_key, hpke_info)
         except ValueError:  # the request names a key to which nothing can be sealed
@@ -125,11 +125,11 @@ class Helper(Machine):
         answer = Answer(slot_s, batch.digest, batch.homes, rejected_indices, leader_key, sealed)
         return answer.encode(group.id, self.identity.sign)
 
-    def _pad(self, keys: DayKeys, slot_s: int, entry: Entry) -> int | None:
+    def _open_pad(self, keys: DayKeys, slot_s: int, entry: Entry) -> int | None:
         """Return the pad of an entry; None if it is not sealed to this day's key for this slot and home."""
         if entry.key_id != keys.id:
             return None
-        hpke_info = info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
+        hpke_info = seal_info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
         return keys.unseal_number(entry.pad, hpke_info)
 
     def _refusal(self, batch: Batch, reason: str) -> bytes:

@@ -10,7 +10,7 @@ from meteragent.crowd import share
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import Group, day_of
 from meteragent.crowd.message import KeyList, Report
-from meteragent.crowd.seal import PAD, SHARE, info, is_signed, is_usable, key_id, seal_number
+from meteragent.crowd.seal import PAD, SHARE, is_signed, is_usable, key_id, seal_info, seal_number
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.sampling import below
 
@@ -77,7 +77,7 @@ def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKey
     """Open a slot, whose lattice is one quantum in accumulator units; draw its pad and dither from `bits`."""
     pad, dither = bits.integer(_PAD_BITS), below(lattice, bits)
     helper_key = key_id(keys.helper)
-    hpke_info = info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
+    hpke_info = seal_info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
     accumulator = share.open_accumulator(pad, dither, lattice)
     return OpenSlot(
         slot_s, accumulator, lattice, seal_number(pad, keys.helper, hpke_info), helper_key, keys.leader
@@ -88,7 +88,7 @@ def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
     """Return the report of a slot, even of a group that the home has left; the caller commits it first."""
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
-    hpke_info = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
+    hpke_info = seal_info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
     sealed = seal_number(value, slot.leader_public, hpke_info)
     report = Report(slot.slot_s, label, slot.helper_key, leader_key, slot.sealed_pad, sealed)
     return report.encode(group_id)

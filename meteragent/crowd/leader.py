@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.draw import draw_noise
-from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, response_due_s
+from meteragent.crowd.machine import Effects, Machine, Outgoing, RowKey, response_due_s
 from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report
-from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
+from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, is_signed, seal_info
 from meteragent.crowd.share import HOMES_MAX, sum_modulo, to_signed_64
 from meteragent.crowd.total import TotalFormat
 
@@ -44,7 +44,7 @@ class Leader(Machine):
         if reason:
             effects.refusals.append(reason)
         else:
-            self._put(effects, Key("report", report.slot_s, label), payload)
+            self._put(effects, RowKey("report", report.slot_s, label), payload)
         return effects
 
     def _refusal_of(self, label: str, report: Report, payload: bytes, now_s: int) -> str | None:
@@ -69,10 +69,10 @@ class Leader(Machine):
             if now_s >= self.group.expiry_s(slot_s):
                 self._close(effects, slot_s, "expired")
             elif now_s > self.group.closing_s(slot_s) and not self._is_fixed(slot_s):
-                self._fix(effects, slot_s)
+                self._fix_batch(effects, slot_s)
         homes = sum(len(self._names("report", slot_s)) for slot_s in self._tables["request"])
-        self._hold(effects, now_s, homes)
-        self._forget(effects, "closed", now_s)
+        self._delay_messages(effects, now_s, homes)
+        self._delete_expired(effects, "closed", now_s)
         return effects
 
     def messages_to_resend(self, now_s: int) -> list[Outgoing]:
@@ -120,8 +120,8 @@ class Leader(Machine):
         else:
             rejected_indices = set(reply.rejected)
             counted_entries = [entry for index, entry in enumerate(entries) if index not in rejected_indices]
-            self._count(effects, reply, counted_entries)
-            self._hold(effects, now_s, batch.homes)
+            self._count_answer(effects, reply, counted_entries)
+            self._delay_messages(effects, now_s, batch.homes)
         return effects
 
     def _is_fixed(self, slot_s: int) -> bool:
@@ -132,14 +132,14 @@ class Leader(Machine):
         is_empty = now_s > self.group.closing_s(slot_s) and not self._names("report", slot_s)
         return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expiry_s(slot_s)
 
-    def _fix(self, effects: Effects, slot_s: int) -> None:
+    def _fix_batch(self, effects: Effects, slot_s: int) -> None:
         """Fix the batch of a slot (the reports that open) and send its request, or close it."""
         keys = self.keys_of_slot(slot_s)
         reports = sorted(self._names("report", slot_s).items())
         entries = []
         for _, payload in reports:
             report = Report.decode(self.group.id, payload)
-            if keys is None or self._share(keys, report) is None:
+            if keys is None or self._open_share(keys, report) is None:
                 effects.refusals.append("unopened")
             else:
                 entries.append(report.entry)
@@ -152,7 +152,7 @@ class Leader(Machine):
         batch = Batch(slot_s, digest, keys.public, len(entries), len(chunks))
         for index, chunk in enumerate(chunks):
             payload = Chunk(batch, index, chunk).encode(self.group.id, self.identity.sign)
-            self._put(effects, Key("request", slot_s, f"{index:02}"), payload)
+            self._put(effects, RowKey("request", slot_s, f"{index:02}"), payload)
             effects.messages.append(Outgoing("request", payload))
 
     def _batch(self, slot_s: int) -> tuple[Batch | None, list[Entry]]:
@@ -165,11 +165,11 @@ class Leader(Machine):
             entries += chunk.entries
         return batch, entries
 
-    def _share(self, keys: DayKeys, report: Report) -> int | None:
-        hpke_info = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
+    def _open_share(self, keys: DayKeys, report: Report) -> int | None:
+        hpke_info = seal_info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
         return keys.unseal_number(report.share, hpke_info)
 
-    def _count(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
+    def _count_answer(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
         """Close a slot with the sum of shares, helper's total and noise, if the answer opens."""
         slot_s, group, entries = answer.slot_s, self.group, list(counted_entries)
         keys = self.keys_of_slot(slot_s)
@@ -181,12 +181,12 @@ class Leader(Machine):
             effects.refusals.append("unknown_key")
             return
         digest = message.batch_digest(group.id, slot_s, entries)
-        helper_total = keys.unseal_number(answer.total, info(TOTAL, group.id, slot_s, keys.id, digest))
+        helper_total = keys.unseal_number(answer.total, seal_info(TOTAL, group.id, slot_s, keys.id, digest))
         if helper_total is None:
             effects.refusals.append("unopened")
             return
         payloads = [self._names("report", slot_s)[entry.label] for entry in entries]
-        shares = [self._share(keys, Report.decode(group.id, payload)) for payload in payloads]
+        shares = [self._open_share(keys, Report.decode(group.id, payload)) for payload in payloads]
         reports_digest = message.reports_digest(group.id, slot_s, payloads)
         noise = draw_noise(keys.noise, group.id, slot_s, reports_digest, group.loss_per_quantum)
         quanta = to_signed_64(sum_modulo([helper_total, noise, *(share or 0 for share in shares)]))
@@ -207,7 +207,7 @@ class Leader(Machine):
         """Close a slot with a record or the reason why it has none; delete its reports and its request."""
         for table in ("report", "request"):
             self._delete(effects, table, slot_s)
-        self._put(effects, Key("closed", slot_s), record or _REFUSED + reason.encode("ascii"))
+        self._put(effects, RowKey("closed", slot_s), record or _REFUSED + reason.encode("ascii"))
 
 
 def read_outcome(closed: bytes) -> tuple[str, int]:

@@ -25,7 +25,7 @@ _MARGIN_S, _MARGIN_HOMES = 60, 1000
 """The time reserved for a step: a minute, plus a second per 1,000 homes of the batch (crowd.md 4)."""
 
 
-class Key(NamedTuple):
+class RowKey(NamedTuple):
     """The key of a row: its table, its slot or day (0 for a mark), and its name there, if any."""
 
     table: str
@@ -46,7 +46,7 @@ class Outgoing(NamedTuple):
 class Effects:
     """The effects of a step: changed rows (None deletes a row), messages to send, and names of refusals."""
 
-    rows: dict[Key, bytes | None] = field(default_factory=dict)
+    rows: dict[RowKey, bytes | None] = field(default_factory=dict)
     messages: list[Outgoing] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Machine:
     topics: ClassVar[tuple[str, ...]]
     """The filters, without `crowd/NAME/`, of the topics on which the operator's messages arrive."""
 
-    def __init__(self, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
+    def __init__(self, group: Group, identity: Identity, rows: Mapping[RowKey, bytes]) -> None:
         if identity.public != group.public_keys[self.role]:
             raise ValueError(f"the identity is not that of the {self.role} in the group's file")
         self.group, self.identity = group, identity
@@ -75,10 +75,10 @@ class Machine:
         self._keys_of = lru_cache(maxsize=4 * DAYS_AHEAD)(self._derive)
 
     @property
-    def rows(self) -> dict[Key, bytes]:
+    def rows(self) -> dict[RowKey, bytes]:
         """All rows, as a store would return them."""
         return {
-            Key(table, at, name): value
+            RowKey(table, at, name): value
             for table, places in self._tables.items()
             for at, names in places.items()
             for name, value in names.items()
@@ -109,7 +109,7 @@ class Machine:
         today, secrets = day_of(now_s), self._tables["secret"]
         if any(self._is_finished(day, now_s) for day in secrets):
             return True
-        days = range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1)
+        days = range(max(today, self._mark_value("destroyed") + 1), today + DAYS_AHEAD + 1)
         return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
     def renew_keys(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
@@ -120,33 +120,33 @@ class Machine:
             if self._is_finished(day, now_s):
                 self._delete(effects, "secret", day)
                 self._keys_of.cache_clear()
-                self._mark(effects, "destroyed", max(day, self._highest("destroyed")))
-        for day in range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1):
+                self._set_mark(effects, "destroyed", max(day, self._mark_value("destroyed")))
+        for day in range(max(today, self._mark_value("destroyed") + 1), today + DAYS_AHEAD + 1):
             if not (self._get("secret", day) or self._is_finished(day, now_s)):
-                self._put(effects, Key("secret", day), entropy(SECRET_BYTES))
+                self._put(effects, RowKey("secret", day), entropy(SECRET_BYTES))
         # Serials ascend by the clock if the store is lost, and by the mark if the clock is set back.
-        self._mark(effects, "serial", max(now_s, self._highest("serial") + 1))
+        self._set_mark(effects, "serial", max(now_s, self._mark_value("serial") + 1))
         effects.messages.append(self._key_list(today))
-        self._hold(effects, now_s)
+        self._delay_messages(effects, now_s)
         return effects
 
     def _key_list(self, today: int) -> Outgoing:
         """Return the message with the signed list of public keys, from `today` to `DAYS_AHEAD` days later."""
         days = sorted(day for day in self._tables["secret"] if today <= day <= today + DAYS_AHEAD)
         keys = tuple((day, self._keys_of(day).public) for day in days)
-        key_list = KeyList(self.role, self._highest("serial"), keys)
+        key_list = KeyList(self.role, self._mark_value("serial"), keys)
         payload = key_list.encode(self.group.id, self.identity.sign)
         return Outgoing(f"keys/{self.role}", payload, retain=True)
 
-    def _highest(self, name: str) -> int:
+    def _mark_value(self, name: str) -> int:
         """Return the mark `serial` (of the newest list) or `destroyed` (the latest such day); -1 if unset."""
         value = self._get("mark", 0, name)
         return -1 if value is None else int.from_bytes(value, "big")
 
-    def _mark(self, effects: Effects, name: str, value: int) -> None:
-        self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
+    def _set_mark(self, effects: Effects, name: str, value: int) -> None:
+        self._put(effects, RowKey("mark", 0, name), value.to_bytes(8, "big"))
 
-    def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
+    def _delay_messages(self, effects: Effects, now_s: int, homes: int = 0) -> None:
         """Set when a step's messages are sent, which does not depend on how long the step takes."""
         at_s = response_due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
@@ -160,7 +160,7 @@ class Machine:
         """Return whether nothing sealed for the slot will be opened any more."""
         raise NotImplementedError
 
-    def _forget(self, effects: Effects, table: str, now_s: int) -> None:
+    def _delete_expired(self, effects: Effects, table: str, now_s: int) -> None:
         """Delete a table's rows for expired slots, once the secret of the slot's day is destroyed."""
         # While the secret exists, the slot would be open for a second batch if the clock were set back.
         for slot_s in sorted(self._tables[table]):
@@ -186,10 +186,10 @@ class Machine:
     def _names(self, table: str, at: int) -> Mapping[str, bytes]:
         return self._tables[table].get(at, {})
 
-    def _put(self, effects: Effects, key: Key, value: bytes) -> None:
+    def _put(self, effects: Effects, key: RowKey, value: bytes) -> None:
         self._tables[key.table].setdefault(key.at, {})[key.name] = value
         effects.rows[key] = value
 
     def _delete(self, effects: Effects, table: str, at: int) -> None:
         for name in self._tables[table].pop(at, {}):
-            effects.rows[Key(table, at, name)] = None
+            effects.rows[RowKey(table, at, name)] = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from meteragent.crowd.codec import MESSAGE_BYTES_MAX, Malformed, Reader, number, opaque
+from meteragent.crowd.codec import MESSAGE_BYTES_MAX, Malformed, Reader, pack, pack_opaque
 from meteragent.crowd.group import ROLES, VERSION
 from meteragent.crowd.share import HOMES_MAX
 
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
     def encode(self) -> bytes:
         """Encode the entry."""
-        return opaque(self.label.encode("ascii")) + self.key_id + self.pad
+        return pack_opaque(self.label.encode("ascii")) + self.key_id + self.pad
 
 
 class Report(NamedTuple):
@@ -66,9 +66,9 @@ class Report(NamedTuple):
 
     def encode(self, group_id: bytes) -> bytes:
         """Encode the report."""
-        label = opaque(self.label.encode("ascii"))
+        label = pack_opaque(self.label.encode("ascii"))
         keys = self.helper_key + self.leader_key
-        return _head(REPORT, group_id) + number(self.slot_s, 8) + label + keys + self.pad + self.share
+        return _head(REPORT, group_id) + pack(self.slot_s, 8) + label + keys + self.pad + self.share
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> Self:
@@ -97,8 +97,8 @@ class Batch(NamedTuple):
 
     def encode(self) -> bytes:
         """Encode the batch as a row of the helper's store."""
-        counts = number(self.homes, 4) + number(self.chunks, 2)
-        return number(self.slot_s, 8) + self.digest + self.leader_key + counts
+        counts = pack(self.homes, 4) + pack(self.chunks, 2)
+        return pack(self.slot_s, 8) + self.digest + self.leader_key + counts
 
 
 class Chunk(NamedTuple):
@@ -111,8 +111,8 @@ class Chunk(NamedTuple):
     def encode(self, group_id: bytes, sign: Sign) -> bytes:
         """Encode and sign the chunk."""
         batch = self.batch
-        head = number(batch.slot_s, 8) + batch.digest + batch.leader_key + number(batch.homes, 4)
-        place = number(self.place, 2) + number(batch.chunks, 2) + number(len(self.entries), 4)
+        head = pack(batch.slot_s, 8) + batch.digest + batch.leader_key + pack(batch.homes, 4)
+        place = pack(self.place, 2) + pack(batch.chunks, 2) + pack(len(self.entries), 4)
         body = _head(REQUEST, group_id) + head + place + b"".join(entry.encode() for entry in self.entries)
         return body + sign(body)
 
@@ -131,7 +131,7 @@ class Chunk(NamedTuple):
             for _ in range(count)
         )
         _check_ascending([entry.label for entry in entries])
-        return _signed(reader, data, cls(Batch(slot_s, digest, leader_key, homes, chunks), index, entries))
+        return _finish(reader, data, cls(Batch(slot_s, digest, leader_key, homes, chunks), index, entries))
 
 
 class Answer(NamedTuple):
@@ -146,9 +146,9 @@ class Answer(NamedTuple):
 
     def encode(self, group_id: bytes, sign: Sign) -> bytes:
         """Encode and sign the answer."""
-        rejected = b"".join(number(place, 4) for place in self.rejected)
-        head = number(self.slot_s, 8) + self.digest + number(self.homes, 4)
-        tail = number(len(self.rejected), 4) + rejected + self.leader_key + self.total
+        rejected = b"".join(pack(place, 4) for place in self.rejected)
+        head = pack(self.slot_s, 8) + self.digest + pack(self.homes, 4)
+        tail = pack(len(self.rejected), 4) + rejected + self.leader_key + self.total
         body = _head(ANSWER, group_id) + head + tail
         return body + sign(body)
 
@@ -165,7 +165,7 @@ class Answer(NamedTuple):
         if rejected and rejected[-1] >= homes:
             raise Malformed("an index beyond the batch")
         key_id, total = reader.read_bytes(KEY_ID_BYTES), reader.read_bytes(SEALED_BYTES)
-        return _signed(reader, data, cls(slot_s, digest, homes, rejected, key_id, total))
+        return _finish(reader, data, cls(slot_s, digest, homes, rejected, key_id, total))
 
 
 class Refusal(NamedTuple):
@@ -178,7 +178,7 @@ class Refusal(NamedTuple):
     def encode(self, group_id: bytes, sign: Sign) -> bytes:
         """Encode and sign the refusal."""
         code = {name: number for number, name in REASONS.items()}[self.reason]
-        body = _head(REFUSAL, group_id) + number(self.slot_s, 8) + self.digest + number(code, 1)
+        body = _head(REFUSAL, group_id) + pack(self.slot_s, 8) + self.digest + pack(code, 1)
         return body + sign(body)
 
     @classmethod
@@ -188,7 +188,7 @@ class Refusal(NamedTuple):
         slot_s, digest, code = reader.read_number(8), reader.read_bytes(ID_BYTES), reader.read_number(1)
         if code not in REASONS:
             raise Malformed("an unknown reason")
-        return _signed(reader, data, cls(slot_s, digest, REASONS[code]))
+        return _finish(reader, data, cls(slot_s, digest, REASONS[code]))
 
 
 class KeyList(NamedTuple):
@@ -200,8 +200,8 @@ class KeyList(NamedTuple):
 
     def encode(self, group_id: bytes, sign: Sign) -> bytes:
         """Encode and sign the list."""
-        keys = b"".join(number(day, 4) + key for day, key in self.keys)
-        head = number(ROLES.index(self.role) + 1, 1) + number(self.serial, 8) + number(len(self.keys), 2)
+        keys = b"".join(pack(day, 4) + key for day, key in self.keys)
+        head = pack(ROLES.index(self.role) + 1, 1) + pack(self.serial, 8) + pack(len(self.keys), 2)
         body = _head(KEYS, group_id) + head + keys
         return body + sign(body)
 
@@ -214,7 +214,7 @@ class KeyList(NamedTuple):
             raise Malformed("counts that are not allowed")
         keys = tuple((reader.read_number(4), reader.read_bytes(ID_BYTES)) for _ in range(count))
         _check_ascending([day for day, _ in keys])
-        return _signed(reader, data, cls(ROLES[role - 1], serial, keys))
+        return _finish(reader, data, cls(ROLES[role - 1], serial, keys))
 
 
 class Signed(NamedTuple, Generic[M]):
@@ -274,7 +274,7 @@ def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
     return reader
 
 
-def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
+def _finish(reader: Reader, data: bytes, message: M) -> Signed[M]:
     """Read the signature at the end of a message. Raises Malformed if its length is wrong."""
     body = data[: reader.position]
     signature = reader.read_bytes(SIGNATURE_BYTES)
@@ -289,7 +289,7 @@ def _check_ascending(values: Sequence[Any]) -> None:
 
 def _digest(kind: bytes, group_id: bytes, slot_s: int, count: int, parts: Iterable[bytes]) -> bytes:
     """Return the SHA-256 of a prefix, followed by the kind, group's id, slot, `count` and parts."""
-    sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + number(slot_s, 8) + number(count, 4))
+    sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + pack(slot_s, 8) + pack(count, 4))
     for part in parts:
         sha256.update(part)
     return sha256.digest()

@@ -3,7 +3,7 @@
 import hashlib
 import sys
 
-from meteragent.crowd.codec import number, opaque
+from meteragent.crowd.codec import pack, pack_opaque
 from meteragent.crowd.group import ROLES
 from meteragent.crowd.message import KEY_ID_BYTES
 
@@ -34,9 +34,9 @@ _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _DOMAIN = b"meteragent crowd 1"
 
 
-def info(purpose: int, group_id: bytes, slot_s: int, key_id: bytes, subject: bytes) -> bytes:
+def seal_info(purpose: int, group_id: bytes, slot_s: int, key_id: bytes, subject: bytes) -> bytes:
     """Return the `info` that binds a sealed number to all of these; the subject is a label or a digest."""
-    return _DOMAIN + number(purpose, 1) + group_id + number(slot_s, 8) + key_id + opaque(subject)
+    return _DOMAIN + pack(purpose, 1) + group_id + pack(slot_s, 8) + key_id + pack_opaque(subject)
 
 
 def key_id(public: bytes) -> bytes:
@@ -46,7 +46,7 @@ def key_id(public: bytes) -> bytes:
 
 def seal_number(value: int, public: bytes, info_: bytes) -> bytes:
     """Return a number below 2^64 in sealed form, 56 bytes. Raises ValueError if the key is not usable."""
-    return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
+    return _SUITE.encrypt(pack(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 
 
 def is_usable(public: bytes) -> bool:
@@ -64,7 +64,7 @@ class DayKeys:
     def __init__(self, secret: bytes, role: str, group_id: bytes) -> None:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"a day secret has {SECRET_BYTES} bytes")
-        context = number(ROLES.index(role) + 1, 1) + group_id
+        context = pack(ROLES.index(role) + 1, 1) + group_id
         self._private = X25519PrivateKey.from_private_bytes(_derive(secret, b" hpke" + context))
         self.public = self._private.public_key().public_bytes_raw()
         self.id = key_id(self.public)

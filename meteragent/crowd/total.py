@@ -10,7 +10,7 @@ from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.units import MICRO
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.wire.descriptor import facts_id
-from meteragent.wire.number import decimal_text, figure
+from meteragent.wire.number import decimal_text, shorten
 from meteragent.wire.shapes import TWO_OPERATORS
 
 ASSUMES = (
@@ -46,8 +46,8 @@ class TotalFormat:
         quantum_u = int(self.group.quantum_wh * MICRO)
         head = {"v": 1, "group": self.group.name, "t": iso_time(slot_s * 1000)}
         head |= {"for": iso_duration(self.group.slot_s * 1000), "homes": homes}
-        tail = {"unit": "Wh", "sd": figure(crowd_sd(self.noise, homes))}
-        tail |= {"ci95": figure(crowd_half_width(self.noise, homes)), "d": self.descriptor_id}
+        tail = {"unit": "Wh", "sd": shorten(crowd_sd(self.noise, homes))}
+        tail |= {"ci95": shorten(crowd_half_width(self.noise, homes)), "d": self.descriptor_id}
         # Insert the value as text, because json would turn the exact decimal into a float.
         return f'{_json(head)[:-1]},"value":{decimal_text(quanta * quantum_u)},{_json(tail)[1:]}'.encode()
 

@@ -76,14 +76,14 @@ def _parse(text: str) -> Any:
         document = _DECODER.decode(text)
     except ArithmeticError:
         document = _FALLBACK_DECODER.decode(text)
-    return _unwrapped(document) if "\\" in text else document
+    return _unwrap(document) if "\\" in text else document
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _unwrapped(child) for name, child in value.items()}
+        return {name: _unwrap(child) for name, child in value.items()}
     if isinstance(value, list):
-        return [_unwrapped(child) for child in value]
+        return [_unwrap(child) for child in value]
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         with suppress(ValueError):
             return _parse(value)
@@ -186,7 +186,7 @@ def make_decoder(
     """Make a decoder from a `make_reader`. The number times `factor` is the value in the stream's unit."""
     read, micro = make_reader(value, time, unit, factor), make_scaler(factor)
     is_plain = _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t")
-    fast_path = _fast_path(value, time, factor) if is_plain else None
+    fast_path = _make_fast_decoder(value, time, factor) if is_plain else None
 
     def decode(payload: bytes) -> Reading:
         """Return the reading of a payload. Raises PayloadError if the payload is refused."""
@@ -198,7 +198,7 @@ def make_decoder(
     return decode
 
 
-def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
+def _make_fast_decoder(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
     """Make the fast path for objects with a number in the field `value` and, if it is set, a time in `time`.
 
     It returns None for any other payload, and then the general decoder decides. Whole numbers stay integers.

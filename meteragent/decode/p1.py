@@ -51,13 +51,13 @@ _POLYNOMIAL = 0xA001
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _entry(byte: int) -> int:
+def _crc_entry(byte: int) -> int:
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte
 
 
-_TABLE = [_entry(byte) for byte in range(256)]
+_TABLE = [_crc_entry(byte) for byte in range(256)]
 
 
 def compute_crc(data: bytes) -> int:
@@ -100,14 +100,14 @@ def parse_telegram(payload: bytes, zone: str | None = None) -> Telegram:
     if not text.startswith("/"):
         raise PayloadError(form_of_text(text) or "refused_type")
     body, _, crc = text.rpartition("!")  # without a ``!``, `crc` is the whole text, which is not a CRC
-    values, is_readout = _values(body.splitlines())
+    values, is_readout = _code_values(body.splitlines())
     if any(code in values for code in _CODES_WITH_CRC) or (crc and not is_readout):
-        _check(body, crc)
+        _check_crc(body, crc)
     time_ms = None if zone == ARRIVAL else _time_ms(values.get(_TIME_CODE), zone)
     return Telegram(values, time_ms, is_readout)
 
 
-def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
+def _code_values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
     """Return each code's values, as written, and whether they are from a D0 readout. Ignore other lines."""
     values: dict[str, list[str]] = {}
     is_readout = False
@@ -125,7 +125,7 @@ def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
     return values, is_readout
 
 
-def _check(body: str, crc: str) -> None:
+def _check_crc(body: str, crc: str) -> None:
     """Check a telegram's CRC. Raises PayloadError if it is missing or wrong."""
     if "\r" not in body:
         body = body.replace("\n", "\r\n")

@@ -30,7 +30,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class Evidence:
     """How a family is known: from which `origins`, and by which signs where users have changed the topics.
 
     `marks` returns whether a document is certainly the family's; None if its messages are recognised by what
@@ -111,7 +111,7 @@ class Profile:
     personal: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    known: Knowledge = Knowledge()
+    evidence: Evidence = Evidence()
 
     def find_quantity(self, kind: Kind, name: str | None) -> Quantity | None:
         """Return the quantity with a kind and, if it is given, a name; None if there is no such quantity."""
@@ -128,7 +128,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class CodedPart:
     """What only code can say of a family; its `Profile` has these next to what its file says."""
 
     quantities: Mapping[str, Quantity]

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from meteragent.decode import ARRIVAL
 from meteragent.decode.json import compile_expression
 from meteragent.decode.path import make_finder, names_of, words_in
-from meteragent.decode.profile import Direction, Knowledge, Origin, Profile, Quantity
+from meteragent.decode.profile import Direction, Evidence, Origin, Profile, Quantity
 from meteragent.decode.reader import (
     WRAP_W,
     Condition,
@@ -29,15 +29,15 @@ from meteragent.domain.grid import parse_duration
 from meteragent.domain.units import ENERGIES_WH, POWERS_W, Kind
 
 
-def _duration(value: Any) -> int:
+def _parse_duration(value: Any) -> int:
     if not isinstance(value, str) or not (duration_ms := parse_duration(value)):
         raise ValueError("a duration such as '10s' or '5min'")
     return duration_ms
 
 
-def _period(value: Any) -> int:
+def _parse_period(value: Any) -> int:
     """Parse the time between powers. Return 0 if powers are sent on change."""
-    return 0 if value == "on change" else _duration(value)
+    return 0 if value == "on change" else _parse_duration(value)
 
 
 def _path(value: Any) -> str:
@@ -47,21 +47,21 @@ def _path(value: Any) -> str:
     return value
 
 
-def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
+def _parse_sums(value: Any) -> tuple[tuple[Term, ...], ...]:
     terms = value if isinstance(value, list) else [value]
     sums = terms if terms and isinstance(terms[0], list) else [terms]
     if not all(isinstance(paths, list) and paths for paths in sums):
         raise ValueError("a path, a list of paths to add, or a list of such lists")
-    return tuple(tuple(_term(path) for path in paths) for paths in sums)
+    return tuple(tuple(_parse_term(path) for path in paths) for paths in sums)
 
 
-def _term(value: Any) -> Term:
+def _parse_term(value: Any) -> Term:
     """Parse a term of a sum: a path, which a minus sign may precede."""
     path = value.removeprefix("-") if isinstance(value, str) else value
     return Term(_path(path), path != value)
 
 
-def _channel(value: Any) -> Any:
+def _check_channel(value: Any) -> Any:
     if value != "all" and (type(value) is not int or value < 0):
         raise ValueError("the channel's number, from 0, or 'all' for the sum")
     return value
@@ -73,24 +73,24 @@ def _plain_path(value: str) -> str:
     return value
 
 
-def _time(value: str) -> str | None:
+def _parse_time_path(value: str) -> str | None:
     """Parse the path of the time. Return None if the time of arrival counts."""
     return None if value == ARRIVAL else _plain_path(value)
 
 
-def _topic(value: str) -> str:
+def _check_topic(value: str) -> str:
     if not value or "#" in value or any(c in value for c in " \t\n"):
         raise ValueError("a topic such as 'tele/{meter}/SENSOR', where + is any segment")
     return value
 
 
-def _prefix(value: str) -> str:
+def _check_prefix(value: str) -> str:
     """Check that a string is a JMESPath expression."""
     compile_expression(value)
     return value
 
 
-def _match(value: Any) -> tuple[Conditions, ...]:
+def _parse_match(value: Any) -> tuple[Conditions, ...]:
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
@@ -108,9 +108,9 @@ def _conditions(condition: Any) -> tuple[Condition, ...]:
 
 _Number = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0)]
 _Positive = Annotated[Fraction, BeforeValidator(parse_exact), Field(gt=0)]
-_Duration = Annotated[int, BeforeValidator(_duration)]
+_Duration = Annotated[int, BeforeValidator(_parse_duration)]
 _Path = Annotated[str, BeforeValidator(_path)]
-_Match = Annotated[tuple[Conditions, ...], BeforeValidator(_match)]
+_Match = Annotated[tuple[Conditions, ...], BeforeValidator(_parse_match)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
@@ -127,11 +127,11 @@ class QuantityTable(_Table):
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
-    value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
+    value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_parse_sums)] = ()
     """The path of the number, or a list of paths to add up; a minus sign before a path subtracts its number.
 
     Of several lists, the first list with a value counts. Without this key, the payload is a bare number."""
-    channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
+    channel: Annotated[int | Literal["all"] | None, BeforeValidator(_check_channel)] = None
     """If the value may be a list with one number per channel: the channel, from 0, or `all` for the sum."""
     text: bool = Field(default=False, strict=True)  # names: a key of the profile's file
     """Whether a string that spells a number counts as that number."""
@@ -226,7 +226,7 @@ class ProfileTable(_Table):
     """The profile's name, which is also the file's name."""
     title: _Text
     """The kind of device with `a` or `an` before it, or a name."""
-    topics: list[Annotated[_Text, AfterValidator(_topic)]] = Field(min_length=1)
+    topics: list[Annotated[_Text, AfterValidator(_check_topic)]] = Field(min_length=1)
     """The usual topics, most likely first. `{meter}` and `{phase}` are segments, and `+` is any segment."""
     match: _Match = ()
     """The conditions that this family's messages meet: a table, or a list of alternative tables."""
@@ -236,11 +236,11 @@ class ProfileTable(_Table):
     marks: _Match = ()
     """The conditions by which `discover` recognises this family's messages on any topic. Without this key,
     it recognises them by their quantities, unless a plain object may have these, too."""
-    ends: list[Annotated[_Text, AfterValidator(_topic)]] = []
+    ends: list[Annotated[_Text, AfterValidator(_check_topic)]] = []
     """The ends of topics by which `discover` recognises this family, whatever precedes them."""
     beside: list[_Text] = []
     """If `ends` may be of others, too: topics of this family in the same place, one of which was heard."""
-    time: Annotated[str | None, BeforeValidator(_time)]
+    time: Annotated[str | None, BeforeValidator(_parse_time_path)]
     """The path of the time, which must be a Unix time or have a zone; or `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
     """The path of the string that names the meter."""
@@ -248,7 +248,7 @@ class ProfileTable(_Table):
     """The path of the time at which a gateway last heard from the meter, whose value it may repeat."""
     every: _Duration
     """The usual time between messages."""
-    period: Annotated[int, BeforeValidator(_period)] | None = None
+    period: Annotated[int, BeforeValidator(_parse_period)] | None = None
     """The longest time between powers, or `on change`. Without this key, `source.every` is required."""
     hold: _Duration
     """The longest time for which a power counts if no other power follows."""
@@ -263,7 +263,7 @@ class ProfileTable(_Table):
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
     """Facts that users must know before they trust a number."""
-    others: Annotated[str, AfterValidator(_prefix)] | None = None
+    others: Annotated[str, AfterValidator(_check_prefix)] | None = None
     """An expression for an object in which `source.value` may name any field; the configuration states the
     field's kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
@@ -291,7 +291,7 @@ class ProfileTable(_Table):
             personal=tuple(self.dropped),
             traps=tuple(self.traps),
             fields=tuple(dict.fromkeys(self._words())),
-            known=Knowledge(
+            evidence=Evidence(
                 origins=tuple(Origin(origin.address, origin.date, origin.facts) for origin in self.source),
                 marks=matcher(self.marks) if self.marks else None,
                 ends=tuple(self.ends),
@@ -320,7 +320,7 @@ class ProfileTable(_Table):
 class CodedTable(ProfileTable):
     """The keys of a file whose family a module of `decode.profiles` reads, or reads in part."""
 
-    time: Annotated[str | None, BeforeValidator(_time)] = None
+    time: Annotated[str | None, BeforeValidator(_parse_time_path)] = None
     source: list[SourceTable] = []
     quantity: dict[str, QuantityTable] = {}
 

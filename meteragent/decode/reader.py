@@ -134,7 +134,7 @@ def make_bare_reader(limit: Decimal | None) -> Read:
 
 def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
     """Make a function that returns whether a document meets at least one alternative, or there is none."""
-    checks = [[(make_finder(path), _check(values)) for path, values in group] for group in alternatives]
+    checks = [[(make_finder(path), _make_check(values)) for path, values in group] for group in alternatives]
     if not checks or not all(checks):
         return lambda _: True
 
@@ -151,7 +151,7 @@ def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
     return matches
 
 
-def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
+def _make_check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
     """Make a function that returns whether a value, or its absence, meets at least one condition."""
     is_absent = any(condition is False for condition in conditions)
     is_present = any(condition is True for condition in conditions)

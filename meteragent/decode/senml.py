@@ -71,7 +71,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
     base_name = base.get("bn", "")
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
         raise PayloadError("refused_type")
-    time_ms = _time_ms(_sum(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
+    time_ms = _time_ms(_add_numbers(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
     value, total = _add_base(fields, "v", base.get("bv")), _add_base(fields, "s", base.get("bs"))
     is_not_numeric = "v" not in fields and any(key in fields for key in ("vs", "vb", "vd"))
     return Record(base_name + name, unit, time_ms, "" if is_not_numeric else value, total)
@@ -82,10 +82,10 @@ def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
-    return _sum(base, Decimal(0) if value is None else value)
+    return _add_numbers(base, Decimal(0) if value is None else value)
 
 
-def _sum(number: Any, base: Any) -> Decimal:
+def _add_numbers(number: Any, base: Any) -> Decimal:
     """Return the sum of two numbers. Raises PayloadError if a value is not a number."""
     return _EXACT_CONTEXT.add(_clamp(number_of(number)), _clamp(number_of(base)))
 

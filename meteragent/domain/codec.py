@@ -24,7 +24,7 @@ _SPACE = "space"
 _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
-def _plain(value: Any) -> object:
+def _plain_value(value: Any) -> object:
     """Return what stands for a value that JSON does not know."""
     if isinstance(value, Fraction):
         return str(value)
@@ -34,7 +34,7 @@ def _plain(value: Any) -> object:
     return name | {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+encode = json.JSONEncoder(separators=(",", ":"), default=_plain_value).encode
 """Return the text of a value: of a dataclass, or of what its fields can hold."""
 
 
@@ -79,7 +79,7 @@ def _list_reader(kinds: tuple[Any, ...]) -> _Reader:
 def _record_reader(kind: Any) -> _Reader:
     """Return the reader of a dataclass, or of a tuple with names, which may also be a list."""
     if kind is Shape:
-        return _shape
+        return _read_shape
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
     readers = {name: _reader(hints[name]) for name in names}
@@ -96,12 +96,12 @@ def _record_reader(kind: Any) -> _Reader:
     return read
 
 
-def _shape(items: Any) -> Any:
+def _read_shape(items: Any) -> Any:
     values = {name: item for name, item in items.items() if name != _SPACE}
     return _record_reader(SHAPES[Space(items[_SPACE])])(values)
 
 
-def _only(*kinds: type) -> _Reader:
+def _type_reader(*kinds: type) -> _Reader:
     """Return the reader of values of certain types, which raises TypeError for others, also for booleans."""
 
     def read(item: Any) -> Any:
@@ -113,17 +113,17 @@ def _only(*kinds: type) -> _Reader:
     return read
 
 
-def _fraction(item: Any) -> Fraction:
+def _read_fraction(item: Any) -> Fraction:
     if _FRACTION.fullmatch(item) is None:
         raise ValueError("not a fraction")
     return Fraction(*map(int, item.split("/")))
 
 
-_rows, _real = _only(list), _only(float, int)
+_rows, _real = _type_reader(list), _type_reader(float, int)
 _READERS: dict[Any, _Reader] = {
-    int: _only(int),
+    int: _type_reader(int),
     float: lambda item: float(_real(item)),
-    str: _only(str),
-    Fraction: _fraction,
+    str: _type_reader(str),
+    Fraction: _read_fraction,
     bytes: bytes.fromhex,
 }

@@ -65,7 +65,7 @@ class Grid(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class EpochGrid:
     """Windows of one length, aligned to the Unix epoch."""
 
     length_ms: int
@@ -209,7 +209,7 @@ class Calendar:
         return (moment + ahead - _EPOCH) // _MILLISECOND
 
 
-def day(time_ms: int) -> int:
+def day_ms(time_ms: int) -> int:
     """Return the start of the UTC day that contains `time_ms`."""
     return round_down(time_ms, DAY_MS)
 

@@ -198,7 +198,7 @@ class SourceTopic:
         return name, phase
 
 
-def overlaps(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
+def can_overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
     """Return whether a topic of the sink template, or one below it, could match the source template."""
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
     return any(len(source) == len(topic) and all(map(_can_match, source, topic)) for topic in topics)

@@ -25,7 +25,7 @@ from meteragent.domain.units import HOUR_MS, Kind
 from meteragent.privacy import loads as bounds
 from meteragent.privacy.in_all import A_LIMIT, kappa
 
-MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
+CHANGES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The changes in energy for which levels are reported, in Wh."""
 
 

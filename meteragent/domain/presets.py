@@ -40,7 +40,7 @@ PRESETS = {
     "peak": Preset("1mo", Fraction("27.5"), Fraction(1), space=Space.PEAK),
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
-OFFERED = tuple(name for name, preset in PRESETS.items() if preset.space is Space.LINF)
+OFFERED_PRESETS = tuple(name for name, preset in PRESETS.items() if preset.space is Space.LINF)
 """The presets of one number per window, which `init` offers."""
 DEFAULT = "appliance"
 """The preset of a stream that names none, which `discover` and `init` propose first."""

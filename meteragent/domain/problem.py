@@ -90,6 +90,6 @@ class Alarms:
         self._active.pop((code, stream), None)
 
     @property
-    def active(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """The problems that have not been cleared, oldest first."""
         return tuple(self._active.values())

@@ -7,7 +7,7 @@ from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ReadingRules:
     """How the readings of a stream come, and how they count.
 
     kind         what a reading means (law 5)

@@ -41,7 +41,7 @@ def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
     meant = None
     if detail["type"] in ("literal_error", "enum"):
         expected = str(limits["expected"])
-        meant = nearest(detail["input"], _QUOTED.findall(expected))
+        meant = similar(detail["input"], _QUOTED.findall(expected))
     elif detail["type"] in ("too_long", "too_short"):
         expected = (
             f"at most {limits['max_length']} values"
@@ -77,7 +77,7 @@ def key_text(path: Sequence[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
-def nearest(value: Any, words: Sequence[str]) -> str | None:
+def similar(value: Any, words: Sequence[str]) -> str | None:
     """Return, in quotes, the word that equals `value` apart from case, or else the closest, if any."""
     if not isinstance(value, str):
         return None
@@ -97,16 +97,16 @@ def value_text(name: str | int, value: Any) -> str:
         return "a list of lists or tables"
     if _SECRET.search(str(name)):
         return _KINDS.get(type(value), "a value of another kind")
-    text = _plain(value)
+    text = _plain_text(value)
     if "://" in text:
         return "an address"
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} .."
 
 
-def _plain(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     """Return a value almost as it is written in TOML: a decimal is 0.5, not Decimal('0.5')."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(map(_plain_text, value))}]"
     return str(value) if isinstance(value, Decimal) else repr(value)
 
 
@@ -142,10 +142,10 @@ def parse_toml(text: str) -> dict[str, Any]:
             refusal.line = text.count("\n", 0, number.start()) + 1
         raise refusal from None
     except (ValueError, RecursionError) as error:  # also raised for too many digits or nested brackets
-        raise _not_toml(error, text) from None
+        raise _toml_refusal(error, text) from None
 
 
-def _not_toml(error: Exception, text: str) -> ConfigError:
+def _toml_refusal(error: Exception, text: str) -> ConfigError:
     message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
     place, lines = _PLACE.search(message), text.splitlines()
     line = 0 if place is None else int(place[1]) if place[1] else max(1, len(lines))

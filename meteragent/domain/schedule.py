@@ -12,7 +12,7 @@ from meteragent.domain.grid import Band, BandRule, Calendar, Grid
 from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.terms import Terms
 
-Shape = Callable[[int, tuple[Band, ...]], Terms]
+MakeTerms = Callable[[int, tuple[Band, ...]], Terms]
 """A function that computes the terms of a window from its length (ms) and its bands, if any."""
 
 
@@ -58,7 +58,7 @@ class Schedule:
     usual: Terms
     grid: Grid
     rules: BandRules = BandRules()
-    shape: Shape | None = None
+    make_terms: MakeTerms | None = None
 
     def first_start_ms(self, time_ms: int) -> int:
         """Return the start of the first window that starts at or after `time_ms`."""
@@ -66,10 +66,10 @@ class Schedule:
 
     def terms_at(self, start_ms: int) -> Terms:
         """Return the terms of the window that starts at `start_ms`."""
-        if self.shape is None:
+        if self.make_terms is None:
             return self.usual
         bands = _bands(self.grid, self.rules, start_ms) if isinstance(self.grid, Calendar) else ()
-        return _shaped(self.shape, self.grid.end_ms(start_ms) - start_ms, bands)
+        return _terms_of_bands(self.make_terms, self.grid.end_ms(start_ms) - start_ms, bands)
 
 
 @lru_cache(maxsize=256)
@@ -79,5 +79,5 @@ def _bands(calendar: Calendar, rules: BandRules, start_ms: int) -> tuple[Band, .
 
 
 @lru_cache(maxsize=256)
-def _shaped(shape: Shape, length_ms: int, bands: tuple[Band, ...]) -> Terms:
+def _terms_of_bands(shape: MakeTerms, length_ms: int, bands: tuple[Band, ...]) -> Terms:
     return shape(length_ms, bands)

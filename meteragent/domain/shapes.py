@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from meteragent.domain.metric import Metric
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import ENERGY_UNIT, HOUR_MS, KILO, MICRO, POWER_UNIT, UNIT_FACTOR, Kind
 
 UNKNOWN_BAND = "unknown"
@@ -137,7 +137,7 @@ class Shape:
         """
         return value_u
 
-    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
         """Return one quantum in units of a slot's accumulator (THEORY 3.4's q*T).
 
         A slot's value is sum(value * duration) / T. T is the slot's duration for a mean of power, an hour for
@@ -162,7 +162,7 @@ class Shape:
         return self.length_ms > 0 and self.step_ms > 0 and self.length_ms % self.step_ms == 0
 
 
-class OfShape:
+class WithShape:
     """The base of classes that hold the `shape` of a window."""
 
     shape: Shape
@@ -316,7 +316,7 @@ class Amount(Shape):
         """Return the energy, in Wh, that costs one unit of the currency at the largest price."""
         return Fraction(KILO * MICRO, self.bound_u)
 
-    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
         """Return one quantum in units of the accumulator, which counts in millionths of a price as well."""
         per_kwh_ms = HOUR_MS if readings.kind is Kind.POWER else readings.interval_ms
         return quantum_u * MICRO * (KILO // UNIT_FACTOR[readings.unit]) * per_kwh_ms
@@ -347,7 +347,7 @@ class Peak(Shape):
         """The duration of a part."""
         return self.part_ms
 
-    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
         """Return one quantum in units of the accumulator; for energies, T is the interval times the hours."""
         if readings.kind is Kind.POWER:
             return Shape.steps_per_quantum(self, slot_index, quantum_u, readings)
@@ -399,7 +399,7 @@ class Share(Shape):
         """Return Wh, the unit of all homes of a group."""
         return "Wh"
 
-    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: Readings) -> int:
+    def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
         """Return one quantum, in Wh, in units of the accumulator."""
         per_wh_ms = HOUR_MS if readings.kind is Kind.POWER else readings.interval_ms
         return quantum_u * per_wh_ms // UNIT_FACTOR[readings.unit]

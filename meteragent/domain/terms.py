@@ -9,8 +9,8 @@ from meteragent.domain import codec
 from meteragent.domain.grid import Band
 from meteragent.domain.metric import Metric
 from meteragent.domain.prices import PRICE_MS, Price, cut_at_prices
-from meteragent.domain.readings import Readings
-from meteragent.domain.shapes import Amount, Bands, OfShape, Shape
+from meteragent.domain.readings import ReadingRules
+from meteragent.domain.shapes import Amount, Bands, Shape, WithShape
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -31,7 +31,7 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 @dataclass(frozen=True)  # without slots, because the properties are cached
-class Terms(OfShape):
+class Terms(WithShape):
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
     shape           the kind of window, and its slots
@@ -51,7 +51,7 @@ class Terms(OfShape):
     """
 
     shape: Shape
-    readings: Readings
+    readings: ReadingRules
     clock: Clock
     lateness_ms: int
     level: Fraction

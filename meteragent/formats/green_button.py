@@ -214,7 +214,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
             else:
                 left_out[f"the value is missing ({stream})"] += 1
     left_out.update(f"a ReadingType that no value has ({place})" for place in feed.unused_types)
-    for stream in _contained(streams, feed.net_streams):
+    for stream in _find_contained(streams, feed.net_streams):
         count = len(streams.pop(stream))
         left_out[f"a total or net flow next to other values of the meter ({stream})"] += count
     if not streams:
@@ -222,7 +222,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
     return [entry for entries in streams.values() for entry in entries]
 
 
-def _contained(streams: dict[str, list[Entry]], net_streams: Collection[str]) -> set[str]:
+def _find_contained(streams: dict[str, list[Entry]], net_streams: Collection[str]) -> set[str]:
     """Return the MeterReadings of whose intervals one overlaps a better one of the same meter and quantity.
 
     Consumption is better than net flow, from which what was fed in is subtracted, and shorter intervals are
@@ -253,7 +253,7 @@ class _Feed:
         self._types = {place: _type(element) for place, element in types.items()}
         if not self._types:
             raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
-        self._linking = _by_link(self._points), _by_link(self._readings)
+        self._points_by_link, self._readings_by_link = _by_link(self._points), _by_link(self._readings)
         is_own, points = root.findtext(f"{ATOM}id") == _FEED_ID, self._points.items()
         self._titles = {at: point.findtext(f"{ATOM}title", "").strip() for at, point in points if is_own}
         self._kinds = {at: point.findtext(f".//{ESPI}kind", "0").strip() for at, point in points}
@@ -265,7 +265,7 @@ class _Feed:
 
     def source_of(self, place: str, block: ET.Element) -> tuple[str, str, _Type | str]:
         """Return the MeterReading, meter and ReadingType of a block, or the reason to leave it out."""
-        stream = _owner(block, place, "IntervalBlock", self._readings, self._linking[1])
+        stream = _owner(block, place, "IntervalBlock", self._readings, self._readings_by_link)
         if stream not in self._sources:
             self._sources[stream] = self._source(stream)
         return (stream, *self._sources[stream])
@@ -277,7 +277,7 @@ class _Feed:
             raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
         (name,) = names
         self.unused_types.pop(name, None)
-        point = _owner(reading, stream, "MeterReading", self._points, self._linking[0])
+        point = _owner(reading, stream, "MeterReading", self._points, self._points_by_link)
         if self._kinds.get(point, "0") != "0":
             return "", "a ServiceCategory other than electricity (0)"
         form, is_net = self._types[name]

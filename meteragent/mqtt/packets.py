@@ -74,30 +74,30 @@ def encode_connect(level: int, request: Connect, properties: bytes = b"") -> byt
     flags = 0x80 * (login[0] is not None) | 0x40 * (login[1] is not None)
     flags |= 0x02 * (request.session_expiry_s == 0)
     parts = [
-        _text("MQTT"),
+        _encode_text("MQTT"),
         bytes((level, flags | (0x0C | will.retain << 5 if will else 0))),
         _SHORT.pack(request.keepalive_s),
     ]
     if level == MQTT_5:
         parts += [encode_number(len(properties)), properties]
-    parts.append(_text(request.client_id))
+    parts.append(_encode_text(request.client_id))
     if will:
         parts += [b"\0"] if level == MQTT_5 else []
-        parts += [_text(will.topic), _SHORT.pack(len(will.payload)), will.payload]
-    parts += [_text(text) for text in login if text is not None]
-    return _packet(Kind.CONNECT, *parts)
+        parts += [_encode_text(will.topic), _SHORT.pack(len(will.payload)), will.payload]
+    parts += [_encode_text(text) for text in login if text is not None]
+    return _encode_packet(Kind.CONNECT, *parts)
 
 
 def encode_subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     """Return a SUBSCRIBE to one filter at QoS 1 (3.8)."""
-    parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter), b"\x01"
-    return _packet(Kind.SUBSCRIBE | 0x02, *parts)
+    parts = _SHORT.pack(packet_id), _no_properties(level), _encode_text(topic_filter), b"\x01"
+    return _encode_packet(Kind.SUBSCRIBE | 0x02, *parts)
 
 
 def encode_unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
     """Return an UNSUBSCRIBE from one filter (3.10)."""
-    parts = _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
-    return _packet(Kind.UNSUBSCRIBE | 0x02, *parts)
+    parts = _SHORT.pack(packet_id), _no_properties(level), _encode_text(topic_filter)
+    return _encode_packet(Kind.UNSUBSCRIBE | 0x02, *parts)
 
 
 _PUBLISH: Final = bytes((Kind.PUBLISH | 0x02,))
@@ -106,7 +106,7 @@ _PUBLISH_RETAINED: Final = bytes((Kind.PUBLISH | 0x03,))
 
 def encode_publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
     """Return a PUBLISH at QoS 1 (3.3)."""
-    fields = _text(topic) + _SHORT.pack(packet_id) + _no_properties(level)
+    fields = _encode_text(topic) + _SHORT.pack(packet_id) + _no_properties(level)
     first_byte = _PUBLISH_RETAINED if retain else _PUBLISH
     return first_byte + encode_number(len(fields) + len(payload)) + fields + payload
 
@@ -118,7 +118,7 @@ def encode_puback(packet_id: int) -> bytes:
 
 def encode_disconnect(level: int, reason: int = 0) -> bytes:
     """Return a DISCONNECT (3.14), which has a reason only in MQTT 5."""
-    return _packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
+    return _encode_packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
 
 
 @lru_cache(_NUMBERS)
@@ -132,7 +132,7 @@ def encode_number(value: int) -> bytes:
     return bytes(digits)
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     """Encode a string in UTF-8, preceded by its length (1.5.4)."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
@@ -142,7 +142,7 @@ def _no_properties(level: int) -> bytes:
     return b"\0" if level == MQTT_5 else b""
 
 
-def _packet(first_byte: int, *parts: bytes) -> bytes:
+def _encode_packet(first_byte: int, *parts: bytes) -> bytes:
     return b"".join((bytes((first_byte,)), encode_number(sum(map(len, parts))), *parts))
 
 

@@ -204,7 +204,7 @@ class Protocol:
         while (fields := packets.field_bounds(data, offset)) is not None:
             begin, end = fields
             if end - offset > self._max_packet_bytes:
-                oversized = self._oversized(data, offset, begin, end)
+                oversized = self._read_oversized(data, offset, begin, end)
                 if oversized is None:
                     break
                 yield oversized
@@ -213,7 +213,7 @@ class Protocol:
                 self._needed_bytes = end - offset
                 break
             else:
-                event = self._packet(data[offset], data, begin, end)
+                event = self._read_packet(data[offset], data, begin, end)
                 if event is not None:
                     yield event
             if self._finished:
@@ -225,7 +225,7 @@ class Protocol:
             self._pieces.append(data[offset:])
             self._buffered_bytes = len(data) - offset
 
-    def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
+    def _read_oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
         """Return the event of a PUBLISH that is too large; None until its packet id has arrived."""
         if data[offset] & 0xF0 != Kind.PUBLISH:
             raise Malformed("a packet that is too large")
@@ -237,40 +237,40 @@ class Protocol:
         if offset + self._needed_bytes > len(data):
             return None
         cursor.offset = offset + self._needed_bytes - 2
-        packet_id = cursor.read_integer(2) if _qos(data[offset]) else 0
+        packet_id = cursor.read_integer(2) if _read_qos(data[offset]) else 0
         return Oversized(packet_id, end - begin)
 
-    def _packet(self, first_byte: int, data: bytes, begin: int, end: int) -> Event | None:
+    def _read_packet(self, first_byte: int, data: bytes, begin: int, end: int) -> Event | None:
         """Read one packet; return its event, or None if it has none."""
         kind = first_byte & 0xF0
         if self._accepted:
             if kind == _PUBLISH:
-                return _message(self.level, first_byte, data, begin, end)
+                return _read_message(self.level, first_byte, data, begin, end)
             if first_byte == _PUBACK:
-                return self._puback(data, begin, end)
+                return self._read_puback(data, begin, end)
         cursor = Cursor(data, begin, end)
         if kind not in (first_byte, Kind.PUBLISH):
             is_tls = first_byte == _TLS_ALERT and not self._accepted
             raise Malformed(TLS_ANSWER if is_tls else "flags that are reserved")
-        event = self._control(kind, cursor)
+        event = self._read_control(kind, cursor)
         cursor.check_end()
         return event
 
-    def _control(self, kind: int, cursor: Cursor) -> Event | None:
+    def _read_control(self, kind: int, cursor: Cursor) -> Event | None:
         """Return the event of a packet other than a PUBLISH or PUBACK; None if it has none."""
         if not self._accepted:
             if kind != Kind.CONNACK:
                 raise Malformed("a packet before the answer to CONNECT")
-            return self._connack(cursor)
+            return self._read_connack(cursor)
         if kind in (Kind.SUBACK, Kind.UNSUBACK):
-            return self._suback(Kind(kind), cursor)
+            return self._read_suback(Kind(kind), cursor)
         if kind == Kind.PINGRESP:  # its bytes alone show that the broker answers
             return None
         if kind == Kind.DISCONNECT and self.level == MQTT_5:
-            return self._disconnect(cursor)
+            return self._read_disconnect(cursor)
         raise Malformed("a packet that a client at QoS 1 never receives")
 
-    def _connack(self, cursor: Cursor) -> Event:
+    def _read_connack(self, cursor: Cursor) -> Event:
         flags, reason = cursor.read_integer(1), cursor.read_integer(1)
         grants = cursor.read_properties() if self.level == MQTT_5 and cursor.remaining_bytes else {}
         if flags > 1 or (reason and flags):
@@ -291,7 +291,7 @@ class Protocol:
             retains=bool(grants.get(_RETAIN_AVAILABLE, True)),
         )
 
-    def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
+    def _read_puback(self, data: bytes, begin: int, end: int) -> Event | None:
         """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
         reason = 0
         if end - begin == 2:
@@ -304,25 +304,25 @@ class Protocol:
                 if cursor.remaining_bytes:
                     cursor.read_properties()
             cursor.check_end()
-        return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
+        return Puback(packet_id, reason) if self._free_id(packet_id, Kind.PUBACK) else None
 
-    def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
+    def _read_suback(self, kind: Kind, cursor: Cursor) -> Event | None:
         """Return a SUBACK; None if it matches no request. An UNSUBACK frees its id, but yields no event."""
         packet_id = cursor.read_integer(2)
         if self.level == MQTT_5:
             cursor.read_properties()
         reason = cursor.read_integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
-        is_expected = self._free(packet_id, kind)
+        is_expected = self._free_id(packet_id, kind)
         return Suback(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
-    def _disconnect(self, cursor: Cursor) -> Event:
+    def _read_disconnect(self, cursor: Cursor) -> Event:
         reason = cursor.read_integer(1) if cursor.remaining_bytes else 0
         if cursor.remaining_bytes:
             cursor.read_properties()
         self._finished = True
         return Disconnect(reason, packets.reason_text(self.level, reason))
 
-    def _free(self, packet_id: int, answer: Kind) -> bool:
+    def _free_id(self, packet_id: int, answer: Kind) -> bool:
         """Free a packet id and return True if its request waits for this answer; else return False."""
         if self._answers.get(packet_id) is not answer:
             return False
@@ -332,7 +332,7 @@ class Protocol:
         return True
 
 
-def _qos(first_byte: int) -> int:
+def _read_qos(first_byte: int) -> int:
     """Return a PUBLISH's QoS. Raises Malformed if it is above 1, or for a repeated message at QoS 0."""
     qos = first_byte >> 1 & 3
     if qos > 1:
@@ -342,9 +342,9 @@ def _qos(first_byte: int) -> int:
     return qos
 
 
-def _message(level: int, first_byte: int, data: bytes, begin: int, end: int) -> Message:
+def _read_message(level: int, first_byte: int, data: bytes, begin: int, end: int) -> Message:
     """Return the message of a PUBLISH, read in place for speed because thousands may arrive at once."""
-    qos = _qos(first_byte)
+    qos = _read_qos(first_byte)
     name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
     payload_start = name_end + 2 * qos
     if level == MQTT_5:

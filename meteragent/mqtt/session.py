@@ -129,7 +129,7 @@ class Session:
         packet_id, packet = self._protocol.encode_subscribe(topic_filter)
         self._pending_subscriptions[packet_id] = answer
         self._transport.write(packet)
-        await self._first_of(answer, "the subscription")
+        await self._await_answer(answer, "the subscription")
         if answer.result() != 1:
             raise _refusal_of(self.version, answer.result())
 
@@ -174,9 +174,9 @@ class Session:
 
     async def open(self) -> None:
         """Connect. Raises LinkError if this fails or takes longer than `timeout_s`."""
-        connect_task = asyncio.ensure_future(self._ending(self._connect))
+        connect_task = asyncio.ensure_future(self._run_to_end(self._connect))
         try:
-            await self._first_of(connect_task, "the connection attempt")
+            await self._await_answer(connect_task, "the connection attempt")
         except NoAnswer as error:
             raise NoConnack(str(error)) if self._connect_written else error from None
         finally:
@@ -196,16 +196,16 @@ class Session:
 
     async def run(self, serve: Serve) -> NoReturn:
         """Run `serve` until the session ends; raise the reason, perhaps an error of `serve` or a callback."""
-        serve_task = asyncio.ensure_future(self._ending(partial(serve, self)))
+        serve_task = asyncio.ensure_future(self._run_to_end(partial(serve, self)))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
-            await _first({self._session_end})
+            await _wait_for_first({self._session_end})
         finally:
             serve_task.cancel()
             await asyncio.wait({serve_task})
         raise self._end_reason
 
-    async def _ending(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_to_end(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do some work, whose error ends the session."""
         try:
             await work()
@@ -220,9 +220,9 @@ class Session:
         disconnect = packets.encode_disconnect(self.version, self._disconnect_reason)
         await self._transport.close(b"" if is_silent else disconnect)
 
-    async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
+    async def _await_answer(self, answer: asyncio.Future[Any], request: str) -> None:
         """Wait for `answer`. Raises `_end_reason` if the session ends first; NoAnswer after `timeout_s`."""
-        await _first({answer, self._session_end}, self._link.timeout_s)
+        await _wait_for_first({answer, self._session_end}, self._link.timeout_s)
         if self._session_end.done():
             raise self._end_reason
         if not answer.done():
@@ -358,5 +358,5 @@ def _refusal_of(version: int, reason: int) -> SubscriptionRefused:
     return SubscriptionRefused(f"subscription refused: {text} (0x{reason:02x})")
 
 
-async def _first(futures: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
+async def _wait_for_first(futures: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:
     await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -38,8 +38,8 @@ async def watch_topics(
     link = Link(
         endpoint,
         f"{endpoint.client_id or 'meteragent'}-{name}-{entropy(6).hex()}",
-        on_message=watcher.take,
-        on_failed=watcher.failed,
+        on_message=watcher.on_message,
+        on_failed=watcher.on_failed,
         session_expiry_s=0,
     )
     await keep_connected(link, watcher.serve, entropy)
@@ -71,13 +71,13 @@ class _Watcher:
         self._has_listened = True
         self._on_listening()
 
-    def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
+    def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
         """Acknowledge a message, unless its QoS is 0, and pass it to `on_message`."""
         if token is not None and self._session is not None:
             self._session.acknowledge([token])
         self._on_message(topic, payload, retain)
 
-    def failed(self, reason: LinkError) -> None:
+    def on_failed(self, reason: LinkError) -> None:
         """Raise `reason` if ATTEMPTS connections have failed or ended before all filters were granted."""
         self._failure_count += 1
         if not self._has_listened and self._failure_count >= ATTEMPTS:

@@ -31,7 +31,7 @@ class Clock:
         return boot_ms()
 
 
-class Steps:
+class StepWatch:
     """A watch for an unconfirmed forward step of the wall clock; `BootClock` defines which steps count.
 
     The step is over when the clock is set back. A restart of the operator confirms the step.

@@ -21,9 +21,9 @@ from meteragent.domain.errors import ConfigError, KeyRefused
 from meteragent.domain.refusal import (
     key_text,
     locate,
-    nearest,
     parse_toml,
     raise_all,
+    similar,
     text_of_file,
     value_refusal,
 )
@@ -172,6 +172,6 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
         path = detail["loc"]
         model = _SECTIONS[str(path[0])] if len(path) > 1 else Settings
         names = list(model.model_fields)
-        meant = nearest(path[-1], names)
+        meant = similar(path[-1], names)
         return ConfigError(key_text(path), "an unknown key", f"one of {', '.join(names)}", meant=meant)
     return value_refusal(detail, _EXPECTED)

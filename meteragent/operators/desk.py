@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from meteragent.crowd import helper, leader
-from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, response_due_s
+from meteragent.crowd.machine import Effects, Machine, Outgoing, RowKey, response_due_s
 from meteragent.crowd.total import TotalFormat
 
 RESEND_S = 300
@@ -58,7 +58,7 @@ class Step:
               step; 0 if no noise was drawn
     """
 
-    rows: dict[Key, bytes | None] = field(default_factory=dict)
+    rows: dict[RowKey, bytes | None] = field(default_factory=dict)
     lines: list[LedgerLine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -128,7 +128,7 @@ class Desk:
                 step.lines.append(line)
                 step.counts[f"slots_{line.result}"] += 1
 
-    def _line(self, key: Key, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
+    def _line(self, key: RowKey, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
         """Return the line of the ledger for a slot that has been closed or answered."""
         if key.table == "closed":  # the effects also delete the slot's reports
             result, homes = leader.read_outcome(value)
@@ -137,7 +137,7 @@ class Desk:
         return LedgerLine(key.at, at_s, *helper.read_outcome(self.machine.group.id, value))
 
 
-def in_order(
+def order_by_time(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
     """Yield the messages before each tick with the tick's instant, then the other messages with None."""

@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Key, Machine
+from meteragent.crowd.machine import Machine, RowKey
 from meteragent.domain.grid import iso_time
 from meteragent.domain.problem import Problem, make_service_problem
 from meteragent.mqtt import Entropy
 from meteragent.operators import published
-from meteragent.operators.clock import Clock, Steps, Ticks
+from meteragent.operators.clock import Clock, StepWatch, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, split_arrivals
+from meteragent.operators.desk import REPORT, Arrival, Desk, Step, order_by_time, split_arrivals
 from meteragent.operators.link import Link
-from meteragent.operators.silence import Silence
+from meteragent.operators.silence import SilenceWatch
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import PROBLEMS, OperatorVitals
 from meteragent.service import health
@@ -64,11 +64,11 @@ class Service:
         self._held_reports, self._wake = deque[_HeldReports](), asyncio.Event()
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
-        self._steps, self._ahead_s = Steps(clock), 0
+        self._steps, self._ahead_s = StepWatch(clock), 0
         self._signs_from_s, self._has_begun = 0, False
         self._overload_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
-        self._silence = Silence(operation.role, operation.group, self._started_s)
+        self._silence = SilenceWatch(operation.role, operation.group, self._started_s)
 
     async def run(self) -> NoReturn:
         """Serve until cancelled. Raises StoreError if the store cannot be used."""
@@ -82,8 +82,8 @@ class Service:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(health.serve_socket(socket_path(operation.store), self._reply))
                 tasks.create_task(health.notify_systemd(self._notify, self._problems, self._idle_s))
-                if Key("mark", 0, "serial") not in machine.rows:
-                    await self._pass_published()
+                if RowKey("mark", 0, "serial") not in machine.rows:
+                    await self._wait_past_published()
                 self._compare(self._clock.now_s())
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
                 tasks.create_task(self._link.run())
@@ -92,10 +92,10 @@ class Service:
                 await self._work(worker)
         raise AssertionError
 
-    async def _pass_published(self) -> None:
+    async def _wait_past_published(self) -> None:
         """Wait until the clock has passed the serial of the key list that was published before this store."""
         operation = self._operation
-        serial = await published.newest_serial(
+        serial = await published.fetch_newest_serial(
             operation.endpoint, operation.group, operation.role, self._entropy
         )
         self._signs_from_s = serial + 1  # homes ignore another list with the same serial
@@ -127,7 +127,7 @@ class Service:
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
         """Take messages and ticks in the order of their times; commit each piece and each tick separately."""
-        for earlier_arrivals, instant_s in in_order(arrivals, instants_s):
+        for earlier_arrivals, instant_s in order_by_time(arrivals, instants_s):
             for piece in split_arrivals(earlier_arrivals):
                 self._may_draw = piece[0].kind != REPORT
                 step = await worker.call(worker.take, piece, self._clock.now_s())

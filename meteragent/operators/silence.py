@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from meteragent.crowd.group import Group
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 
 PATIENCE_S: Final[Mapping[str, int]] = {"leader": 60, "helper": 1800}
 """How long after a deadline, in seconds, the first message may arrive, by role.
@@ -16,7 +16,7 @@ _SLOTS: Final = 2
 """The number of slots that may be silent after a start, because homes may not have had keys for them."""
 
 
-class Silence:
+class SilenceWatch:
     """A watch for slots without a message; it learns of messages from the rows of accepted ones."""
 
     def __init__(self, role: str, group: Group, now_s: int) -> None:
@@ -24,7 +24,7 @@ class Silence:
         self._table, self._patience_s = _TABLES[role], PATIENCE_S[role]
         self._newest_s: int | None = None
 
-    def note_rows(self, rows: Mapping[Key, bytes | None]) -> None:
+    def note_rows(self, rows: Mapping[RowKey, bytes | None]) -> None:
         """Note the slots of the reports or requests that a step has accepted."""
         slots = [key.at for key, value in rows.items() if key.table == self._table and value is not None]
         if slots:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.store import file, generation, wal
@@ -67,10 +67,10 @@ class Store(OpenStore):
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.raise_device_errors(path), ExitStack() as undo:
-            undo.callback(os.close, _locked(path, file.lock_store))
+            undo.callback(os.close, _lock_file(path, file.lock_store))
             if not path.exists() and generation.read_generation(path) is not None:
                 raise StoreLost(f"{path}: missing, although it existed before; {START_OVER_HINT}")
-            undo.callback(os.close, _locked(path, file.lock_database))
+            undo.callback(os.close, _lock_file(path, file.lock_database))
             connection = file.connect(path)
             undo.callback(wal.close_connection, connection, path)
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -87,17 +87,17 @@ class Store(OpenStore):
             store._resources = undo.pop_all()
         return store
 
-    def read_rows(self) -> dict[Key, bytes]:
+    def read_rows(self) -> dict[RowKey, bytes]:
         """Return all rows of the machine."""
         with file.raise_device_errors(self.path):
             secrets = self.connection.execute("SELECT day, value FROM secret")
-            rows = {Key("secret", day): bytes(value) for day, value in secrets}
+            rows = {RowKey("secret", day): bytes(value) for day, value in secrets}
             query = "SELECT kind, at, name, value FROM row"
             for kind, at, name, value in self.connection.execute(query):
-                rows[Key(kind, at, name)] = bytes(value)
+                rows[RowKey(kind, at, name)] = bytes(value)
         return rows
 
-    def commit_step(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
+    def commit_step(self, rows: Mapping[RowKey, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
         A deleted secret stays in the write-ahead log while another program reads that; each later commit,
@@ -106,16 +106,16 @@ class Store(OpenStore):
         """
         if rows:
             try:
-                with self.committing() as tx:
+                with self.unerased_transaction() as tx:
                     _write(tx, rows)
                     tx.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", list(lines))
                     if any(key.table != "report" for key in rows):
-                        self._count(tx)
+                        self._count_records(tx)
             except BaseException:
                 self._failed = True
                 raise
-            self.erased &= all(key.table != "secret" for key in rows)
-        self.erase()
+            self.is_erased &= all(key.table != "secret" for key in rows)
+        self.erase_log()
 
     def _claim(self, role: str, group_id: bytes) -> None:
         """Bind the store to a role and a group. Raises StoreError if it is bound to another role or group."""
@@ -141,7 +141,7 @@ def read_ledger(path: Path) -> list[LedgerLine]:
             return [LedgerLine(*line) for line in lines]
 
 
-def _locked(path: Path, lock: Callable[[Path], int]) -> int:
+def _lock_file(path: Path, lock: Callable[[Path], int]) -> int:
     """Lock a file of the store; return its descriptor. Raises StoreInUse if it is locked already."""
     try:
         return lock(path)
@@ -174,7 +174,7 @@ def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
             raise StoreLost(f"{path}: a row of the table {table} is corrupt; {START_OVER_HINT}")
 
 
-def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:
+def _write(tx: sqlite3.Connection, rows: Mapping[RowKey, bytes | None]) -> None:
     deleted_keys = [key for key, value in rows.items() if value is None]
     tx.executemany(
         "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted_keys if key.table == "secret"]

@@ -16,7 +16,7 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
-`alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
+`false_alarm` bounds the probability that a correct mechanism fails: half is split evenly over the tests of
 the distribution, and half over the events. The p-value of chi-square is asymptotic (cells expect at least
 20); all others are exact or upper bounds. Only the ratio of `log_mass` can show deviations rarer than
 1/samples.
@@ -77,7 +77,7 @@ class Audit:
     """The results of an audit; `figures()` returns all of them as data for JSON.
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
-    lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
+    lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `false_alarm`.
     detects: the ratio of true to claimed loss that the audit of l_inf Laplace noise detects with a
         probability of about 0.9; infinite if even a loss of 50 would not be detected.
     detects_scale: the relative error of that noise's scale that is detected with the same probability.
@@ -106,9 +106,9 @@ class Audit:
         return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
 
 
-def _detection_factor(trials: int, x: float, alarm: float) -> float:
+def _detection_factor(trials: int, x: float, false_alarm: float) -> float:
     """Return the f for which `midrange_power` is about 0.9, by normal approximation; inf if f x > 50."""
-    z_alarm, z_miss, f = float(stats.norm.isf(alarm / 2)), float(stats.norm.isf(MISS)), 1.0
+    z_alarm, z_miss, f = float(stats.norm.isf(false_alarm / 2)), float(stats.norm.isf(MISS)), 1.0
     for _ in range(50):
         if f * x > 50:
             return math.inf
@@ -118,7 +118,11 @@ def _detection_factor(trials: int, x: float, alarm: float) -> float:
 
 
 def audit(
-    mechanism: WindowMechanism, *, samples: int | None = None, alarm: float = ALARM, bits: Bits | None = None
+    mechanism: WindowMechanism,
+    *,
+    samples: int | None = None,
+    false_alarm: float = ALARM,
+    bits: Bits | None = None,
 ) -> Audit:
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
@@ -130,18 +134,18 @@ def audit(
     count = max(4000, min(SAMPLES, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
     exact = [_check_lattice(bench), _check_bits(bench), _check_noise(bench), _check_ratio(bench)]
-    law, shifts = list(_check_law(bench, count, alarm / 2)), _choose_shifts(bench)
-    event_alarm = alarm / 2 / len(shifts) / len(STATISTICS)
+    law, shifts = list(_check_law(bench, count, false_alarm / 2)), _choose_shifts(bench)
+    event_alarm = false_alarm / 2 / len(shifts) / len(STATISTICS)
     events = [_check_event(bench, kind, shift, count, event_alarm) for kind, shift in shifts.items()]
     lower = max(0.0, *(event.figures["lower"] for event in events))
     return Audit(
         epsilon=mechanism.loss(bench.quantum) / bench.quantum,
         lower=lower / float(bench.shift_quanta * bench.quantum),
         detects=_detection_factor(count // 2, bench.loss(bench.shift_quanta), event_alarm),
-        detects_scale=(math.sqrt(2 * math.log(4 * bench.tests / alarm)) + stats.norm.isf(MISS))
+        detects_scale=(math.sqrt(2 * math.log(4 * bench.tests / false_alarm)) + stats.norm.isf(MISS))
         / math.sqrt(count * bench.n),
         samples=count,
-        alarm=alarm,
+        alarm=false_alarm,
         checks=(*exact, *law, *events),
     )
 
@@ -257,7 +261,7 @@ def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
 _LAW_TESTS, _CELLS = 10, 20
 
 
-def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
+def _check_law(bench: _Bench, count: int, false_alarm: float) -> Iterator[Check]:
     """Yield the tests of draws against l_inf Laplace noise, or a passed check if `log_mass` is another."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
@@ -269,10 +273,10 @@ def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
         yield _check_mixture(bench)
     z = np.rint(bench.noise(bench.base, count)).astype(np.int64)
     for name, p in _law_tests(bench, z):
-        yield Check(f"law: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
+        yield Check(f"law: {name}", p > false_alarm / bench.tests, f"p = {p:.2g}", {"p": p})
     if bench.dithered:
         for name, p in dither_tests(bench.mechanism, bench.law, bench.steps, count, bench.bits):
-            yield Check(f"dither: {name}", p > alarm / bench.tests, f"p = {p:.2g}", {"p": p})
+            yield Check(f"dither: {name}", p > false_alarm / bench.tests, f"p = {p:.2g}", {"p": p})
 
 
 def _check_mixture(bench: _Bench) -> Check:
@@ -364,7 +368,7 @@ def _choose_shifts(bench: _Bench) -> dict[str, Integers]:
     return shifts if n > 1 else {"one slot": one_slot}
 
 
-def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: float) -> Check:
+def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, false_alarm: float) -> Check:
     """Check that no statistic proves a loss above the claim for a shift."""
     k, shifted = bench.shift_quanta, bench.base + bench.shift_quanta * bench.steps * shift
     base_noise = bench.noise(bench.base, count)
@@ -373,7 +377,7 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
     noises = zip((base_noise, shifted_noise), u, strict=True)
     v = [z[:, shift == 0] if (shift == 0).any() else moved_slots for z, moved_slots in noises]
     bounds = [
-        (prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), alarm), name)
+        (prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), false_alarm), name)
         for name, statistic in STATISTICS.items()
     ]
     (lower, best_statistic), claim = max(bounds), bench.loss(k)

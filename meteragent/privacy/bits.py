@@ -42,7 +42,7 @@ class SecretBits(Bits, Protocol):
         """Drop the bits that were fetched but not handed out."""
 
 
-Rows = NDArray[np.int64]
+RowIds = NDArray[np.int64]
 """Row numbers, 0 .. count - 1."""
 
 PAGES = 1 << 10
@@ -62,10 +62,10 @@ class RowBits(Protocol):
     def count(self) -> int:
         """The number of rows."""
 
-    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+    def words(self, rows: RowIds, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Read the first `count` words of a page for each row in `rows`; shape (rows.size, count)."""
 
-    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+    def word(self, rows: RowIds, page: int, at: RowIds | int, dtype: Width) -> UnsignedArray:
         """Read word `at` of a page for each row in `rows`; `at` may differ by row; shape (rows.size,)."""
 
     def stream(self, row: int, page: int) -> Bits:
@@ -88,12 +88,12 @@ class FreshRows:
             raise ValueError(f"a count must not be negative: {count}")
         self.count, self._bits = count, bits
 
-    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+    def words(self, rows: RowIds, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Draw `count` words per row, (rows.size, count). Raises OverflowError beyond the page's end."""
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
-    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+    def word(self, rows: RowIds, page: int, at: RowIds | int, dtype: Width) -> UnsignedArray:
         """Draw a word per row, (rows.size,). Raises OverflowError if `at` is beyond the page's end."""
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)

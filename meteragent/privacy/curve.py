@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meteragent.privacy.exact import Exact, rational, set_fields
+from meteragent.privacy.exact import Exact, set_fields, to_rational
 from meteragent.privacy.metric import Metric, chebyshev
 from meteragent.privacy.space import Curve, Curves
 
@@ -44,7 +44,7 @@ class Projection:
     times_s: tuple[Fraction, ...]
 
     def __init__(self, duration_s: Exact, times_s: Sequence[Exact]) -> None:
-        set_fields(self, domain=Curves(duration_s), times_s=tuple(rational("time_s", t) for t in times_s))
+        set_fields(self, domain=Curves(duration_s), times_s=tuple(to_rational("time_s", t) for t in times_s))
         if not self.times_s or not all(0 <= t <= self.domain.duration_s for t in self.times_s):
             raise ValueError(f"a projection needs times in [0, {self.domain.duration_s}]")
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Exact = Fraction | Decimal | int | str
-"""The types that an exact number may have. Where one is expected, everything raises as `rational` does."""
+"""The types that an exact number may have. Where one is expected, everything raises as `to_rational` does."""
 
 GUARD_BITS = 12
 """Extra bits of working precision: for k up to 1000, all errors together stay below one unit of a result."""
@@ -50,7 +50,7 @@ def _has_missing(values: Any) -> bool:
     return bool(np.isnan(array).any()) if is_table else type(values).__name__ == "NAType"
 
 
-def rational(name: str, value: Any) -> Fraction:
+def to_rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
     Raises TypeError for a type that is not `Exact`, and ValueError for text or a Decimal without a finite
@@ -84,16 +84,16 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction. Raises as `rational` does, or ValueError if it is not positive."""
-    exact = rational(name, value)
+    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError if it is not positive."""
+    exact = to_rational(name, value)
     if exact <= 0:
         raise ValueError(f"{name} must be positive, not {exact}")
     return exact
 
 
 def not_negative(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction. Raises as `rational` does, or ValueError if it is negative."""
-    exact = rational(name, value)
+    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError if it is negative."""
+    exact = to_rational(name, value)
     if exact < 0:
         raise ValueError(f"{name} must not be negative: {exact}")
     return exact

@@ -41,7 +41,7 @@ from meteragent.privacy.exact import Exact, positive, set_fields
 from meteragent.privacy.mechanism.base import make_guarantee
 from meteragent.privacy.metric import Metric
 
-Outputs = Literal["points", "anywhere"]
+OutputSet = Literal["points", "anywhere"]
 
 # Finite and bounded spaces --------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
 
 
 def finite_floor(
-    m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0, *, outputs: Outputs = "points"
+    m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0, *, outputs: OutputSet = "points"
 ) -> Number:
     """Return a lower bound on the maximal expected error on m+1 points, any two at least kappa apart.
 

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import PAGE_BYTES, Bits, BytesBits, Rows, UnsignedArray, Width, check_address
+from meteragent.privacy.bits import PAGE_BYTES, Bits, BytesBits, RowIds, UnsignedArray, Width, check_address
 
 Words = NDArray[np.uint64]
 """Rows of 64-bit words: (count, words)."""
@@ -62,7 +62,7 @@ class KeyedRows:
         addresses[:, :TAG_BYTES] = np.frombuffer(tags, np.uint8).reshape(-1, TAG_BYTES)
         self._tags = addresses.view("<u8").astype(np.uint64, copy=False)
 
-    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+    def words(self, rows: RowIds, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Read the first `count` words of a page, (rows.size, count), or raise OverflowError."""
         size = count * np.dtype(dtype).itemsize
         check_address(page, size)
@@ -70,7 +70,7 @@ class KeyedRows:
         blocks = np.arange(first, first + -(-size // _BLOCK), dtype=np.uint32)
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
-    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+    def word(self, rows: RowIds, page: int, at: RowIds | int, dtype: Width) -> UnsignedArray:
         """Read word `at` of a page for each row, (rows.size,). Raises OverflowError beyond the page's end."""
         places = np.broadcast_to(np.asarray(at, np.int64), rows.shape)
         check_address(page, (int(places.max(initial=0)) + 1) * np.dtype(dtype).itemsize)
@@ -91,7 +91,7 @@ class KeyedRows:
 
         return _Stream(read)
 
-    def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
+    def _blocks(self, rows: RowIds, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
         """Return whole blocks of rows, as words; `blocks` has a row of numbers for all rows, or for each."""
         low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
@@ -134,14 +134,14 @@ def compute_tags(key: bytes, *parts: Words) -> bytes:
     return pmac(_cipher(key), *parts)[:, :TAG_BYTES].tobytes()
 
 
-def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
+def pmac(encrypt: Encrypted, *parts: Words) -> NDArray[np.uint8]:
     """Compute the PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + E(m_c + o_c) + m_b + o_b), c = b - 1.
 
-    + is XOR, E is `encrypted`, m_1 .. m_b are a row's blocks of 16 bytes, padded, and o_1 .. o_b their
+    + is XOR, E is `encrypt`, m_1 .. m_b are a row's blocks of 16 bytes, padded, and o_1 .. o_b their
     offsets.
     """
     count, width = len(parts[0]), sum(part.shape[1] for part in parts)
-    offsets = _offsets(encrypted, width)
+    offsets = _offsets(encrypt, width)
     macs, step = np.empty((count, _BLOCK), np.uint8), max(1, _BATCH_WORDS // offsets.size)
     for first in range(0, count, step):
         batch = slice(first, first + step)
@@ -154,15 +154,15 @@ def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
         *earlier_blocks, last_blocks = blocks = _bytes(rows).view(f"V{_BLOCK}").T.copy()
         total = last_blocks.view("<u8")
         if earlier_blocks:
-            ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
+            ciphertexts = encrypt(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
             total ^= np.bitwise_xor.reduce(ciphertexts)  # much faster along the first axis
-        macs[batch] = encrypted(total).reshape(-1, _BLOCK)
+        macs[batch] = encrypt(total).reshape(-1, _BLOCK)
     return macs
 
 
-def _offsets(encrypted: Encrypted, width: int) -> Words:
+def _offsets(encrypt: Encrypted, width: int) -> Words:
     """Compute block offsets for a row of `width` words; the last offset is 0 for a partial block."""
-    zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
+    zero = int.from_bytes(encrypt(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
     for place in range(1, -(-width // _BLOCK_WORDS)):
@@ -194,10 +194,10 @@ def _cipher(key: bytes) -> Encrypted:
     # ECB encrypts each block independently, which a function from addresses to bits requires.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
-    def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
+    def encrypt(blocks: NDArray[Any]) -> NDArray[np.uint8]:
         """Encrypt each 16-byte block."""
         output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
         encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, output.data)
         return output[: blocks.nbytes]
 
-    return encrypted
+    return encrypt

@@ -27,16 +27,16 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 
-class Kind(NamedTuple):
+class Node(NamedTuple):
     """A node's mechanism and rounding, the `weight` from its unit to the tree's, and its children's kinds."""
 
     mechanism: LInfLaplace
     rounding: Rounding = "half-up"
     weight: float = 1.0
-    children: tuple[tuple["Kind", int], ...] = ()
+    children: tuple[tuple["Node", int], ...] = ()
 
 
-Path = tuple[Kind, ...]
+Path = tuple[Node, ...]
 """The kinds of the nodes from the root of a tree to a node."""
 
 _Source = tuple[LInfLaplace, Rounding, float]
@@ -49,14 +49,14 @@ class Tree:
     """A released value, those below it, the best estimate `z` in the tree's unit, and its `place`."""
 
     value: float
-    kind: Kind
+    kind: Node
     children: tuple["Tree", ...]
     z: float
     place: tuple[int, int]
 
     @classmethod
     def of(
-        cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
+        cls, value: float, kind: Node, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
         """Return a value's tree, whose children replace those of `kind`. Raises ValueError if n > 1."""
         if kind.mechanism.n != 1:
@@ -82,7 +82,7 @@ def _descend(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, fl
         yield from _descend(child, child.z + share * excess, (*path, child.kind))
 
 
-def regular_path(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
+def regular_path(kinds: Sequence[Node], counts: Sequence[int]) -> Path:
     """Return the path to a leaf, with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
     The kinds are without children, from the leaves to the root. Raises ValueError unless there is one more
@@ -96,16 +96,16 @@ def regular_path(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
 
 def sd(path: Path) -> float:
     """Return the standard deviation of the error of the estimate at the end of a path, in the tree's unit."""
-    return sd_of_total(parts(path))
+    return sd_of_total(error_parts(path))
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
     """Return an h such that the measured value is within h of the estimate with probability `coverage`."""
-    return half_width_of_total(parts(path), coverage)
+    return half_width_of_total(error_parts(path), coverage)
 
 
 @lru_cache(maxsize=1024)
-def parts(path: Path) -> tuple[Weighted, ...]:
+def error_parts(path: Path) -> tuple[Weighted, ...]:
     """Return the error of the estimate at the end of a path, as independent parts of a total (`totals`)."""
     within, outside = _outside(path)
     error: Counter[_Source] = Counter()
@@ -122,24 +122,24 @@ def parts(path: Path) -> tuple[Weighted, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _variance(kind: Kind) -> float:
+def _variance(kind: Node) -> float:
     """Return U, the variance of a node's best estimate from its own number and the numbers below it."""
     own_variance = _own_variance(kind)
     return 1 / (1 / own_variance + 1 / _variance_below(kind)) if kind.children else own_variance
 
 
 @lru_cache(maxsize=4096)
-def _variance_below(kind: Kind) -> float:
+def _variance_below(kind: Node) -> float:
     """Return V, the variance of the sum of the children's best estimates."""
     return math.fsum(count * _variance(child) for child, count in kind.children)
 
 
-def _own_variance(kind: Kind) -> float:
+def _own_variance(kind: Node) -> float:
     """Return v, the variance of the noise of a node's own number."""
     return (kind.weight * accuracy.sd(kind.mechanism, kind.rounding)) ** 2
 
 
-def _shares(kind: Kind) -> tuple[float, float]:
+def _shares(kind: Node) -> tuple[float, float]:
     """Return the weights of a node's own number, U/v, and of its children's sum, U/V, in its z."""
     if not kind.children:
         return 1.0, 0.0
@@ -148,7 +148,7 @@ def _shares(kind: Kind) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def _error_of_z(kind: Kind) -> _Sum:
+def _error_of_z(kind: Node) -> _Sum:
     """Return the error of a node's z."""
     own_share, share_below = _shares(kind)
     error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own_share * kind.weight): 1})

@@ -34,7 +34,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from meteragent.privacy.exact import Exact, rational, set_fields
+from meteragent.privacy.exact import Exact, set_fields, to_rational
 from meteragent.privacy.metric import (
     Distance,
     Induced,
@@ -77,7 +77,7 @@ class Query:
     ) -> None:
         set_fields(self, function=function, domain=domain, metric=metric)
         smallest = self._least_sensitivity(is_declared=sensitivity is not None)
-        delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
+        delta = smallest if sensitivity is None else to_rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
             raise ValueError(f"a sensitivity of {delta} does not hold: two points show {smallest}")
         object.__setattr__(self, "sensitivity", delta)
@@ -205,7 +205,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     rows' width under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
     exact; ValueError if percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
-    share = rational("percent", percent)
+    share = to_rational("percent", percent)
     if not 0 <= share <= 100:
         raise ValueError(f"percent must lie in [0, 100], not {share}")
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from meteragent.privacy.channel.exponential import exp
 from meteragent.privacy.channel.finite import Channel
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, positive, to_rational
 from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.metric import Distance, Metric
 
@@ -92,7 +92,7 @@ def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
 
 
 def _probability(delta: Exact) -> Fraction:
-    exact = rational("delta", delta)
+    exact = to_rational("delta", delta)
     if not 0 <= exact < 1:
         raise ValueError(f"delta must be at least 0 and below 1, not {exact}")
     return exact

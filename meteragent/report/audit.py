@@ -19,7 +19,7 @@ from meteragent.privacy.audit import ALARM, SAMPLES, Audit, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.statistics import MISS
 from meteragent.report.pipeline_mechanism import PipelineMechanism
-from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 
 _SIDES = 13  # sample sets that an audit draws: one for the distribution, and two for each of six shifts
 _NUMBERS_MAX = 100_000_000  # numbers that the audits of a configuration draw
@@ -70,32 +70,32 @@ def audit_mechanisms(
     `samples` is the number of windows for the distribution and for each side of each shift, of which the core
     may get fewer; by default, as many as fit into a few seconds. `bits` are the system's by default.
     """
-    kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
-    return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
+    kinds = [(stream.name, kind) for stream in config.stream for kind in _descriptor_groups(config, stream)]
+    return tuple(_audit_group(name, kind, len(kinds), samples, bits) for name, kind in kinds)
 
 
-def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
+def _descriptor_groups(config: settings.Config, stream: settings.Stream) -> list[tuple[TermsDescriptor, ...]]:
     """Group the descriptors of a stream's windows by their mechanism; each id occurs once."""
-    others_per_day = settings.others_per_day(config, stream)
+    others_per_day = settings.other_charges_per_day(config, stream)
     kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.distinct_terms(stream):
-        descriptor = describe(replace(terms, others_per_day=others_per_day))
+        descriptor = describe_terms(replace(terms, others_per_day=others_per_day))
         kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(descriptor.id, descriptor)
     return [tuple(kind.values()) for kind in kinds.values()]
 
 
-def _trial(
+def _audit_group(
     stream: str, kind: tuple[TermsDescriptor, ...], kinds: int, samples: int | None, bits: Bits | None
 ) -> Trial:
     terms, numbers = kind[0].terms, kind[0].terms.n * kinds
     alone_samples = samples or max(200, min(SAMPLES, _NUMBERS_MAX // (_SIDES * numbers)))
     core_samples = max(2, _CORE_SLOTS // (_CORE_SIDES * numbers))
     core_samples = min(alone_samples, _CORE_SAMPLES_MAX, core_samples, _END_MS // terms.length_ms)
-    alarm = ALARM / (2 * kinds)
-    mechanism = audit(terms.mechanism, samples=alone_samples, alarm=alarm, bits=bits)
+    false_alarm = ALARM / (2 * kinds)
+    mechanism = audit(terms.mechanism, samples=alone_samples, false_alarm=false_alarm, bits=bits)
     messages = None
     if numbers <= _CORE_N_MAX:
-        messages = audit(PipelineMechanism(terms), samples=core_samples, alarm=alarm, bits=bits)
+        messages = audit(PipelineMechanism(terms), samples=core_samples, false_alarm=false_alarm, bits=bits)
     return Trial(stream, kind, mechanism, messages)
 
 
@@ -112,9 +112,9 @@ def as_text(trials: Sequence[Trial]) -> str:
     """Return the findings in words."""
     lines: list[str] = []
     for trial in trials:
-        alone = _verdict(trial, "The mechanism alone", trial.mechanism, len(trials))
-        messages = _verdict(trial, "From readings to messages", trial.messages, len(trials))
-        lines += [*_claim(trial), *alone, *messages, ""]
+        alone = _verdict_lines(trial, "The mechanism alone", trial.mechanism, len(trials))
+        messages = _verdict_lines(trial, "From readings to messages", trial.messages, len(trials))
+        lines += [*_claim_lines(trial), *alone, *messages, ""]
     checks = [check for trial in trials for result in trial.audits for check in result.checks]
     failures = sum(not check.passed for check in checks)
     if failures:
@@ -126,7 +126,7 @@ def as_text(trials: Sequence[Trial]) -> str:
     return "\n".join(lines)
 
 
-def _claim(trial: Trial) -> list[str]:
+def _claim_lines(trial: Trial) -> list[str]:
     facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
     unit, slots = facts["unit"], count_text(facts["n"], "slot")
     lattice = f"{slots} per window, on multiples of {facts['quantum']} {unit}"
@@ -137,7 +137,7 @@ def _claim(trial: Trial) -> list[str]:
     ]
 
 
-def _verdict(trial: Trial, title: str, result: Audit | None, kinds: int) -> list[str]:
+def _verdict_lines(trial: Trial, title: str, result: Audit | None, kinds: int) -> list[str]:
     """Return the measured loss, the detectable violations and each check, or why there is no result."""
     facts = trial.descriptors[0].facts
     if result is None:

@@ -101,25 +101,25 @@ def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fra
     reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
     slots = terms.stretches
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
-    alignments = {_aligned(reported, terms, start_ms, days) for start_ms in starts_ms}
+    alignments = {_distances(reported, terms, start_ms, days) for start_ms in starts_ms}
     return {tuple(loads.reported_change_bound(terms, move) for move in moves) for moves in alignments}
 
 
-def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
+def _distances(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
     """Return the distances for an event that starts `start_ms` after the start of a window, largest first."""
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
     count = last_window - start_ms // terms.length_ms - 1  # of windows that a single event fills
     if days == 1 and count >= _WINDOWS_FEW:
         # All windows that the event fills have the same distance.
-        full_distance = _distance(event, terms, _filled(terms, 0, terms.length_ms))
+        full_distance = _distance(event, terms, _filled_ms(terms, 0, terms.length_ms))
         ends = replace(event, duration_ms=event.duration_ms - count * terms.length_ms)
-        return tuple(sorted((*_aligned(ends, terms, start_ms, 1), *[full_distance] * count), reverse=True))
+        return tuple(sorted((*_distances(ends, terms, start_ms, 1), *[full_distance] * count), reverse=True))
     event_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms
         for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
             from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
-            event_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
+            event_ms[window].update(_filled_ms(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
     return tuple(sorted((_distance(event, terms, slots) for slots in event_ms.values()), reverse=True))
 
 
@@ -131,7 +131,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
     return event.power_w / terms.wh_per_value * terms.metric.norm(parts)
 
 
-def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
+def _filled_ms(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     """Return how long a stretch overlaps each slot, in ms; of equal slots, the first two and the last."""
     if terms.places:
         stretches = [place.stretches for place in terms.places]

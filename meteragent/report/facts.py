@@ -9,9 +9,9 @@ from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.figures import exact_text
 from meteragent.report import sharing, wording
-from meteragent.report.format import rounded_up
+from meteragent.report.format import round_up
 from meteragent.report.guarantee import Exposure, Guarantee
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 
 def facts_of(guarantee: Guarantee) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
         "id": guarantee.descriptor.id,
         **guarantee.descriptor.facts,
         **_load_facts(guarantee),
-        **({"shard": str(fleet.shard), "shard_meters": wording.shard_meters(fleet)} if fleet else {}),
+        **({"shard": str(fleet.shard), "shard_meters": wording.shard_phrase(fleet)} if fleet else {}),
         **({} if guarantee.parts is None else {"parts": guarantee.parts}),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
         **_tariff_facts(guarantee),
@@ -51,8 +51,8 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact_text(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
-    levels = {str(wh): figure(float(loads.level(terms, Fraction(wh)))) for wh in loads.MOVES_WH.values()}
-    factor, unknown = figure(float(loads.level_factor(terms))), [*guarantee.unknown_of_loads]
+    levels = {str(wh): shorten(float(loads.level(terms, Fraction(wh)))) for wh in loads.CHANGES_WH.values()}
+    factor, unknown = shorten(float(loads.level_factor(terms))), [*guarantee.unknown_of_loads]
     in_all = _in_all(guarantee)
     return facts | {"loads": {"factor": factor, "levels_of_wh": levels, "unknown": unknown, "in_all": in_all}}
 
@@ -64,7 +64,7 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     which each later slot may differ.
     """
     periods = [
-        {"days": days, "slots": slots, "level": figure(float(rounded_up(level))), "right_of_100": percent}
+        {"days": days, "slots": slots, "level": shorten(float(round_up(level))), "right_of_100": percent}
         for days, slots, level, percent in guarantee.in_all
     ]
     step_wh = str(loads.step_wh(guarantee.terms))

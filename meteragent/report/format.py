@@ -81,7 +81,7 @@ def level_text(level: Fraction) -> str:
     return full_text(level) if (level * _RATE_PLACES).denominator == 1 else figures_text(level)
 
 
-def rounded_up(level: Fraction) -> Fraction:
+def round_up(level: Fraction) -> Fraction:
     """Round a level up to four figures."""
     if not level:
         return level
@@ -96,10 +96,10 @@ def _place_value(level: Fraction, count: int) -> Fraction:
 
 def odds_factor_text(level: Fraction) -> str:
     """Return e^level to three figures or, from 1,000 to a million, as a whole number."""
-    return localise(_factor(level))
+    return localise(_odds_factor(level))
 
 
-def _factor(level: Fraction) -> str:
+def _odds_factor(level: Fraction) -> str:
     """Return the factor of `odds_factor_text` in English."""
     if level > _FLOAT_LEVEL_MAX:
         return f"{_WIDE.exp(Decimal(float(level))):.3g}"
@@ -118,7 +118,7 @@ def odds_text(level: Fraction) -> str:
         return f"e^{level_text(level)} = {odds_factor_text(level)}"
     place = min(_place_value(level, _ODDS_FIGURES), Fraction(1))
     exponent = math.ceil(level / place) * place
-    while exponent <= _FLOAT_LEVEL_MAX and float(_factor(exponent).replace(",", "")) < math.exp(level):
+    while exponent <= _FLOAT_LEVEL_MAX and float(_odds_factor(exponent).replace(",", "")) < math.exp(level):
         exponent += place
     return f"e^{level_text(exponent)} = {odds_factor_text(exponent)}"
 

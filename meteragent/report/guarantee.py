@@ -25,8 +25,8 @@ from meteragent.report import warn
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.format import MEAN_W
 from meteragent.report.language import say
-from meteragent.wire.descriptor import TermsDescriptor, describe
-from meteragent.wire.number import figure
+from meteragent.wire.descriptor import TermsDescriptor, describe_terms
+from meteragent.wire.number import shorten
 
 MONTH_DAYS = 30
 CROWDS = (100, 1000)
@@ -61,7 +61,7 @@ class Exposure(NamedTuple):
     success_percent: Mapping[int, int]
 
 
-class InAll(NamedTuple):
+class InAllCost(NamedTuple):
     """The level that a change by the hidden energy in all costs over the slots of `days` days."""
 
     days: int
@@ -93,7 +93,7 @@ class TariffPair(NamedTuple):
     """
 
     tariffs: tuple[str, str]
-    recognised: float
+    recognised_difference: float
 
 
 class TariffErrors(NamedTuple):
@@ -123,7 +123,7 @@ class Guarantee:
     descriptor: TermsDescriptor
     errors: Mapping[str, Error]
     exposures: tuple[Exposure, ...]
-    in_all: tuple[InAll, ...]
+    in_all: tuple[InAllCost, ...]
     warn_of_stream: Callable[[], Sequence[str]] = field(compare=False, repr=False)
     tariffs: TariffErrors | None = None
 
@@ -135,7 +135,7 @@ class Guarantee:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings, in the language of the text."""
-        return (*self.warn_of_stream(), *_habits(self.exposures))
+        return (*self.warn_of_stream(), *_habit_warnings(self.exposures))
 
     @property
     def is_archive(self) -> bool:
@@ -212,11 +212,11 @@ def compute_guarantee(
         stream.name,
         None if shard is None else Fleet(shard, topic.filter, topic.shard is not None),
         config.topics_formula(stream.source) if stream.source.part else None,
-        describe(terms, is_archive=is_archived),
+        describe_terms(terms, is_archive=is_archived),
         dict(_errors(terms)),
         tuple(_exposure(event, terms) for event in events),
         tuple(_in_all(terms)),
-        partial(warn.of_stream, stream, terms, stored_streams, is_archived=is_archived),
+        partial(warn.stream_warnings, stream, terms, stored_streams, is_archived=is_archived),
     )
 
 
@@ -257,12 +257,12 @@ def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Erro
         if windows >= 1 and isinstance(terms.shape, Amount) and days == MONTH_DAYS:
             yield "month_total", make_error(sd, terms.value_unit, home_value * windows)
         elif windows >= 1 and terms.shape.is_additive and is_filled:
-            yield name, make_error(sd * math.hypot(*_kwh_per_unit(terms)), "kWh", MEAN_W * 24 * days / 1000)
+            yield (name, make_error(sd * math.hypot(*_kwh_per_unit(terms)), "kWh", MEAN_W * 24 * days / 1000))
 
 
 def make_error(value: float, unit: str, home_value: float) -> Error:
     """Return an error, which is compared with the value of an average home; 0 if none is comparable."""
-    return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * home_value)
+    return Error(shorten(value), unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
 def _kwh_per_unit(terms: Terms) -> list[float]:
@@ -300,17 +300,17 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
         moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
     chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
     in_all = repetitions * max(map(sum, alignments)) + days * step
-    return _percent(chance, terms, in_all)
+    return _combined_percent(chance, terms, in_all)
 
 
-def _percent(chance: float, terms: Terms, in_all: Fraction) -> int:
+def _combined_percent(chance: float, terms: Terms, in_all: Fraction) -> int:
     """Return `chance` or, if it applies and is smaller, the limit for a change by `in_all`, in the unit."""
     if terms.slots_per_bound == 1 and terms.rounding != "half-up":
         chance = min(chance, success_in_all(terms.mechanism, in_all))
     return math.ceil(100 * chance - _ROUNDING)
 
 
-def _in_all(terms: Terms) -> Iterator[InAll]:
+def _in_all(terms: Terms) -> Iterator[InAllCost]:
     """Yield the cost of a change by the hidden energy in all over a day and a month, or a longer window."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
@@ -319,7 +319,7 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
         yield _in_all_cost(terms, terms.length_ms // DAY_MS, 1)
 
 
-def _in_all_cost(terms: Terms, days: int, windows: int) -> InAll:
+def _in_all_cost(terms: Terms, days: int, windows: int) -> InAllCost:
     """Return the cost of a change by the hidden energy in all over a number of windows."""
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
@@ -327,11 +327,11 @@ def _in_all_cost(terms: Terms, days: int, windows: int) -> InAll:
     first = max(loads.distance_bound(terms, terms.hides_wh), step)
     chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)
-    moved = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
-    return InAll(days, slots, level, _percent(chance, terms, moved))
+    change = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
+    return InAllCost(days, slots, level, _combined_percent(chance, terms, change))
 
 
-def _habits(exposures: Sequence[Exposure]) -> list[str]:
+def _habit_warnings(exposures: Sequence[Exposure]) -> list[str]:
     """Return a warning about events that are hidden if they happen once but learnt if they happen daily."""
     learnt_titles = [
         event.title

@@ -23,7 +23,7 @@ from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.report.language import say
 from meteragent.report.shapes import METRICS
 from meteragent.wire import descriptor, total
-from meteragent.wire.descriptor import TermsDescriptor, canonical_json, describe
+from meteragent.wire.descriptor import TermsDescriptor, canonical_json, describe_terms
 from meteragent.wire.grammar import RECORD
 from meteragent.wire.record import RecordFormat
 
@@ -65,7 +65,7 @@ def statement_text(
     settings: config.Config, events: Sequence[Event] = EVENTS, stored_terms: StoredTerms | None = None
 ) -> str:
     """Return a configuration's statement; `stored_terms` is None if there is no store."""
-    blocks = _head(settings)
+    blocks = _head_lines(settings)
     if settings.receiver:
         blocks += ["## Receivers", _list(*sharing.receiver_lines(settings))]
     for stream in settings.stream:
@@ -83,11 +83,11 @@ def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescrip
         replace(terms, others_per_day=usual.others_per_day)
         for terms in config.distinct_terms(stream, usual.rounding)
     )
-    descriptors = (describe(terms, is_archive=promise.is_archive) for terms in shapes)
+    descriptors = (describe_terms(terms, is_archive=promise.is_archive) for terms in shapes)
     return {described.id: described for described in (promise.descriptor, *descriptors)}
 
 
-def _text(text: str, indent: str = "") -> str:
+def _wrap(text: str, indent: str = "") -> str:
     """Wrap a paragraph."""
     return textwrap.fill(
         text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -95,19 +95,19 @@ def _text(text: str, indent: str = "") -> str:
 
 
 def _list(*items: str) -> str:
-    return "\n".join(_text(f"- {item}", "  ") for item in items)
+    return "\n".join(_wrap(f"- {item}", "  ") for item in items)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _table_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [f"| {' | '.join(map(str, cells))} |" for cells in (heads, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
 
 
-def _head(settings: config.Config) -> list[str]:
+def _head_lines(settings: config.Config) -> list[str]:
     names = ", ".join(stream.name for stream in settings.stream)
     return [
         "# Smart-meter data: what leaves, and under which guarantee",
-        _text(
+        _wrap(
             "`meteragent check --statement` wrote this page from the configuration; nothing in it was"
             " measured. Keep each version of it. If two versions differ, what leaves or its guarantee may"
             " have changed: compare the sections."
@@ -128,35 +128,35 @@ def _agent_lines(settings: config.Config) -> Sequence[str]:
     return (_NEVER_STORED, _COPY, f"{retention}; the account of privacy spent is kept for ever.")
 
 
-def _leaves(part: Part) -> list[str]:
+def _leaving_lines(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     if part.guarantee.is_archive:
-        return _leaves_of_an_archive(part)
+        return _archive_lines(part)
     links = {
         receiver.name: config.receiver_link(stream, receiver)
         for receiver in stream.receivers
         if not receiver.paused
     }
     if stream.group is not None:
-        return [_text(crowd.reports_text(stream)), _list(*_schedule(stream, terms))]
+        return [_wrap(crowd.reports_text(stream)), _list(*_schedule_lines(stream, terms))]
     if not stream.is_received:
-        return [_text("Nothing: all receivers of this stream are paused.")]
+        return [_wrap("Nothing: all receivers of this stream are paused.")]
     restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
     record = json.loads(RecordFormat.of(part.guarantee.descriptor).encode("m1", 0, 0, 0))
     return [
-        *([] if stream.receivers else _leaves_on(stream, terms)),
-        *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
-        _table(["field of a record", "what it says"], _named(_fields(record))),
-        _text(
+        *([] if stream.receivers else _topic_lines(stream, terms)),
+        *(block for name, link in links.items() for block in _topic_lines(link, terms, name)),
+        _table_text(["field of a record", "what it says"], _named_fields(_fields(record))),
+        _wrap(
             "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
             f" value follows from the configuration, the meter's name, the clock, {restarts}and the"
             " time of a meter's first reading."
         ),
-        _list(*_schedule(stream, terms)),
+        _list(*_schedule_lines(stream, terms)),
     ]
 
 
-def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
+def _topic_lines(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
     """Return the paragraphs about what leaves on one connection, to the sink or to a receiver."""
     broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
@@ -166,17 +166,17 @@ def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None)
     prefix = "" if receiver is None else f"{receiver}, at "
     tls = "with" if broker.tls else "without"
     return [
-        _text(f"To {prefix}the broker {broker.host}:{broker.port}, {tls} TLS:"),
+        _wrap(f"To {prefix}the broker {broker.host}:{broker.port}, {tls} TLS:"),
         _list(
             f"a record for each {'band' if terms.places else 'slot'} of each meter, on `{stream.sink.topic}`;"
             f" a meter is identified {identity}",
             f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
-            *_beside(stream),
+            *_beside_lines(stream),
         ),
     ]
 
 
-def _beside(stream: config.Stream) -> Iterator[str]:
+def _beside_lines(stream: config.Stream) -> Iterator[str]:
     """Yield a line about each other message that the sink's keys ask for."""
     sink = stream.sink
     if sink.total:
@@ -188,16 +188,16 @@ def _beside(stream: config.Stream) -> Iterator[str]:
         yield f"for Home Assistant, the names and units of what leaves, retained below `{prefix}/`"
 
 
-def _leaves_of_an_archive(part: Part) -> list[str]:
+def _archive_lines(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     keyed = stream.sink.pseudonym_key_file is not None
     return [
-        _text(archive.WHERE),
-        _table(
+        _wrap(archive.WHERE),
+        _table_text(
             ["column", "what it says"],
-            _named(archive.column_meanings(is_keyed=keyed, has_bands=bool(terms.places))),
+            _named_fields(archive.column_meanings(is_keyed=keyed, has_bands=bool(terms.places))),
         ),
-        _list(*archive.BESIDE, *_counts(stream, terms)),
+        _list(*archive.BESIDE, *_count_lines(stream, terms)),
     ]
 
 
@@ -207,11 +207,11 @@ def _fields(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{privacy.get(name, 'Public.')} {RECORD.rows[name].words}" for name in names}
 
 
-def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
+def _named_fields(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(f"`{name}`", meaning) for name, meaning in meanings.items()]
 
 
-def _counts(stream: config.Stream, terms: Terms) -> list[str]:
+def _count_lines(stream: config.Stream, terms: Terms) -> list[str]:
     """Return sentences about the number of values, about gaps, and about values out of range."""
     low, high = (f"{full_text(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.readings.kind, "")
@@ -222,9 +222,9 @@ def _counts(stream: config.Stream, terms: Terms) -> list[str]:
     ]
 
 
-def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
+def _schedule_lines(stream: config.Stream, terms: Terms) -> list[str]:
     late = f"{duration_text(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
-    number, *counts = _counts(stream, terms)
+    number, *counts = _count_lines(stream, terms)
     closes = f"each slot closes {late}, and its record leaves, whatever was measured in it"
     lines = [number, closes, *counts]
     if terms.clock is Clock.EVENT:
@@ -236,19 +236,19 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     return [*lines, f"after {silence} of silence, a meter's records stop, which is not hidden"]
 
 
-def _guarantee(part: Part) -> list[str]:
+def _guarantee_lines(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.odds_sentence(promise)
     distance = METRICS[terms.metric].distance
     loads = f"{wording.curves_sentence(promise)} {wording.loads_sentence(promise)}"
     return [
-        _text(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),
-        _text(loads.strip()),
-        _text(wording.in_all_sentences(promise)),
+        _wrap(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),
+        _wrap(loads.strip()),
+        _wrap(wording.in_all_sentences(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
-        _text(
+        _wrap(
             f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the {distance} of"
             f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded up"
             f" to multiples of {full_text(terms.quantum)} {unit}. If windows differ in length, the section"
@@ -257,20 +257,20 @@ def _guarantee(part: Part) -> list[str]:
     ]
 
 
-def _hidden(part: Part) -> list[str]:
+def _hidden_lines(part: Part) -> list[str]:
     return [
-        _text(f"{say('guess.title')}:"),
-        _table(wording.guess_columns(), wording.guess_rows(part.guarantee)),
+        _wrap(f"{say('guess.title')}:"),
+        _table_text(wording.guess_columns(), wording.guess_rows(part.guarantee)),
         f"{say('hidden.not')}:",
         _list(*wording.exposed_sentences(part.guarantee)),
     ]
 
 
-def _adds(part: Part) -> list[str]:
+def _adding_lines(part: Part) -> list[str]:
     promise, budget = part.guarantee, part.stream.privacy.budget
     day, month = (level_text(promise.level_in(days)) for days in (1, MONTH_DAYS))
     average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
-    add = _text(f"{wording.windows_sentence(promise)} {wording.streams_sentence(promise)}".strip())
+    add = _wrap(f"{wording.windows_sentence(promise)} {wording.streams_sentence(promise)}".strip())
     lines = [f"level {full_text(part.terms.level)} in each window; {average}"]
     lines += wording.recharge_sentences(promise)
     if promise.is_archive:
@@ -284,12 +284,12 @@ def _adds(part: Part) -> list[str]:
     return [add, _list(*lines)]
 
 
-def _invariants(part: Part) -> list[str]:
+def _invariant_lines(part: Part) -> list[str]:
     invariants = part.guarantee.descriptor.facts["invariants"]
     return [f"Released exactly, without noise: {', '.join(invariants) or 'nothing'}."]
 
 
-def _errors(part: Part) -> list[str]:
+def _error_lines(part: Part) -> list[str]:
     costs, rows = wording.cost_rows(part.guarantee), tariffs.tariff_lines(part.guarantee)
     lines = [_list(*(f"{label}: {error}" + (f" ({use})" if use else "") for label, error, use in costs))]
     if not rows:
@@ -298,62 +298,62 @@ def _errors(part: Part) -> list[str]:
     return [*lines, f"{say('tariff.title')}:", priced]
 
 
-def _changes(part: Part) -> list[str]:
+def _change_lines(part: Part) -> list[str]:
     unit, rows = part.terms.value_unit, []
     for id_, terms in ((id_, shape.terms) for id_, shape in part.shapes.items()):
         size = duration_text(terms.length_ms), f"{terms.n:,}", f"{full_text(terms.radius)} {unit}"
         rows.append((f"`{id_}`", *size, terms.epsilon))
     return [
-        _text(
+        _wrap(
             "Every record names its descriptor by an id that is computed from the terms, so different terms"
             " have different ids. A change takes effect with the first window that overlaps no window that"
             " has opened before. The ids of this configuration:"
         ),
-        _table(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
-        _text(_earlier(part)),
+        _table_text(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
+        _wrap(_earlier_sentence(part)),
     ]
 
 
-def _earlier(part: Part) -> str:
+def _earlier_sentence(part: Part) -> str:
     """Return a sentence about the terms in the store that are not in the configuration."""
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.stored_terms is None:
         return "No store can be read here: as far as this page can tell, nothing has left under other terms."
-    ids = {describe(terms).id for terms in part.stored_terms.get(part.stream.name, ())}
+    ids = {describe_terms(terms).id for terms in part.stored_terms.get(part.stream.name, ())}
     names = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
     return f"Other terms in the store: {names or 'none'}."
 
 
-def _warnings(part: Part) -> list[str]:
+def _warning_lines(part: Part) -> list[str]:
     return [_list(*part.guarantee.warnings or ["none"])]
 
 
-def _descriptors(part: Part) -> list[str]:
+def _descriptor_lines(part: Part) -> list[str]:
     if part.stream.group is not None:
-        return [_text(crowd.DESCRIPTOR)]
+        return [_wrap(crowd.DESCRIPTOR)]
     usual, store = part.guarantee.descriptor, "" if part.guarantee.is_archive else "the store, "
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
     lines = "\n".join(canonical_json(shape.facts).decode() for shape in part.shapes.values())
     return [
-        _text(
+        _wrap(
             f"The descriptor of an ordinary window, without the meter, {store}and the time from which it"
             " applies:"
         ),
         f"```json\n{facts}\n```",
-        _text("Each kind of window has its own id, the first 8 hex digits of the SHA-256 of its line:"),
+        _wrap("Each kind of window has its own id, the first 8 hex digits of the SHA-256 of its line:"),
         f"```\n{lines}\n```",
     ]
 
 
 _SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {
-    "What leaves": _leaves,
-    "The guarantee": _guarantee,
-    say("hidden.title"): _hidden,
-    "What repeats and adds up": _adds,
-    "Invariants": _invariants,
-    say("cost.title"): _errors,
-    "Changes": _changes,
-    say("hidden.warnings"): _warnings,
-    "Descriptors": _descriptors,
+    "What leaves": _leaving_lines,
+    "The guarantee": _guarantee_lines,
+    say("hidden.title"): _hidden_lines,
+    "What repeats and adds up": _adding_lines,
+    "Invariants": _invariant_lines,
+    say("cost.title"): _error_lines,
+    "Changes": _change_lines,
+    say("hidden.warnings"): _warning_lines,
+    "Descriptors": _descriptor_lines,
 }

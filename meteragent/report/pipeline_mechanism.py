@@ -33,7 +33,7 @@ from meteragent.core.stream import Stream
 from meteragent.decode import wrap_single
 from meteragent.domain.commit import Receiver, Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import Epoch, iso_time
+from meteragent.domain.grid import EpochGrid, iso_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
@@ -126,7 +126,7 @@ class PipelineMechanism:
         messages, length_ms = self._messages(rows), self._terms.length_ms
         end_ms = messages[-1].received_ms
         outgoing = core.feed(messages, end_ms, end_ms).commit.outgoing
-        values = dict(self._value(message.payload) for message in outgoing if not message.retain)
+        values = dict(self._record_value(message.payload) for message in outgoing if not message.retain)
         try:
             quanta = [values[key] for row in range(len(rows)) for key in self._keys((row + 1) * length_ms)]
         except KeyError:
@@ -139,7 +139,7 @@ class PipelineMechanism:
             source=SourceTopic.parse("{meter}"),
             receivers=(Receiver("rehearsal", "{meter}"),),
             decode=wrap_single(_decode),
-            schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
+            schedule=Schedule(self._terms, EpochGrid(self._terms.length_ms)),
             ahead_ms=1,
             forget_ms=self._terms.length_ms,
             spread_ms=0,
@@ -209,7 +209,7 @@ class PipelineMechanism:
             return [(iso_time(start_ms), self._terms.places[index].name) for index in self._slots]
         return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in self._slots]
 
-    def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
+    def _record_value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
         """Return a record's time, band and value in quanta; a value on the lattice is an integer."""
         record = json.loads(payload, parse_float=Decimal)
         quanta, excess_u = divmod(int(record["value"] * MICRO), self._terms.quantum_u)

@@ -11,11 +11,11 @@ from meteragent.domain.grid import iso_time
 from meteragent.report.format import figures_text, odds_text
 from meteragent.report.language import say
 
-MOVED_WH = Fraction(110)
+CHANGE_WH = Fraction(110)
 """The energy of the example: boiling a kettle once, within one slot of each stream."""
 
 
-class Row(NamedTuple):
+class ReceiverRow(NamedTuple):
     """A receiver: its name, stream and preset, where its records go, and from when until when, if set."""
 
     name: str
@@ -37,10 +37,10 @@ class Row(NamedTuple):
         return ", ".join(parts)
 
 
-def rows(settings: config.Config) -> list[Row]:
+def receivers(settings: config.Config) -> list[ReceiverRow]:
     """Return the receivers in the order of their streams."""
     return [
-        Row(
+        ReceiverRow(
             name=receiver.name,
             stream=stream.name,
             preset=receiver.preset,
@@ -58,7 +58,7 @@ def rows(settings: config.Config) -> list[Row]:
 def level_together(settings: config.Config) -> Fraction:
     """Return the level of a change by `MOVED_WH` in one slot of each stream that has a receiver."""
     streams = (stream for stream in settings.stream if stream.is_received)
-    return sum((loads.level(config.terms(stream), MOVED_WH) for stream in streams), Fraction(0))
+    return sum((loads.level(config.terms(stream), CHANGE_WH) for stream in streams), Fraction(0))
 
 
 def epsilon_per_day(settings: config.Config) -> Fraction:
@@ -69,10 +69,10 @@ def epsilon_per_day(settings: config.Config) -> Fraction:
 
 def receiver_lines(settings: config.Config) -> Iterator[str]:
     """Yield a line for each receiver, then the sentences that apply to all of them."""
-    yield from (row.text for row in rows(settings))
+    yield from (row.text for row in receivers(settings))
     yield say("receivers.same")
     level, epsilon = level_together(settings), epsilon_per_day(settings)
-    yield say("receivers.together", wh=MOVED_WH, odds=odds_text(level), epsilon=figures_text(epsilon))
+    yield say("receivers.together", wh=CHANGE_WH, odds=odds_text(level), epsilon=figures_text(epsilon))
 
 
 def receiver_facts(settings: config.Config) -> dict[str, Any]:
@@ -80,5 +80,5 @@ def receiver_facts(settings: config.Config) -> dict[str, Any]:
     if not settings.receiver:
         return {}
     level, epsilon = exact_text(level_together(settings)), exact_text(epsilon_per_day(settings))
-    together = {"moved_wh": str(MOVED_WH), "level": level, "epsilon_per_day": epsilon, "epsilon_unit": "1/W"}
-    return {"receivers": [row._asdict() for row in rows(settings)], "together": together}
+    together = {"moved_wh": str(CHANGE_WH), "level": level, "epsilon_per_day": epsilon, "epsilon_unit": "1/W"}
+    return {"receivers": [row._asdict() for row in receivers(settings)], "together": together}

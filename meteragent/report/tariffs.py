@@ -20,7 +20,7 @@ from meteragent.report.format import amount_text
 from meteragent.report.guarantee import Guarantee, TariffCost, TariffErrors, TariffPair
 from meteragent.report.language import say
 from meteragent.report.wording import with_half_width
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 P_VALUE_MAX = 0.05
 """The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
@@ -37,29 +37,29 @@ def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]
         tariffs[0].currency,
         month.windows,
         has_unknown,
-        tuple(_cost(tariff, terms, month) for tariff in tariffs),
-        tuple(_pair(tariff, second, terms, month) for tariff, second in combinations(tariffs, 2)),
+        tuple(_tariff_cost(tariff, terms, month) for tariff in tariffs),
+        tuple(_tariff_pair(tariff, second, terms, month) for tariff, second in combinations(tariffs, 2)),
     )
 
 
-def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
-    weights = _weights(tariff.price_range, terms, month)
+def _tariff_cost(tariff: Tariff, terms: Terms, month: config.MonthWindows) -> TariffCost:
+    weights = _weighted_counts(tariff.price_range, terms, month)
     parts = [Weighted(terms.mechanism, (weight,), windows, terms.rounding) for weight, windows in weights]
     if not parts:
         return TariffCost(tariff.name, 0.0, 0.0)
-    return TariffCost(tariff.name, figure(sd_of_total(parts)), figure(half_width_of_total(parts)))
+    return TariffCost(tariff.name, shorten(sd_of_total(parts)), shorten(half_width_of_total(parts)))
 
 
-def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
+def _tariff_pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.MonthWindows) -> TariffPair:
     """Return the difference that is recognised: two quantiles of the noise, for the p-value and a miss."""
-    weights = _weights(partial(price_difference, tariff, second), terms, month)
+    weights = _weighted_counts(partial(price_difference, tariff, second), terms, month)
     noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
     recognised = 2 * quantile(noise, P_VALUE_MAX) if noise else 0.0
-    return TariffPair((tariff.name, second.name), figure(recognised))
+    return TariffPair((tariff.name, second.name), shorten(recognised))
 
 
-def _weights(
-    prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.Month
+def _weighted_counts(
+    prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.MonthWindows
 ) -> Iterator[tuple[float, int]]:
     """Yield each band's largest absolute weight and its number of windows, unless the weight is 0."""
     kwh = UNIT_FACTOR[terms.value_unit] / 1000

@@ -16,11 +16,11 @@ _LABEL_MIN = 26
 
 def guarantees_text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
     """Return the warnings that concern no single stream, the receivers, and all guarantees, as text."""
-    warnings = "\n".join(_warnings(warn.of_config(settings)))
-    return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_stream_text, guarantees)]))
+    warnings = "\n".join(_warning_lines(warn.config_warnings(settings)))
+    return "\n\n".join(filter(None, [warnings, _receivers_text(settings), *map(_stream_text, guarantees)]))
 
 
-def _receivers(settings: config.Config) -> str:
+def _receivers_text(settings: config.Config) -> str:
     if not settings.receiver:
         return ""
     lines = (wrap_text(line, _INDENT, _INDENT * 2) for line in sharing.receiver_lines(settings))
@@ -61,15 +61,15 @@ def next_step(
 
 
 def _stream_text(guarantee: Guarantee) -> str:
-    sections = [part(guarantee) for part in (_head, _promise, _costs, _tariffs, _guesses, _not_hidden)]
-    sections.append(_warnings(guarantee.warnings))
+    parts = _head_lines, _promise_text_lines, _cost_lines, _tariff_text_lines, _guess_lines, _exposed_lines
+    sections = [*(part(guarantee) for part in parts), _warning_lines(guarantee.warnings)]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _head(guarantee: Guarantee) -> list[str]:
+def _head_lines(guarantee: Guarantee) -> list[str]:
     lines, fleet = [wrap_text(wording.head_line(guarantee))], guarantee.fleet
     if fleet is not None:
-        lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_meters(fleet)))
+        lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_phrase(fleet)))
     if guarantee.parts is not None:
         lines.append(wrap_text(say("stream.parts", formula=guarantee.parts), _INDENT, _INDENT))
     if guarantee.is_archive:
@@ -77,47 +77,47 @@ def _head(guarantee: Guarantee) -> list[str]:
     return lines
 
 
-def _promise(guarantee: Guarantee) -> list[str]:
+def _promise_text_lines(guarantee: Guarantee) -> list[str]:
     return [
         say("promise.title"),
         *(wrap_text(line, _INDENT, _INDENT) for line in wording.promise_lines(guarantee)),
     ]
 
 
-def _costs(guarantee: Guarantee) -> list[str]:
+def _cost_lines(guarantee: Guarantee) -> list[str]:
     rows = wording.cost_rows(guarantee)
     cells = [(label, f"{cost}{' *' if useful else ''}") for label, cost, useful in rows]
     marked = [f"  * {wording.useful_note()}"] if any(useful for _, _, useful in rows) else []
-    return [say("cost.title"), *_columns(cells), *marked]
+    return [say("cost.title"), *_column_lines(cells), *marked]
 
 
-def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+def _column_lines(rows: Sequence[tuple[str, str]]) -> list[str]:
     width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
     return [f"  {label:<{width}}{cell}" for label, cell in rows]
 
 
-def _tariffs(guarantee: Guarantee) -> list[str]:
+def _tariff_text_lines(guarantee: Guarantee) -> list[str]:
     rows = tariffs.tariff_lines(guarantee)
     if not rows:
         return []
     notes = (wrap_text(note, _INDENT, _INDENT) for note in tariffs.tariff_notes(guarantee))
-    return [say("tariff.title"), *_columns(rows), *notes]
+    return [say("tariff.title"), *_column_lines(rows), *notes]
 
 
-def _guesses(guarantee: Guarantee) -> list[str]:
+def _guess_lines(guarantee: Guarantee) -> list[str]:
     if not guarantee.exposures:
         return []
     rows = [
         (name, f"{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
         for name, moves, *cells in (wording.guess_columns(), *wording.guess_rows(guarantee))
     ]
-    return [say("guess.title"), *_columns(rows)]
+    return [say("guess.title"), *_column_lines(rows)]
 
 
-def _not_hidden(guarantee: Guarantee) -> list[str]:
+def _exposed_lines(guarantee: Guarantee) -> list[str]:
     items = (wrap_text(item, "  - ", "    ") for item in wording.exposed_sentences(guarantee))
     return [f"{say('hidden.not')}:", *items]
 
 
-def _warnings(texts: Iterable[str]) -> list[str]:
+def _warning_lines(texts: Iterable[str]) -> list[str]:
     return [wrap_text(say("hidden.warning", text=text), "", _INDENT) for text in texts]

@@ -23,7 +23,7 @@ from meteragent.report.format import (
     localise,
     odds_factor_text,
     percent_text,
-    rounded_up,
+    round_up,
     whole_text,
 )
 from meteragent.report.language import say
@@ -33,7 +33,7 @@ _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
 
 
-def of_config(settings: config.Config) -> list[str]:
+def config_warnings(settings: config.Config) -> list[str]:
     """Return the warnings about no particular stream: secrets that others can read, and the file system."""
     files = config.world_readable_files(settings)
     secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
@@ -41,7 +41,7 @@ def of_config(settings: config.Config) -> list[str]:
     return [*secrets, *([] if kind is None else [say("warning.blocks", kind=kind)])]
 
 
-def of_stream(
+def stream_warnings(
     stream: config.Stream, terms: Terms, stored_streams: Collection[str] = (), *, is_archived: bool = False
 ) -> list[str]:
     """Return the warnings about a stream and its terms; `stored_streams` are the streams in the store."""
@@ -79,7 +79,7 @@ def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     period = duration(period_ms)
     if share:
         late, part = duration(terms.lateness_ms), percent_text(figures_text(100 * share))
-        yield say("warning.lost", energy=_energy(lost_wh), share=part, period=period, lateness=late)
+        yield say("warning.lost", energy=_energy_text(lost_wh), share=part, period=period, lateness=late)
     if terms.readings.kind is Kind.REGISTER and terms.lateness_ms < 2 * period_ms:
         yield say("warning.glitch", period=period, lateness=duration(2 * period_ms))
 
@@ -136,15 +136,15 @@ def _cost_warning(terms: Terms) -> str:
     level = terms.level * loads.level_factor(terms)
     levels = "; ".join(
         f"{localise(name)}: {figures_text(loads.level(terms, Fraction(wh)))}"
-        for name, wh in loads.MOVES_WH.items()
+        for name, wh in loads.CHANGES_WH.items()
     )
     text, usual = figures_text(level), figures_text(terms.level)
     return say(
         "warning.cost",
         reason=_cost_reason(terms),
-        energy=_energy(terms.hides_wh),
-        counted=_energy(counted_wh),
-        level=text if text != usual else level_text(rounded_up(level)),
+        energy=_energy_text(terms.hides_wh),
+        counted=_energy_text(counted_wh),
+        level=text if text != usual else level_text(round_up(level)),
         usual=usual,
         levels=levels,
     )
@@ -153,11 +153,11 @@ def _cost_warning(terms: Terms) -> str:
 def _cost_reason(terms: Terms) -> str:
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
-        return say("warning.cost_step", step=_energy(step_wh))
+        return say("warning.cost_step", step=_energy_text(step_wh))
     hold_ms = terms.readings.longest_hold_ms  # the period, or a shorter hold
     key = "warning.cost_sparse" if hold_ms == terms.readings.every_ms else "warning.cost_held"
     return say(key, period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
 
 
-def _energy(wh: Fraction) -> str:
+def _energy_text(wh: Fraction) -> str:
     return f"{figures_text(wh)} Wh" if wh < 1000 else f"{figures_text(wh / 1000)} kWh"

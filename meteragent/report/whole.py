@@ -11,7 +11,7 @@ from meteragent import config
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
 from meteragent.privacy import nested
-from meteragent.privacy.nested import Kind, Path
+from meteragent.privacy.nested import Node, Path
 from meteragent.report import guarantee, tariffs
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import MEAN_W
@@ -25,7 +25,7 @@ def compute_whole_guarantee(
     stored_streams: Collection[str] = (),
 ) -> Guarantee:
     """Compute the guarantee of a configuration's stream; `stored_streams` are the names in the store."""
-    charges = config.others_per_day(settings, stream)
+    charges = config.other_charges_per_day(settings, stream)
     is_archived = settings.archive is not None
     promise = guarantee.compute_guarantee(stream, events, stored_streams, charges, is_archived=is_archived)
     return replace(
@@ -35,21 +35,21 @@ def compute_whole_guarantee(
     )
 
 
-def path_of(settings: config.Config, stream: config.Stream) -> Path:
+def nested_path(settings: config.Config, stream: config.Stream) -> Path:
     """Return the path to a stream's numbers in the tree of nested streams; () if it is not nested."""
     streams = settings.nested_with(stream)
     if len(streams) < 2:
         return ()
     terms = [config.terms(part) for part in streams]
     counts = [coarse.length_ms // fine.length_ms for fine, coarse in pairwise(terms)]
-    path = nested.regular_path([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
+    path = nested.regular_path([Node(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
     [index] = [index for index, part in enumerate(streams) if part is stream]
     return path[: len(path) - index]
 
 
 def combined_errors(settings: config.Config, stream: config.Stream, terms: Terms) -> dict[str, Error]:
     """Return the errors of numbers that a receiver combines with those of the other nested streams."""
-    path = path_of(settings, stream)
+    path = nested_path(settings, stream)
     if not path:
         return {}
     per_kwh, unit, home_value = 1 / _kwh(terms), terms.value_unit, 0.0

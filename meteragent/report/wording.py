@@ -17,7 +17,7 @@ from meteragent.report.format import (
     mean_label,
     odds_text,
     percent_text,
-    rounded_up,
+    round_up,
     whole_text,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
@@ -52,7 +52,7 @@ def head_line(guarantee: Guarantee) -> str:
     )
 
 
-def shard_meters(fleet: Fleet) -> str:
+def shard_phrase(fleet: Fleet) -> str:
     """Return a description of the meters of one agent in a fleet."""
     if not fleet.is_hashed:
         return say("stream.shard_filter", filter=fleet.topic_filter)
@@ -184,13 +184,13 @@ def in_all_sentences(guarantee: Guarantee) -> str:
     terms, hidden_energy = guarantee.terms, energy_text(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
-        return say(key, energy=hidden_energy, odds=odds_text(rounded_up(guarantee.in_all[-1].level)))
-    levels = {limit.days: odds_text(rounded_up(limit.level)) for limit in guarantee.in_all}
+        return say(key, energy=hidden_energy, odds=odds_text(round_up(guarantee.in_all[-1].level)))
+    levels = {limit.days: odds_text(round_up(limit.level)) for limit in guarantee.in_all}
     chances = {limit.days: percent_text(str(limit.success_percent)) for limit in guarantee.in_all}
     limited = "in_all.limited_in_readings" if guarantee.unknown_of_loads else "in_all.limited"
     parts = (
         say(limited, energy=hidden_energy, limits=_joined_limits(levels, terms)),
-        *_reasons(terms),
+        *_reason_sentences(terms),
         say("in_all.success", limits=_joined_limits(chances, terms)),
         say("in_all.table") if terms.readings.dead_band else "",
     )
@@ -207,7 +207,7 @@ def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
     return say("and").join(say("in_all.over", limit=limit, duration=length) for limit, length in lengths)
 
 
-def _reasons(terms: Terms) -> Iterator[str]:
+def _reason_sentences(terms: Terms) -> Iterator[str]:
     """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
     step_wh = loads.step_wh(terms)
     if step_wh:
@@ -231,7 +231,7 @@ def cost_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
         f"mean_of_{homes}": mean_label(homes) for homes in CROWDS
     }
     return [
-        (label, _size(guarantee, name), useful_note() if guarantee.errors[name].is_useful else "")
+        (label, _error_size(guarantee, name), useful_note() if guarantee.errors[name].is_useful else "")
         for name, label in labels.items()
         if name in guarantee.errors
     ]
@@ -246,7 +246,7 @@ def useful_note() -> str:
     return say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 
 
-def _size(guarantee: Guarantee, name: str) -> str:
+def _error_size(guarantee: Guarantee, name: str) -> str:
     """Return the size of an error; for a number, combined or not, add the 95% half-width."""
     error = guarantee.errors[name]
     size = amount_text(error.value, error.unit)
@@ -264,7 +264,7 @@ def with_half_width(size: str, half_width: str) -> str:
 def summary_line(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
     names, terms = (name for name in _HOME_LABELS if name in guarantee.errors), guarantee.terms
-    sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
+    sizes = ", ".join(f"{_label(name)} {_error_size(guarantee, name)}" for name in names)
     place = place_phrase(terms).rstrip(",")
     return say("cost.summary", energy=energy_text(terms.hides_wh), where=place, sizes=sizes)
 

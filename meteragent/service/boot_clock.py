@@ -70,10 +70,10 @@ class BootClock:
 
     @property
     def note(self) -> str:
-        """The result of the last comparison without a jump, for `recall` in a later process of this boot."""
+        """The result of the last comparison without a jump, for `recall_note` in a later process."""
         return "" if self._noted is None else json.dumps([self._boot_id, *self._noted])
 
-    def recall(self, note: str) -> None:
+    def recall_note(self, note: str) -> None:
         """Measure the next jump from the `note` of an earlier process of this start of the machine."""
         boot_id, ahead_ms, synchronised = json.loads(note or "[null, null, null]")
         if boot_id and boot_id == self._boot_id:

@@ -20,7 +20,7 @@ def log_to_stderr(level: int) -> None:
     logging.getLogger("meteragent").setLevel(level)
 
 
-async def until_signalled(work: Awaitable[object]) -> None:
+async def run_until_signalled(work: Awaitable[object]) -> None:
     """Run a service, or other work, until it ends or SIGTERM or SIGINT stops it. Raises the work's error."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 

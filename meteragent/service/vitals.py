@@ -80,14 +80,14 @@ def as_json(vitals: Vitals, question: bytes = b"") -> str:
 def as_metrics(vitals: Vitals) -> str:
     """Return the vitals in the text format of Prometheus, version 0.0.4."""
     lines = []
-    for name, kind, text, samples in (*_shared(vitals), *vitals.metrics()):
+    for name, kind, text, samples in (*_shared_figures(vitals), *vitals.metrics()):
         metric = f"meteragent_{name}"
         lines += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}"]
-        lines += [f"{metric}{_labels({**vitals.labels, **labels})} {value:.10g}" for labels, value in samples]
+        lines += [f"{metric}{_format({**vitals.labels, **labels})} {value:.10g}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 
-def _shared(vitals: Vitals) -> Iterator[Figure]:
+def _shared_figures(vitals: Vitals) -> Iterator[Figure]:
     yield Figure(
         "info", "gauge", "the service", [({"service": vitals.service, "version": vitals.version}, 1)]
     )
@@ -105,12 +105,12 @@ def count_figures(prefix: str, texts: Mapping[str, str], counts: Mapping[str, in
         yield Figure(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])
 
 
-def _labels(labels: Mapping[str, str]) -> str:
+def _format(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
-    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
+    pairs = ",".join(f'{name}="{_escape_label(value)}"' for name, value in labels.items())
     return "{" + pairs + "}"
 
 
-def _escape(value: str) -> str:
+def _escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

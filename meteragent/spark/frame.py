@@ -43,7 +43,7 @@ def layout_of(readings: DataFrame, policy: Policy) -> Layout:
     return acceptance.layout_of(no_rows.toArrow().schema, policy)
 
 
-def rows_of(readings: DataFrame, policy: Policy) -> Rows:
+def batch_mapper(readings: DataFrame, policy: Policy) -> Rows:
     """Return the rows of a data frame."""
     return lambda work, schema: select_columns(readings, policy).mapInArrow(safely(work), schema)
 
@@ -65,7 +65,7 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     of a reading begins. The result does not depend on the order of rows or on partitions. Raises
     ArchiveError if a column is missing or has the wrong type.
     """
-    return windows_of(rows_of(readings, policy), layout_of(readings, policy), policy)
+    return windows_of(batch_mapper(readings, policy), layout_of(readings, policy), policy)
 
 
 def windows_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:

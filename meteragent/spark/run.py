@@ -30,13 +30,13 @@ from meteragent.archive import preview as archive_preview
 from meteragent.archive import run as archive
 from meteragent.archive.admission import Admission, ProgressReporter, duplicate_error, misfit_error
 from meteragent.archive.count import require_unclamped
-from meteragent.archive.kernel import milliseconds
+from meteragent.archive.kernel import to_milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
 from meteragent.archive.preview import Preview
-from meteragent.archive.run import Local, Parts, RunResult
+from meteragent.archive.run import Local, PartCounts, RunResult
 from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
@@ -58,13 +58,13 @@ def sanitise_archive(
     for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an error of Spark.
     """
     with translate_errors():
-        return archive.sanitise_archive(policy, path, out, show, _Spark(_session()), clamp=clamp)
+        return archive.sanitise_archive(policy, path, out, show, _SparkEngine(_session()), clamp=clamp)
 
 
 def preview(policy: Policy, path: Path | str, out: Path, show: ProgressReporter) -> Preview:
     """Return a preview of `sanitise_archive` with the same arguments, without writing anything."""
     with translate_errors():
-        return archive_preview.preview(policy, path, out, show, _Spark(_session()))
+        return archive_preview.preview(policy, path, out, show, _SparkEngine(_session()))
 
 
 def _session() -> SparkSession:
@@ -103,18 +103,18 @@ def _counts(figures: dict[str, Any], admission: Admission) -> Counts | None:
     return frame.counts_of(figures) if figures["windows"] == admission.windows else None
 
 
-class _Spark:
+class _SparkEngine:
     """The engine that does each of the two passes as a Spark query."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     @property
-    def cut(self) -> list[Any]:
+    def cut_at(self) -> list[Any]:
         """The values that determine how Spark divides releases into parts, as the manifest records them."""
         return ["spark", "by hash, with run", frame.PART_VALUES]
 
-    def debits(
+    def debit_windows(
         self, source: Source, ledger: Ledger, _key: Key, admission: Admission, show: ProgressReporter
     ) -> Iterator[pa.Table]:
         """Yield the run's rows for the ledger, in one table, and fill in `admission`."""
@@ -131,7 +131,7 @@ class _Spark:
                 for table in ledger_rows(new_windows, policy):
                     admission.released_windows += sum(table.column("windows").to_pylist())
                     admission.keys.update(table.column("key").to_pylist())
-                    starts = milliseconds(table.column("start").combine_chunks()).tolist()
+                    starts = to_milliseconds(table.column("start").combine_chunks()).tolist()
                     for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
                         admission.descriptors[id_] = min(admission.descriptors.get(id_, start_ms), start_ms)
                     yield table
@@ -158,7 +158,7 @@ class _Spark:
         admission: Admission,
         out: Path,
         show: ProgressReporter,
-    ) -> Parts:
+    ) -> PartCounts:
         """Write all parts."""
         for part in out.glob(f"part-{admission.run}-*.parquet"):
             part.unlink()
@@ -181,9 +181,9 @@ class _Spark:
             source.check_unchanged()
             progress(source.rows)
         if not admission.released_windows:  # of no rows, Spark observes nothing
-            return Parts(_rename_parts(out, admission.run, 0), 0, None)
+            return PartCounts(_rename_parts(out, admission.run, 0), 0, None)
         part_count = _rename_parts(out, admission.run, row_count.get["rows"])
-        return Parts(part_count, 0, _counts(observation.get, admission))
+        return PartCounts(part_count, 0, _counts(observation.get, admission))
 
     def _windows(self, source: Source) -> DataFrame:
         return frame.windows_of(self._rows(source), source.layout, source.policy)

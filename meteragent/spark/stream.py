@@ -49,12 +49,12 @@ from meteragent.spark.delta_ledger import DeltaLedger, FrameResult
 from meteragent.spark.frame import (
     WINDOWS,
     assign_readings,
+    batch_mapper,
     integrate_groups,
     layout_of,
     mark_taken,
     quote,
     release_untaken,
-    rows_of,
     select_columns,
     write,
 )
@@ -148,7 +148,7 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 
 def _save(path: Path, facts: dict[str, Any]) -> None:
-    files.write(path, lambda file: file.write(json.dumps(facts, indent=1).encode()))
+    files.write_file(path, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
         smallest_copies = copies.agg(F.min("quanta").alias("quanta"))
         return smallest_copies.select("meter", "start", "quanta", "end")
     latest_time = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
-    assignments = assign_readings(rows_of(timely_readings, policy), policy).withColumn(
+    assignments = assign_readings(batch_mapper(timely_readings, policy), policy).withColumn(
         "closes", latest_time.alias("closes", metadata=watermark_metadata)
     )
     return integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)

@@ -136,8 +136,8 @@ def reading_assigner(policy: Policy) -> Work:
     def work(batch: RecordBatch) -> RecordBatch:
         """Repeat each row for each window that its span may touch."""
         meters, times = _meters_and_times(batch, policy)
-        values = number.micro(batch.column(policy.columns.value), policy)
-        packed_values = number.pack(values, policy.usual)
+        values = number.to_millionths(batch.column(policy.columns.value), policy)
+        packed_values = number.pack_values(values, policy.usual)
         rows, starts = _reachable_windows(times, policy)
         columns = {
             "meter": meters.take(pa.array(rows)),
@@ -201,7 +201,7 @@ def row_checker(policy: Policy) -> Work:
 
 def _with_counts(intervals: RecordBatch, numbers: pa.Array, policy: Policy) -> RecordBatch:
     """Add the columns of `READ`, whose first row has the counts of these numbers, and all others 0."""
-    counts = number.Counts.of(number.micro(numbers, policy), policy.usual)
+    counts = number.Counts.of(number.to_millionths(numbers, policy), policy.usual)
     first_row = np.arange(intervals.num_rows) == 0
     columns = {name: pa.array(first_row * getattr(counts, name), pa.int64()) for name in READ}
     return RecordBatch.from_pydict({**_columns(intervals), **columns})
@@ -210,7 +210,7 @@ def _with_counts(intervals: RecordBatch, numbers: pa.Array, policy: Policy) -> R
 def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Integers]:
     names = policy.columns
     meters = layout.meters(batch.column(names.meter), policy)
-    return meters, number.milliseconds(batch.column(names.time), names.time)
+    return meters, number.to_milliseconds(batch.column(names.time), names.time)
 
 
 def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatch:

@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
 Theory of operation. Everything that one step of the core decides is written in one transaction
-(`transaction`). Its messages may leave once the block of `Store.committing` has ended, because the
+(`transaction`). Its messages may leave once the block of `Store.unerased_transaction` has ended, because the
 transaction is fsynced and counted (rule 3) by then. Only one thread at a time calls a store's methods, except
-`prepare`, which writes a file next to the store.
+`prepare_generation`, which writes a file next to the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -49,7 +49,7 @@ from meteragent.store.file import accept_copy
 from meteragent.store.life import OpenStore, put_meta
 from meteragent.store.openings import Openings
 from meteragent.store.schema import json_rows
-from meteragent.store.states import States
+from meteragent.store.states import StateWriter
 
 __all__ = ["Store", "json_rows", "meta_value", "read_only", "restore_at", "stored_terms"]
 
@@ -78,7 +78,7 @@ class Store(OpenStore):
         self.damage = store_file.damage
         self.is_blanked = store_file.is_blanked
         self._openings = Openings(path)
-        self._states = States()
+        self._states = StateWriter()
 
     @classmethod
     def open(
@@ -108,7 +108,7 @@ class Store(OpenStore):
             undo.callback(wal.close_connection, store_file.connection, path)
             store = cls(path, store_file)
             undo.callback(store._generation_file.close)
-            store.erase()  # a killed agent may have left accumulators in the log
+            store.erase_log()  # a killed agent may have left accumulators in the log
             if store_file.exists and restored_at_ms is None:
                 accept_copy(store_file.connection, path)
             if not store_file.exists:
@@ -133,9 +133,9 @@ class Store(OpenStore):
             put_meta(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
-            self._count(tx)
+            self._count_records(tx)
         if commit.states:
-            self.erased, self._erase_due = False, True
+            self.is_erased, self._erase_due = False, True
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
@@ -185,7 +185,7 @@ class Store(OpenStore):
                 " AND substr(state, 1, 1) <> x'00'",
                 (json.dumps(list(streams)),),
             ).rowcount
-            self.erased = self.erased and not meter_count
+            self.is_erased = self.is_erased and not meter_count
         return meter_count
 
     @property
@@ -223,7 +223,7 @@ class Store(OpenStore):
             put_meta(tx, floor_ms=floor_ms, unknown_before_ms=unknown_before_ms)
             put_meta(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
-    def _forget(self) -> None:
+    def _forget_cache(self) -> None:
         """Forget where the rows of states are, because a transaction is rolled back."""
         self._states.forget()
 
@@ -268,7 +268,7 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
         raise StoreError(f"{path}: there is no store")
     newest = generation.read_generation(path)  # first, because an agent may write meanwhile
     with file.raise_device_errors(path), closing(file.open_file(path, "ro")) as connection:
-        if not file.is_ours(connection, path):
+        if not file.is_store(connection, path):
             raise StoreError(f"{path}: there is no store")
         connection.execute("BEGIN")
         file.check(connection, path, exists=True)

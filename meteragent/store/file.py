@@ -42,7 +42,7 @@ SHARED_BYTES = 2**16
 BUSY_S = 0.5
 """The longest wait, in seconds, for a lock that another reader of the file holds."""
 
-DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
 
 KEPT_FILES = 3
@@ -163,10 +163,10 @@ def open_or_create(
     _check_space(path)
     if path.exists():
         descriptors.callback(os.close, lock_database(path))
-    connection, damage = _damage(path)
+    connection, damage = _try_examine(path)
     if damage:  # or a read failed
         time.sleep(again_s)
-        connection, damage = _damage(path)
+        connection, damage = _try_examine(path)
     if damage and floor_ms is None:
         raise StoreLost(f"{path}: {damage}; {RESTORE_HINT}")
     blanked = _set_aside(path, now_ms) if damage else True
@@ -175,7 +175,7 @@ def open_or_create(
         descriptors.callback(os.close, lock_database(path))
     # The connection of the examination is kept: the last one to close deletes the log, and a killed agent may
     # have left accumulators in the log, which must be erased first (`wal`).
-    connection = connect(path) if connection is None else _prepare(connection, path)
+    connection = connect(path) if connection is None else _prepare_connection(connection, path)
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read creates `-shm`
     shm = os.open(f"{path}-shm", os.O_RDWR)
     descriptors.callback(os.close, shm)  # closing it earlier would lose SQLite's locks
@@ -183,7 +183,7 @@ def open_or_create(
     return StoreFile(connection, exists, damage, is_blanked=blanked)
 
 
-def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
+def _try_examine(path: Path) -> tuple[sqlite3.Connection | None, str]:
     """Return the connection from `examine_file` and an empty string, or None and a description of the damage.
 
     The damage is not raised, because an exception keeps statements and locks alive while it is handled.
@@ -221,10 +221,10 @@ def connect(path: Path) -> sqlite3.Connection:
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm the same mode
     generation.sync_folder(path.parent)
-    return _prepare(open_file(path, "rw"), path)
+    return _prepare_connection(open_file(path, "rw"), path)
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+def _prepare_connection(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Return the connection, set to fsync and to zero deleted rows. Raises StoreError if there is no WAL."""
     for part in ("", "-wal", "-shm"):  # SQLite gave -wal and -shm the mode of the database file
         with suppress(FileNotFoundError):
@@ -247,7 +247,7 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+def is_store(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether a file is a store, not blank. Raises StoreError for another program's or version's."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
@@ -272,10 +272,10 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
     with ExitStack() as undo:
         undo.callback(wal.close_connection, connection, path)
         try:
-            exists = is_ours(connection, path)
+            exists = is_store(connection, path)
             check(connection, path, exists=exists)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGE_CODES:
                 raise
             raise Damage("it is corrupt") from None
         if exists:
@@ -303,25 +303,25 @@ def _set_aside(path: Path, now_ms: int) -> bool:
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
-    _forget_old(path)
+    _delete_old_stores(path)
     generation.sync_folder(path.parent)
-    return _blank(Path(f"{path}.corrupt-{now_ms}"))
+    return _blank_states(Path(f"{path}.corrupt-{now_ms}"))
 
 
-def _blank(aside_path: Path) -> bool:
+def _blank_states(aside_path: Path) -> bool:
     """Blank the states of a store that was set aside, not what helps diagnosis; return whether all are."""
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
     with suppress(OSError, sqlite3.Error, StoreError), ExitStack() as undo:
         connection = open_file(aside_path, "rw")
         undo.callback(wal.close_connection, connection, aside_path)
-        _prepare(connection, aside_path)
+        _prepare_connection(connection, aside_path)
         connection.execute("UPDATE state SET state = zeroblob(length(state))")
         return wal.erase_log(connection, aside_path)
     return False
 
 
-def _forget_old(path: Path) -> None:
+def _delete_old_stores(path: Path) -> None:
     """Delete all but the newest `KEPT_FILES` stores that were set aside."""
     paths_by_time = defaultdict[int, list[Path]](list)
     for file in path.parent.iterdir():

@@ -70,7 +70,7 @@ def read_generation(path: Path) -> Generation | None:
     return Generation.begin(UNREADABLE)
 
 
-class Writer:
+class GenerationWriter:
     """The writer of a generation file; any thread may prepare the next file, whose fsync takes time."""
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +121,7 @@ class Writer:
 
 def write_generation(path: Path, generation: Generation) -> None:
     """Replace the generation file; the new file is on disk when this function returns."""
-    with closing(Writer(path)) as writer:
+    with closing(GenerationWriter(path)) as writer:
         writer.replace(generation)
 
 

@@ -98,7 +98,7 @@ class Receipt(NamedTuple):
     grant: Grant
     revoked_ms: int
     reason: str
-    discarded: int
+    discarded_count: int
     rows: tuple[Sent, ...]
 
 

@@ -31,13 +31,13 @@ class OpenStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
-        self.erased = False
+        self.is_erased = False
         self.boot_note: Callable[[], str] = str
         self._resources = ExitStack()
         self._failed = False
         self._erase_due = False
         self._generation = generation.read_generation(path) or Generation.begin("")
-        self._generation_file = generation.Writer(path)
+        self._generation_file = generation.GenerationWriter(path)
         self._has_rotated = False
         self._has_records = False
 
@@ -51,8 +51,8 @@ class OpenStore:
         """Close the store; unless a write has failed, earlier copies are refused from now on."""
         try:
             if not self._failed:
-                self._rotate(is_stopped=True)
-                self.erase()
+                self._rotate_generation(is_stopped=True)
+                self.erase_log()
         finally:
             self._resources.close()
 
@@ -64,16 +64,16 @@ class OpenStore:
         After a device error the store refuses all writes, because the content of the file is unknown until
         the store is opened again. Raises StoreError if this or an earlier transaction cannot be written.
         """
-        with self.committing() as tx:
+        with self.unerased_transaction() as tx:
             yield tx
             self.erased = False
-        self.erase()
+        self.erase_log()
 
     @contextmanager
-    def committing(self) -> Iterator[sqlite3.Connection]:
+    def unerased_transaction(self) -> Iterator[sqlite3.Connection]:
         """Run a transaction like `transaction`, but leave it to the caller to erase the WAL."""
         if self._erase_due:  # the caller has not done it
-            self.erase()
+            self.erase_log()
         if self._failed:
             reason = "an earlier transaction failed" if file.has_room(self.path) else file.DISK_FULL
             raise StoreError(f"{self.path}: {reason}")
@@ -95,35 +95,35 @@ class OpenStore:
             except BaseException as error:
                 self._failed = committed or isinstance(error, sqlite3.Error | OSError | StoreInUse)
                 self._has_records = False
-                self._forget()
+                self._forget_cache()
                 with suppress(sqlite3.Error):  # the first error is the one to report
                     tx.execute("ROLLBACK")
                 raise
 
-    def erase(self) -> None:
+    def erase_log(self) -> None:
         """Move the WAL into the file and erase it, if it may hold what must not stay there (rule 2)."""
         self._erase_due = False
-        if self.erased or self._failed:
+        if self.is_erased or self._failed:
             return
         with file.raise_device_errors(self.path):
             try:
-                self.erased = wal.erase_log(self.connection, self.path)
+                self.is_erased = wal.erase_log(self.connection, self.path)
             except (OSError, sqlite3.Error, StoreError):
                 self._failed = True
                 raise
 
-    def prepare(self) -> None:
+    def prepare_generation(self) -> None:
         """Write the generation file for the next commit with records in advance, if the device lets it."""
         if not self._failed:
             with suppress(OSError):
                 current = self._generation
                 self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
-    def _forget(self) -> None:
+    def _forget_cache(self) -> None:
         """Forget what is known of the file in memory, because a transaction is rolled back."""
 
-    def _count(self, tx: sqlite3.Connection) -> None:
-        """Count a commit with records; `committing` writes the count to the generation file (rule 3)."""
+    def _count_records(self, tx: sqlite3.Connection) -> None:
+        """Count a commit with records; its transaction writes the count to that file (rule 3)."""
         self._has_records = True
         put_meta(tx, releases=meta_value(tx, "releases") + 1)
 
@@ -132,10 +132,10 @@ class OpenStore:
         if not self._generation.name:
             # Both generations of a new store are "", which a missing file would match. After the second
             # rotation both are names, so from here on a missing file is refused.
-            self._rotate(change)
-        self._rotate(change)
+            self._rotate_generation(change)
+        self._rotate_generation(change)
 
-    def _rotate(
+    def _rotate_generation(
         self, change: Callable[[sqlite3.Connection], None] | None = None, *, is_stopped: bool = False
     ) -> None:
         """Start a new generation (rule 3), after `change` in the same transaction."""
@@ -144,7 +144,7 @@ class OpenStore:
         with self.transaction() as tx:
             if change is not None:
                 change(tx)
-                self.erased = False
+                self.is_erased = False
             put_meta(tx, previous=previous.name, generation=name, releases=releases)
         self._generation = Generation(name, previous.claim_key, releases, is_stopped=is_stopped)
         self._has_rotated = True

@@ -137,28 +137,28 @@ def unseal(text: str) -> str:
 
 def encode_state(state: TimelineState) -> bytes:
     """Encode a state like `seal`, but faster, because every commit writes a state for each of its meters."""
-    windows = ",".join([_window(window) for window in state.windows])
+    windows = ",".join([_encode_window(window) for window in state.windows])
     text = (
-        f'{{"integrated_until_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
-        f'"newest_ms":{_or_null(state.newest_ms)},"next_ms":{state.next_ms},'
+        f'{{"integrated_until_ms":{state.integrated_until_ms},"standing_ms":{_number_or_null(state.standing_ms)},'
+        f'"newest_ms":{_number_or_null(state.newest_ms)},"next_ms":{state.next_ms},'
         f'"idle_windows":{state.idle_windows},"windows":[{windows}]'
     ).encode()
     return b"%b%b%d}" % (text, _SUM.encode(), crc32(b"}", crc32(text)))
 
 
-def _window(window: OpenWindow) -> str:
+def _encode_window(window: OpenWindow) -> str:
     slots = ",".join([f"[{slot_index},{accumulator}]" for slot_index, accumulator in window.slots])
     destinations = ",".join([f"[{_quoted(queue)},{_quoted(topic)}]" for queue, topic in window.destinations])
     pad = "null" if window.sealed_pad is None else encode(window.sealed_pad)
     return (
         f'{{"start_ms":{window.start_ms},"terms_id":{_quoted(window.terms_id)},'
         f'"destinations":[{destinations}],"public_id":{_quoted(window.public_id)},'
-        f'"noise_bound":{_or_null(window.noise_bound)},"draws":{window.draws},"slots":[{slots}],'
-        f'"masked_slot":{_or_null(window.masked_slot)},"sealed_pad":{pad}}}'
+        f'"noise_bound":{_number_or_null(window.noise_bound)},"draws":{window.draws},"slots":[{slots}],'
+        f'"masked_slot":{_number_or_null(window.masked_slot)},"sealed_pad":{pad}}}'
     )
 
 
-def _or_null(value: int | None) -> int | str:
+def _number_or_null(value: int | None) -> int | str:
     return "null" if value is None else value
 
 

@@ -19,7 +19,7 @@ _APPEND = """INSERT INTO state (id, stream, meter, state, crc)
     VALUES (?1, ?2, ?3, ?4, row_crc(?1, ?2, ?3, 'blob'))"""
 
 
-class States:
+class StateWriter:
     """A writer of states, which caches the id and size of each meter's row by stream and meter."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ One step of the core is one transaction, in this order:
    receipts (`grants.count_sent`), and mark all of them as delivered. Then delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm_commit`) and, if the commit has
    messages, count it in the generation file (`generation`).
-6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
+6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase_log`, `wal`).
 
 SQLite makes all of steps 1 to 4 durable, or none. After a power cut at any instant, the following holds:
 
@@ -50,11 +50,11 @@ def commit(
 ) -> CommitResult:
     """Write one step of the core, and mark the rows `delivered_ids` as delivered; fsync both.
 
-    At most `_PRUNED` rows delivered more than `keep_ms` ago are pruned. Call `Store.erase` next. Raises
+    At most `_PRUNED` rows delivered more than `keep_ms` ago are pruned. Call `Store.erase_log` next. Raises
     StoreError if a window would open twice or exceed the budget (nothing is written then), or the store
     cannot be written.
     """
-    with store.committing() as tx:
+    with store.unerased_transaction() as tx:
         ledger.debit_windows(tx, step, budget)
         store.write(tx, step)
         grants.check_grants(tx, step)

@@ -85,7 +85,7 @@ def close_connection(connection: sqlite3.Connection, path: Path) -> None:
             undo.callback(os.close, descriptor)
         connection.close()
         if descriptor is not None and not os.fstat(descriptor).st_nlink:
-            _zero(descriptor)
+            _zero_log(descriptor)
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
@@ -113,12 +113,12 @@ def _busy_error(path: Path) -> StoreError:
 def _overwrite(log: Path) -> None:
     descriptor = os.open(log, os.O_RDWR)
     try:
-        _zero(descriptor)
+        _zero_log(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _zero(descriptor: int) -> None:
+def _zero_log(descriptor: int) -> None:
     """Zero a log up to its last non-zero byte: first the header, then the frames; sync each part."""
     size = _used_bytes(descriptor)
     for start, end in ((0, min(HEADER_BYTES, size)), (HEADER_BYTES, size)):

@@ -13,7 +13,7 @@ from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.store import Connection, commands, stored_terms
 from meteragent.store.outbox import DeliveredRow
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.grammar import RECORD
 
 _FIELDS = tuple(name for name in RECORD.rows if name != "v")
@@ -67,7 +67,7 @@ def write_nonnegative(connection: Connection, file: IO[str]) -> int:
 
 def read_descriptors(connection: Connection) -> dict[str, Descriptor]:
     """Return the descriptors of all terms in the store, by id."""
-    described = (describe(row) for rows in stored_terms(connection).values() for row in rows)
+    described = (describe_terms(row) for rows in stored_terms(connection).values() for row in rows)
     return {descriptor.id: Descriptor.parse(descriptor.encode_message("", 0)) for descriptor in described}
 
 

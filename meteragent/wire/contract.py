@@ -43,7 +43,7 @@ RULES = {
 """The rules by which a receiver refuses messages, under the names that the conformance file uses."""
 
 
-def _object(required: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(required: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an object that may have further fields."""
     return {"type": "object", "required": list(required), "properties": dict(required)}
 
@@ -60,16 +60,16 @@ def record_schema() -> dict[str, Any]:
 def descriptor_schema() -> dict[str, Any]:
     """Return the schema of a descriptor."""
     in_all = {"properties": {"metric": {"enum": [metric for metric in Metric if metric.is_sum]}}}
-    metric = {"if": in_all, "then": {"required": ["in_all"]}, "else": _absent("in_all")}
+    metric = {"if": in_all, "then": {"required": ["in_all"]}, "else": _absence_rule("in_all")}
     schema = {
         **grammar.DESCRIPTOR.schema,
         "dependentRequired": {"meter_epsilon_per_day": ["meter_epsilon_unit"]},
-        "allOf": [metric, *map(_space, grammar.SENT)],
+        "allOf": [metric, *map(_space_rule, grammar.SENT_SPACES)],
     }
     return _document("descriptor", "The terms under which records were released.", schema)
 
 
-def _space(space: Space) -> dict[str, Any]:
+def _space_rule(space: Space) -> dict[str, Any]:
     """Return the rule for a space's descriptors: their own fields, metrics and kinds, and `n` of one slot."""
     row, shape = shapes.ROWS[space], SHAPES[space]
     properties: dict[str, Any] = {"metric": {"enum": [*shape.metrics]}, "kind": {"enum": sorted(shape.kinds)}}
@@ -78,12 +78,12 @@ def _space(space: Space) -> dict[str, Any]:
     then = {
         "required": [*row.fields, *(["timezone"] if "bands" in row.fields else [])],
         "properties": properties,
-        **_absent(*(shapes.OWN_FIELDS.keys() - row.fields.keys())),
+        **_absence_rule(*(shapes.OWN_FIELDS.keys() - row.fields.keys())),
     }
     return {"if": {"properties": {"space": {"const": str(space)}}}, "then": then}
 
 
-def _absent(*names: str) -> dict[str, Any]:
+def _absence_rule(*names: str) -> dict[str, Any]:
     return {"not": {"anyOf": [{"required": [name]} for name in sorted(names)]}}
 
 
@@ -104,7 +104,7 @@ def prices_schema() -> dict[str, Any]:
     """Return the schema of messages with public prices, which the agent reads (window.weights.topic)."""
     time = grammar.TIME.schema
     price_per_kwh = {"type": "number", "description": "The price per kWh, in window.weights.unit."}
-    price = _object({"start": time, "end": time, "price": price_per_kwh})
+    price = _object_schema({"start": time, "end": time, "price": price_per_kwh})
     schema = {"anyOf": [{"$ref": "#/$defs/price"}, {"type": "array", "items": {"$ref": "#/$defs/price"}}]}
     return _document("prices", "One public price, or several.", {**schema, "$defs": {"price": price}})
 
@@ -122,13 +122,13 @@ def manifest_schema() -> dict[str, Any]:
         "policy": {"type": "object"},
         "descriptors": {"type": "array", "items": {"$ref": "#/$defs/descriptor"}},
         "keys": {"type": "array", "items": {"type": "string"}},
-        "windows": _object({"released": count, "refused": count}),
+        "windows": _object_schema({"released": count, "refused": count}),
     }
     name, digest = ({"type": "string", "pattern": text} for text in (r"^[\w.-]+\.parquet$", "^[0-9a-f]{64}$"))
-    schema = {**_object(required), "$defs": {"descriptor": form}}
+    schema = {**_object_schema(required), "$defs": {"descriptor": form}}
     schema["properties"]["parts"] = {
         "type": "array",
-        "items": _object({"name": name, "rows": count, "sha256": digest}),
+        "items": _object_schema({"name": name, "rows": count, "sha256": digest}),
         "description": "All files of the output; the digest is of their bytes. Outputs of 0.1.0 lack it.",
     }
     return _document("manifest", "The content of an archive's output, and the terms of its values.", schema)

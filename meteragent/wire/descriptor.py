@@ -13,11 +13,11 @@ from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.wire import shapes
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 _COVERAGE = 0.95
 
-LATEST = "/privacy"
+LATEST_SUFFIX = "/privacy"
 """What follows a sink topic in the topic of its latest descriptor."""
 
 
@@ -37,7 +37,7 @@ class TermsDescriptor(NamedTuple):
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def describe(terms: Terms, *, is_archive: bool = False) -> TermsDescriptor:
+def describe_terms(terms: Terms, *, is_archive: bool = False) -> TermsDescriptor:
     """Return the part of a descriptor that follows from its terms (DESIGN 5), of an agent or an archive."""
     facts: dict[str, Any] = {
         "v": 1,
@@ -54,8 +54,8 @@ def describe(terms: Terms, *, is_archive: bool = False) -> TermsDescriptor:
         "step": iso_duration(terms.step_ms),
         "kind": str(terms.readings.kind),
         "unit": terms.value_unit,
-        "sd": figure(terms.sd),
-        "ci95": figure(terms.half_width(_COVERAGE)),
+        "sd": shorten(terms.sd),
+        "ci95": shorten(terms.half_width(_COVERAGE)),
         "level_per_day": str(terms.level * DAY_MS / terms.length_ms),
         "unbiased": "of slot values after fill and clamp",
         "schedule": "archive" if is_archive else str(terms.clock),
@@ -107,4 +107,4 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
     """Return the topics on which a descriptor is retained: one for the latest descriptor, one for its id."""
-    return f"{sink_topic}{LATEST}", f"{sink_topic}{LATEST}/{id_}"
+    return f"{sink_topic}{LATEST_SUFFIX}", f"{sink_topic}{LATEST_SUFFIX}/{id_}"

@@ -25,13 +25,13 @@ from meteragent.wire.number import (
     EXACT_SCHEMA,
     UNIT_SCHEMA,
     Bounds,
-    duration_ms,
-    exact,
+    parse_ms,
+    read_exact,
 )
 
 Schema = Mapping[str, Any]
 
-SENT: Final = tuple(space for space, row in shapes.ROWS.items() if row.read is not None)
+SENT_SPACES: Final = tuple(space for space, row in shapes.ROWS.items() if row.read is not None)
 """The kinds of windows whose descriptors are sent."""
 DRAWS_MAX: Final = 2**31 - 1
 _SD_MAX: Final = 10**18
@@ -84,7 +84,7 @@ class Table(NamedTuple):
         return {"type": "object", "required": required, "properties": properties}
 
 
-def _string(value: Any, longest: int = _TEXT_MAX) -> str:
+def _read_string(value: Any, longest: int = _TEXT_MAX) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{_MISSING} string")  # noqa: TRY004 -- one type for all that is wrong with a field
     if len(value) > longest:
@@ -92,23 +92,23 @@ def _string(value: Any, longest: int = _TEXT_MAX) -> str:
     return value
 
 
-def _within(number: Any, bounds: Bounds) -> Any:
+def _require_within(number: Any, bounds: Bounds) -> Any:
     if not bounds.low <= number <= bounds.high:
         raise ValueError(_BEYOND)
     return number
 
 
-def _parsed(parse: Callable[[str], Any], bounds: Bounds = _ANYTHING) -> Callable[[Any], Any]:
+def _bounded_reader(parse: Callable[[str], Any], bounds: Bounds = _ANYTHING) -> Callable[[Any], Any]:
     """Return a reader of texts that `parse` parses to a number within bounds."""
 
     def read(value: Any) -> Any:
         """Return the number. Raises ValueError if the text is none, or the number is out of its bounds."""
-        text = _string(value)
+        text = _read_string(value)
         try:
             number = parse(text)
         except (ValueError, ZeroDivisionError, OverflowError):
             raise ValueError("cannot be read") from None
-        return _within(number, bounds)
+        return _require_within(number, bounds)
 
     return read
 
@@ -119,7 +119,7 @@ def text(longest: int = _TEXT_MAX, shortest: int = 0, pattern: str = _NAME) -> F
 
     def read(value: Any) -> str:
         """Return the text. Raises ValueError if it is none, too long or of another form."""
-        if shortest <= len(_string(value, longest)) and compiled.fullmatch(value):
+        if shortest <= len(_read_string(value, longest)) and compiled.fullmatch(value):
             return str(value)
         raise ValueError("cannot be read")
 
@@ -132,16 +132,16 @@ def choice(values: Collection[str]) -> Form:
 
     def read(value: Any) -> str:
         """Return the text. Raises ValueError if it is none of the choices."""
-        if _string(value) not in values:
+        if _read_string(value) not in values:
             raise ValueError("cannot be read")
         return str(value)
 
     return Form({"enum": list(values)}, read)
 
 
-def words(values: Collection[str]) -> Form:
+def open_set(values: Collection[str]) -> Form:
     """Return the form of one of these texts, to which later versions may add."""
-    return Form({"enum": list(values)}, _string)
+    return Form({"enum": list(values)}, _read_string)
 
 
 def constant(value: Any) -> Form:
@@ -158,12 +158,12 @@ def constant(value: Any) -> Form:
 
 def exact_number(bounds: Bounds = _ANYTHING) -> Form:
     """Return the form of exact numbers, as texts."""
-    return Form(EXACT_SCHEMA, _parsed(exact, bounds))
+    return Form(EXACT_SCHEMA, _bounded_reader(read_exact, bounds))
 
 
 def duration(bounds: Bounds = BOUNDS["length"]) -> Form:
     """Return the form of durations, as texts; bounds are in ms."""
-    return Form(DURATION_SCHEMA, _parsed(duration_ms, bounds))
+    return Form(DURATION_SCHEMA, _bounded_reader(parse_ms, bounds))
 
 
 def number(bounds: Bounds, *, excludes_low: bool = False) -> Form:
@@ -172,10 +172,10 @@ def number(bounds: Bounds, *, excludes_low: bool = False) -> Form:
     def read(value: Any) -> Fraction:
         """Return the exact number. Raises ValueError if it is none, or out of its bounds."""
         if isinstance(value, int) and not isinstance(value, bool):
-            result = Fraction(_within(value, bounds))
+            result = Fraction(_require_within(value, bounds))
         elif isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(text := str(value)):
             # A float's text is the shortest that states it.
-            result = _within(Fraction(value if isinstance(value, Decimal) else text), bounds)
+            result = _require_within(Fraction(value if isinstance(value, Decimal) else text), bounds)
         else:
             raise ValueError(f"{_MISSING} number")
         if excludes_low and result == bounds.low:
@@ -200,7 +200,7 @@ def integer(bounds: Bounds) -> Form:
     return Form({**form.schema, "type": "integer"}, read)
 
 
-def checked(schema: Schema) -> Form:
+def checked_by(schema: Schema) -> Form:
     """Return the form of values that need no other reading than the check by their schema.
 
     The schema may have only the keywords that `_reader` knows.
@@ -275,12 +275,12 @@ _ID = "^[0-9a-f]{8}$"
 ID: Final = Form({"type": "string", "pattern": _ID, "examples": ["e1654215"]}, text(8, 8, _ID).read)
 TIME: Final = Form(
     {"type": "string", "pattern": f"^{RFC3339.pattern}$", "examples": ["2026-11-20T12:00:00Z"]},
-    _parsed(parse_time, Bounds(0, _END_MS)),
+    _bounded_reader(parse_time, Bounds(0, _END_MS)),
 )
-UNIT: Final = checked(UNIT_SCHEMA)
+UNIT: Final = checked_by(UNIT_SCHEMA)
 SD: Final = number(Bounds(0, _SD_MAX), excludes_low=True)
 VALUE: Final = number(Bounds(-(10**30), 10**30))
-FACT: Final = checked(EXACT_SCHEMA)
+FACT: Final = checked_by(EXACT_SCHEMA)
 """An exact number that no arithmetic of a receiver needs."""
 VERSION: Final = Row(
     Form({"const": 1}, lambda value: value),  # it is judged before all other fields
@@ -354,15 +354,15 @@ DESCRIPTOR: Final = Table(
         "ci95": Row(SD, "The half-width of the interval that covers the value with probability 0.95."),
         "level_per_day": Row(FACT, "The sum of the levels of a day's windows."),
         "unbiased": Row(text(), "What the value estimates without bias, in words for people."),
-        "space": Row(choice(SENT), "The kind of window."),
+        "space": Row(choice(SENT_SPACES), "The kind of window."),
         "rounding": Row(choice(get_args(Rounding)), "The rounding of values to the lattice."),
-        "schedule": Row(words([*Clock, "archive"]), "The clock that closes windows; archive: no clock."),
-        "noise": Row(words(["os", "prf"]), "os: the system's random numbers; prf: from a key (archives)."),
+        "schedule": Row(open_set([*Clock, "archive"]), "The clock that closes windows; archive: no clock."),
+        "noise": Row(open_set(["os", "prf"]), "os: the system's random numbers; prf: from a key (archives)."),
         "invariants": Row(
             Form({"type": "array"}, lambda value: value), "What is released exactly, without noise: nothing."
         ),
         "valid_from": Row(TIME, "The start of the first window under these terms."),
-        **{name: Row(checked(schema), is_required=False) for name, schema in shapes.OWN_FIELDS.items()},
+        **{name: Row(checked_by(schema), is_required=False) for name, schema in shapes.OWN_FIELDS.items()},
         **{
             name: row._replace(is_required=False)
             for name, row in {
@@ -376,7 +376,7 @@ DESCRIPTOR: Final = Table(
                 ),
                 "meter_epsilon_per_day": Row(FACT, "The charge of a day over all streams of the meter."),
                 "meter_epsilon_unit": Row(constant("1/W"), "The unit of `meter_epsilon_per_day`."),
-                "readings": Row(checked(_READINGS), "How readings follow the load."),
+                "readings": Row(checked_by(_READINGS), "How readings follow the load."),
                 "level_of_loads": Row(
                     FACT, "The level for a change in the load, which readings follow in steps."
                 ),

@@ -28,7 +28,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.shapes import Profile, Shape
 from meteragent.domain.units import ENERGY_UNIT, Kind
 from meteragent.wire import shapes
-from meteragent.wire.number import duration_ms
+from meteragent.wire.number import parse_ms
 
 ONLINE = b"online"
 """The payload on `<prefix>/status` after Home Assistant has started."""
@@ -61,7 +61,7 @@ class Discovery(NamedTuple):
         """Return the topic and the payload of the retained message that announces a sink topic's sensors."""
         facts = json.loads(descriptor)
         device = f"meteragent_{hashlib.sha256(sink_topic.encode()).hexdigest()[:16]}"
-        shape = shapes.read_shape(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
+        shape = shapes.read_shape(facts, parse_ms(facts["length"]), parse_ms(facts["step"]))
         sensors = _sensors(shape, facts, sink_topic)
         if self.total and shape.is_additive:
             sensors["total"] = _total(facts, sink_topic)
@@ -76,7 +76,7 @@ class Discovery(NamedTuple):
                 "identifiers": [device],
                 "name": facts["meter"],
                 "manufacturer": "meteragent",
-                "model": f"Private {_quantity(shape, facts)}: hides {_hidden(shape, facts)}",
+                "model": f"Private {_quantity_name(shape, facts)}: hides {_hidden_words(shape, facts)}",
                 "sw_version": __version__,
                 **link,
             },
@@ -89,7 +89,7 @@ class Discovery(NamedTuple):
         return f"{self.prefix}/device/{device}/config", text.encode()
 
 
-def _hidden(shape: Shape, facts: dict[str, Any]) -> str:
+def _hidden_words(shape: Shape, facts: dict[str, Any]) -> str:
     """Return the words for the hidden energy, and for the time within which it is hidden."""
     energy = f"{three_figures(Fraction(facts['hides_wh']))} Wh"
     if facts.get("in_all"):
@@ -97,13 +97,13 @@ def _hidden(shape: Shape, facts: dict[str, Any]) -> str:
     return f"{energy} in {'each band of the day' if shape.names else f'any {duration_text(shape.step_ms)}'}"
 
 
-def _quantity(shape: Shape, facts: dict[str, Any]) -> str:
+def _quantity_name(shape: Shape, facts: dict[str, Any]) -> str:
     return "cost" if shape.is_priced else "energy" if shape.is_energy(Kind(facts["kind"])) else "power"
 
 
 def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
     """Return the sensors of the records by name: one sensor or, if slots are bands, one for each band."""
-    quantity = _quantity(shape, facts)
+    quantity = _quantity_name(shape, facts)
     sensor = _sensor(
         f"Private {quantity}{shapes.ROWS[shape.space].words(shape)}",
         sink_topic,

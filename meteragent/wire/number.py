@@ -58,12 +58,12 @@ def decimal_text(value_u: int) -> str:
     return f"{sign}{units}{fraction}"
 
 
-def figure(number: float) -> float:
+def shorten(number: float) -> float:
     """Round a number to four significant digits, the precision of `sd` and `ci95` in messages."""
     return float(f"{number:.4g}")
 
 
-def exact(text: str) -> Fraction:
+def read_exact(text: str) -> Fraction:
     """Return an integer, decimal or ratio. Raises ValueError for others, ZeroDivisionError for 1/0."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("not an integer, a decimal or a ratio of integers")
@@ -71,7 +71,7 @@ def exact(text: str) -> Fraction:
 
 
 @lru_cache(maxsize=64)  # all records of a stream usually have the same duration
-def duration_ms(text: str) -> int:
+def parse_ms(text: str) -> int:
     """Return a duration in hours, minutes and seconds, in ms. Raises ValueError for others and 0."""
     match = _DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)

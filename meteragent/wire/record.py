@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.terms import Terms
-from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 from meteragent.wire.number import decimal_text
 
 _quoted = json.encoder.encode_basestring
@@ -52,7 +52,7 @@ class RecordFormats(dict[str, RecordFormat]):
 
     def make_format(self, terms: Terms) -> RecordFormat:
         """Return the format of records under these terms."""
-        return RecordFormat.of(describe(terms))
+        return RecordFormat.of(describe_terms(terms))
 
     def register_terms(self, terms: Terms) -> str:
         """Return the id of a new window's terms, and add their record format if it is missing."""

@@ -24,7 +24,7 @@ from meteragent.domain.shapes import (
     Space,
 )
 from meteragent.domain.units import MICRO
-from meteragent.wire.number import BOUNDS, DURATION_SCHEMA, EXACT_SCHEMA, UNIT_SCHEMA, duration_ms, exact
+from meteragent.wire.number import BOUNDS, DURATION_SCHEMA, EXACT_SCHEMA, UNIT_SCHEMA, parse_ms, read_exact
 
 Facts = Mapping[str, Any]
 
@@ -53,9 +53,9 @@ def _bands_of(shape: Profile | Bands) -> dict[str, Any]:
     return {"bands": {name: iso_duration(ms) for name, ms in shape.bands}}
 
 
-def _durations(facts: Facts) -> tuple[tuple[str, int], ...]:
+def _read_durations(facts: Facts) -> tuple[tuple[str, int], ...]:
     return tuple(
-        (name, 0 if (name, text) == (UNKNOWN_BAND, "PT0S") else duration_ms(text))
+        (name, 0 if (name, text) == (UNKNOWN_BAND, "PT0S") else parse_ms(text))
         for name, text in facts["bands"].items()
     )
 
@@ -65,9 +65,9 @@ def _weights_of(shape: Amount) -> dict[str, Any]:
     return {"weights": {"bound": bound, "default": default, "unit": shape.currency, "source": shape.source}}
 
 
-def _amount(facts: Facts, length_ms: int, _step_ms: int) -> Shape:
+def _read_amount(facts: Facts, length_ms: int, _step_ms: int) -> Shape:
     weights = facts["weights"]
-    bound_u, default_u = (exact(weights[name]) * MICRO for name in ("bound", "default"))
+    bound_u, default_u = (read_exact(weights[name]) * MICRO for name in ("bound", "default"))
     if bound_u.denominator != 1 or default_u.denominator != 1:
         raise ValueError("prices have at most six decimals")
     source = PriceSource(weights["source"])
@@ -111,17 +111,17 @@ ROWS: dict[Space, ShapeRow] = {
     Space.LINF: ShapeRow({}, lambda _: {}, lambda _, length_ms, step_ms: Means(length_ms, step_ms)),
     Space.CURVE: _with_constant(Curve, "reconstruction", "steps", "A curve is constant within each slot."),
     Space.PROFILE: ShapeRow(
-        {"bands": _BANDS}, _bands_of, lambda facts, length_ms, _: Profile(length_ms, _durations(facts))
+        {"bands": _BANDS}, _bands_of, lambda facts, length_ms, _: Profile(length_ms, _read_durations(facts))
     ),
     Space.BANDS: ShapeRow(
-        {"bands": _BANDS}, _bands_of, lambda facts, length_ms, _: Bands(length_ms, _durations(facts))
+        {"bands": _BANDS}, _bands_of, lambda facts, length_ms, _: Bands(length_ms, _read_durations(facts))
     ),
-    Space.WEIGHTED: ShapeRow({"weights": _WEIGHTS}, _weights_of, _amount),
+    Space.WEIGHTED: ShapeRow({"weights": _WEIGHTS}, _weights_of, _read_amount),
     Space.PEAK: _with_constant(Peak, "each_draw", True, "A peak is charged for each draw of its noise."),
     Space.ABOVE: ShapeRow(
         {"threshold_w": EXACT_SCHEMA | {"description": "Values are the energy above this power."}},
         lambda shape: {"threshold_w": str(shape.threshold_w)},
-        lambda facts, length_ms, _: Excess(length_ms, exact(facts["threshold_w"])),
+        lambda facts, length_ms, _: Excess(length_ms, read_exact(facts["threshold_w"])),
         lambda shape: f" above {three_figures(shape.threshold_w)} W",
     ),
     # The leader publishes the descriptor of the total.
@@ -143,13 +143,13 @@ def read_shape(facts: Facts, length_ms: int, step_ms: int) -> Shape:
     if row.read is None:
         raise ValueError("no descriptor of records has this space")
     if wrong_fields := (OWN_FIELDS.keys() & facts.keys()) ^ row.fields.keys():
-        raise ValueError(f"fields are missing or of another space: {_quoted(wrong_fields)}")
+        raise ValueError(f"fields are missing or of another space: {_quote_fields(wrong_fields)}")
     with suppress(ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError):
         shape = row.read(facts, length_ms, step_ms)
         if shape.is_sound():
             return shape
-    raise ValueError(f"these fields do not make a window: {_quoted(('length', 'step', *row.fields))}")
+    raise ValueError(f"these fields do not make a window: {_quote_fields(('length', 'step', *row.fields))}")
 
 
-def _quoted(fields: Iterable[str]) -> str:
+def _quote_fields(fields: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(fields)))

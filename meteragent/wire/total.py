@@ -5,7 +5,7 @@ import math
 
 from meteragent.domain.commit import Total
 from meteragent.domain.grid import iso_time
-from meteragent.wire.number import decimal_text, figure
+from meteragent.wire.number import decimal_text, shorten
 
 
 def total_topic(sink_topic: str) -> str:
@@ -18,7 +18,7 @@ def total_message(descriptor_id: str, public_id: str, total: Total, end_ms: int)
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {
         "unit": total.unit,
-        "sd": figure(math.sqrt(total.variance)),
+        "sd": shorten(math.sqrt(total.variance)),
         "since": iso_time(total.since_ms),
         "d": descriptor_id,
     }

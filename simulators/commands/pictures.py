@@ -13,7 +13,7 @@ import numpy as np
 
 from meteragent import config
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators.adversary.library import quanta
 from simulators.commands import arguments as declarations
@@ -30,7 +30,7 @@ def street(seed: int, homes: int) -> Outcome:
     """Return a simulated day of a street as a receiver sees it, with the demo's promise and seeded noise."""
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
-    descriptor, simulated_street = describe(config.terms(stream)), Street.simulated(seed, homes, 1)
+    descriptor, simulated_street = describe_terms(config.terms(stream)), Street.simulated(seed, homes, 1)
     noise = dithered(descriptor.terms.mechanism)
     windows = quanta(simulated_street.means_w(descriptor.terms.step_ms), noise.step)
     noisy = noise.release(windows[..., np.newaxis], bits=SeededBits(seed))[..., 0]

@@ -23,7 +23,7 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
 from meteragent.privacy.totals import Part, half_width_of_total
-from meteragent.wire.descriptor import TermsDescriptor, describe
+from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 from simulators.adversary import hidden
 from simulators.adversary.library import quanta
 from simulators.adversary.named import Unusable
@@ -58,7 +58,7 @@ class Street:
 
         Raises Unusable in the same cases as `hidden.stream_of`.
         """
-        described = describe(config.terms(hidden.stream_of(preset)))
+        described = describe_terms(config.terms(hidden.stream_of(preset)))
         noise, bits = dithered(described.terms.mechanism), SeededBits(seed)
         fleet = Fleet(seed, range(homes))
         true_w, released = [], []

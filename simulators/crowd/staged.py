@@ -20,7 +20,7 @@ from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
 from meteragent.service.boot_clock import BootClock
-from meteragent.service.process import Notify, log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, run_until_signalled
 
 AGENT = "agent"
 POLL_S = 0.01
@@ -67,7 +67,7 @@ def _work(role: str, path: Path, clock: StagedClock) -> Awaitable[object]:
 def main(role: str, path: str, clock: str) -> None:
     """Run a program until SIGTERM or SIGINT."""
     log_to_stderr(logging.INFO)
-    asyncio.run(until_signalled(_work(role, Path(path), StagedClock(Path(clock)))))
+    asyncio.run(run_until_signalled(_work(role, Path(path), StagedClock(Path(clock)))))
 
 
 if __name__ == "__main__":

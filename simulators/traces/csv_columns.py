@@ -20,7 +20,7 @@ from meteragent.archive.mapping import LAYOUTS, Mapping
 from meteragent.config.model import Archive, Source
 from meteragent.domain.errors import ArchiveError
 from meteragent.domain.grid import FIRST_MS
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import Kind
 
 _NUMBER = re.compile(r"-?[0-9]+([.,][0-9]+)?")
@@ -99,8 +99,8 @@ class CsvColumns:
     def _mapping(self, archive: Archive) -> Mapping:
         unit = self._layout.get("unit", "W")
         source = Source(topic="-", kind=Kind.POWER, unit=unit)
-        readings = Readings(Kind.POWER, unit, 0, 0, 0, 0, 0, None, None, None, 1)
-        mapping = Mapping.of(archive, source, readings)[1]
+        readings = ReadingRules(Kind.POWER, unit, 0, 0, 0, 0, 0, None, None, None, 1)
+        mapping = Mapping.read_columns(archive, source, readings)[1]
         assert mapping is not None  # there is a table [archive.csv]
         return mapping
 

@@ -44,7 +44,7 @@ def next_number(text: str, *, reading_ms: int | None = None, now_ms: int = NOW, 
     pipeline = Pipeline(core, Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
     if reading_ms is not None:
         pipeline.feed([Message("meters/m/power", b"100", False, reading_ms, None)], reading_ms, reading_ms)
-    return banner.next_number(stream, core, pipeline, now_ms, listen_s)
+    return banner.number_line(stream, core, pipeline, now_ms, listen_s)
 
 
 def test_it_says_what_is_read_hidden_and_sent(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_later_process_sees_the_jump(
     later = BootClock(lambda: 1000, lambda: known_again, boot_id)
     now_ms = START_MS + 1000 + step_ms
     assert later.step_ms(now_ms) == 0
-    later.recall(former.note)
+    later.recall_note(former.note)
     assert later.step_ms(now_ms) == (step_ms if jumps else 0)
 
 
@@ -259,7 +259,7 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
         assert START_MS + 1000 * seconds >= jumped_ms
         assert watts == 700
         assert world.agent.counts["clock_jumped"] == 1
-        assert [item.code for item in world.agent.alarms.active] == ["clock_jumped"]
+        assert [item.code for item in world.agent.alarms.problems] == ["clock_jumped"]
     assert any("the clock jumped 1 h ahead" in text for text in caplog.messages)
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
@@ -352,10 +352,10 @@ async def test_a_jump_is_reported_for_a_day_after_the_last_one(
         [(first, end_alarm), (second, _)] = timers
         if not first.cancelled():
             end_alarm()
-        assert [item.fields["step_ms"] for item in alarms.active] == [2 * HOUR_MS]
+        assert [item.fields["step_ms"] for item in alarms.problems] == [2 * HOUR_MS]
         assert not second.cancelled()
         end_alarm()
-        assert not alarms.active
+        assert not alarms.problems
 
 
 async def test_what_was_undelivered_leaves_as_it_was(world: World) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.agent.link.crowd import Keys, load_keys
+from meteragent.agent.link.crowd import OperatorKeys, load_operator_keys
 from meteragent.agent.store_thread import StoreThread
 from meteragent.crowd.message import KeyList
 from meteragent.domain.counters import Counts
@@ -34,7 +34,7 @@ class Home:
         self.commits: list[tuple[str, int]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.keys = Keys(WORLD.group, {}, self._commit)
+        self.keys = OperatorKeys(WORLD.group, {}, self._commit)
 
     async def _commit(self, role: str, serial: int, _payload: bytes) -> None:
         await self.gate.wait()
@@ -120,6 +120,6 @@ async def test_lists_outlive_a_restart_and_serials_never_fall(tmp_path: Path) ->
             SERIAL + 5,
             signed("helper", SERIAL + 5),
         )
-        home = load_keys(WORLD.group, StoreThread(store, 0, 2**20, {"main"}, Counts()))
+        home = load_operator_keys(WORLD.group, StoreThread(store, 0, 2**20, {"main"}, Counts()))
         assert home.may_open("h1", START_MS)
         assert crowd_keys.read_keys(store.connection, "0" * 64) == {}

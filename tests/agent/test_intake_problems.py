@@ -336,6 +336,6 @@ async def test_liveness_ignores_what_arrives(
                 raised=raised,
             )
 
-    routes = {route.path: route.answer for route in view.machine_routes(cast(watch.Watch, Watched()))}
+    routes = {route.path: route.answer for route in view.local_routes(cast(watch.Watch, Watched()))}
     assert (await routes["/healthz"]())[0] == live
     assert (await routes["/readyz"]())[0] == ready

@@ -140,7 +140,7 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         assert await codes(world) == ["earlier_store"]
         record(world)
         assert await codes(world) == ["other_agent"]
-        [actual] = world.agent.alarms.active
+        [actual] = world.agent.alarms.problems
         assert actual.text.startswith("stream main: another agent releases 1 of the meters")
         assert "--restored-at now" in actual.cure
     with read_only(world.store) as connection:
@@ -158,7 +158,7 @@ async def test_a_deleted_store_is_not_another_agent(
         clock.now_s += 11
         await seconds(world, 5)
         assert world.agent.counts["opened"] == 0
-        [actual] = world.agent.alarms.active
+        [actual] = world.agent.alarms.problems
     assert actual.code == "earlier_store"
     assert actual.text.startswith("stream main: an earlier store has released 1 of the meters")
     assert "(was the earlier one deleted?)" in actual.text
@@ -189,10 +189,10 @@ async def test_another_agent_is_noticed_on_a_later_connection(tmp_path: Path) ->
         await turns(5)
         assert session.filters == ["private/m"]
         task.cancel()
-    assert [item.code for item in context.alarms.active] == ["earlier_store"]
+    assert [item.code for item in context.alarms.problems] == ["earlier_store"]
     listener.hear_message("private/m", b"record", retain=False)
     assert session.filters == []
-    assert [item.code for item in context.alarms.active] == ["other_agent"]
+    assert [item.code for item in context.alarms.problems] == ["other_agent"]
     await thread.close()
 
 

@@ -150,7 +150,7 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
     for preset in promises.presets.values():
         assert preset.terms.readings.unit == stream.terms.readings.unit
         assert preset.exposures
-        head, *rows = serialise._said(preset)["table"]
+        head, *rows = serialise._promise_sentences(preset)["table"]
         assert {len(row) for row in rows} == {len(head)}
         assert len(rows) == len(preset.exposures)
 
@@ -181,7 +181,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
     look = told(written(), thread)
-    glance = await look.glance_at("main", "m")
+    glance = await look.meter_state("main", "m")
     assert glance.spent == dict.fromkeys(SPENT, 0)
     assert (glance.last_message, glance.waiting_count, glance.lag_ms) == (None, 0, None)
     assert (glance.source_is_connected, glance.sink_is_connected, glance.now_ms) == (
@@ -194,17 +194,17 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
         persist(store, opening(k, "m", "other"))
     persist(store, closing(now - 2, "m"))
-    glance = await look.glance_at("main", "m")
+    glance = await look.meter_state("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.waiting_count, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
     assert await look.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending_rows(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)
-    glance = await look.glance_at("main", "m")
+    glance = await look.meter_state("main", "m")
     assert glance.last_message == outbox.last_delivered(store.connection, "main")
     assert (glance.waiting_count, glance.lag_ms) == (0, None)
-    assert (await look.glance_at("main", "m")).last_message == glance.last_message
+    assert (await look.meter_state("main", "m")).last_message == glance.last_message
     await thread.close()
 
 
@@ -244,11 +244,11 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     persist(store, sending(0))
     assert await look.latest_payloads("main", "private/m", 10) == []
     assert await look.compute_history("main", "m") == NO_HISTORY
-    glance = await look.glance_at("main", "m")
+    glance = await look.meter_state("main", "m")
     assert glance.reports == view.Reports(5, 1, 2, START_MS, has_keys=True)
     known.clear()
     sink._unmarked_ids.add(1)  # confirmed, but not marked yet
-    assert (await look.glance_at("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
+    assert (await look.meter_state("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
     promises = watched.promises()
     assert promises.presets == {}
     facts = json.loads(serialise.encode_facts([watched], [promises]))

@@ -182,20 +182,24 @@ async def test_a_glance_has_what_remains_of_the_budget(tmp_path: Path) -> None:
     """The remaining budget is that of the present period; without a budget there is none."""
     look, thread = page_data(written(privacy=BUDGET % (1000, "10d")), tmp_path / "db")
     epsilon = config.terms(config.parse(written()).stream[0]).epsilon_per_w
-    glance = await look.glance_at("main", "house")
+    glance = await look.meter_state("main", "house")
     start_ms = NOW_MS - NOW_MS % (10 * DAY_MS)
     period = {"start_ms": start_ms, "end_ms": start_ms + 10 * DAY_MS}
     assert glance.allowance == page.Allowance(1000 * epsilon, Fraction(0), **period)
     for index in (start_ms // STEP_MS - 1, start_ms // STEP_MS, start_ms // STEP_MS + 1):
         persist(thread.store, opening(index, "house"))
-    glance = await look.glance_at("main", "house")
+    glance = await look.meter_state("main", "house")
     assert glance.allowance is not None
     assert glance.allowance.spent == 2 * epsilon
-    told = serialise._allowance(glance.allowance, look.streams[0].terms)
+    told = serialise._allowance_fields(glance.allowance, look.streams[0].terms)
     assert told == {"limit": 1000.0, "left": 998.0, "windows": 998, **period}
     overspent = glance.allowance._replace(spent=1001 * epsilon)
-    assert serialise._allowance(overspent, look.streams[0].terms) == {**told, "left": 0.0, "windows": 0}
+    assert serialise._allowance_fields(overspent, look.streams[0].terms) == {
+        **told,
+        "left": 0.0,
+        "windows": 0,
+    }
     await thread.close()
     look, thread = page_data(written(), tmp_path / "db2")
-    assert (await look.glance_at("main", "house")).allowance is None
+    assert (await look.meter_state("main", "house")).allowance is None
     await thread.close()

@@ -38,7 +38,7 @@ class Noted(Viewers):
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let events come at once, and a glance every 10 ms."""
     monkeypatch.setattr(app, "GATHER_S", 0.0)
-    monkeypatch.setattr(app, "GLANCE_S", 0.01)
+    monkeypatch.setattr(app, "STATE_S", 0.01)
     return iter([None])
 
 

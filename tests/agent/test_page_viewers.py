@@ -103,6 +103,6 @@ async def test_a_viewer_waits_for_news() -> None:
     viewers.queue_records("main", [outgoing("private/m", b"1")])
     await viewer.wait(60)
     viewer.take_news()
-    viewers.end_all()
+    viewers.end_viewers()
     await viewer.wait(60)
     assert viewer.is_over

@@ -6,7 +6,7 @@ from pathlib import Path
 from meteragent.agent.link.receipt import receipt_path, receipt_text
 from meteragent.domain.grid import parse_time
 from meteragent.store.grants import Grant, Receipt, Sent
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.stores import TERMS
 
 NOON_MS = parse_time("2026-11-20T12:00:00Z")
@@ -16,8 +16,11 @@ GRANT = Grant(3, "main-appliance", "app", "homes/{meter}", json.dumps({"url": "m
 
 def test_it_says_what_was_sent_and_on_which_terms() -> None:
     """Topics, times, counts, terms with their level, and what was deleted; each is a fact of the store."""
-    id_ = describe(TERMS).id
-    sent = (Sent("homes/m1", id_, 2, NOON_MS, NOON_MS + HOUR_MS), Sent("homes/m1", "gone", 1, 0, 1000))
+    id_ = describe_terms(TERMS).id
+    sent = (
+        Sent("homes/m1", id_, 2, NOON_MS, NOON_MS + HOUR_MS),
+        Sent("homes/m1", "gone", 1, 0, 1000),
+    )
     text = receipt_text(Receipt(GRANT, NOON_MS + 2 * HOUR_MS, "paused", 4, sent), [TERMS])
     assert "sent to:      mqtts://app, topic homes/{meter}\n" in text
     assert "revoked at:   2026-11-20T14:00:00Z (paused)\n" in text

@@ -67,12 +67,14 @@ class Home:
         [stream] = self.config.stream
         get = receivers.granted_receivers(stream, self.store)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, None)
-        core = parts.core_of(stream, config.others_per_day(self.config, stream), links, b"", receivers=get)
+        core = parts.core_of(
+            stream, config.other_charges_per_day(self.config, stream), links, b"", receivers=get
+        )
         core = replace(core, listens=True)
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
         self.answers: list[tuple[int, list[Destination]]] = []
-        self.settled_ms = receivers.next_ms(self.config, self.now_ms)
+        self.settled_ms = receivers.next_admission_ms(self.config, self.now_ms)
 
     def run(self, until_ms: int, app: str | None = None) -> None:
         """Feed readings, answer questions and commit, step by step; settle again when it is time."""
@@ -89,11 +91,11 @@ class Home:
                 Message(f"meters/{meter}/power", b"250", False, self.now_ms, None) for meter in meters
             ]
             effects = self.core.feed(readings, self.now_ms, self.now_ms)
-            if effects.listen:
-                self.answers.append((self.now_ms + self.answer_ms, effects.listen))
+            if effects.ask_about:
+                self.answers.append((self.now_ms + self.answer_ms, effects.ask_about))
             transaction.commit(self.store, effects.commit, [], None, DAY_MS)
             self.charged += sum(windows.total() for windows in effects.commit.charges.values())
-            self.store.erase()
+            self.store.erase_log()
             self.assert_asked_first()
             is_quiet = 0 < (self.now_ms - ADMISSION_MS) % SLOT_MS < SLOT_MS // 2
             self.now_ms += 12 * STEP_MS if is_quiet else STEP_MS

@@ -67,7 +67,7 @@ class Home:
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
         admitted = receivers.granted_receivers(self.stream, self.store)
         core = parts.core_of(
-            self.stream, config.others_per_day(known, self.stream), links, b"", receivers=admitted
+            self.stream, config.other_charges_per_day(known, self.stream), links, b"", receivers=admitted
         )
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
@@ -78,7 +78,7 @@ class Home:
         while self.now_ms < until_ms:
             if commit := self.core.feed(batch, self.now_ms, self.now_ms).commit:
                 transaction.commit(self.store, commit, [], None, DAY_MS)
-                self.store.erase()
+                self.store.erase_log()
             batch = []
             self.now_ms += MINUTE_MS
 
@@ -188,5 +188,5 @@ async def test_a_receiver_that_gets_nothing_is_named(home: Home) -> None:
     app.listener.ask_about(["app/m1"])
     announced = f'{{"store": "another", "valid_from": "{iso_time(NOON_MS)}"}}'.encode()
     app.on_message("app/m1/privacy", announced, 1, retain=True, token=None)
-    [actual] = context.alarms.active
+    [actual] = context.alarms.problems
     assert (actual.code, actual.stream) == ("earlier_store", f"{home.stream.name} for app")

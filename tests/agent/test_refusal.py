@@ -139,7 +139,7 @@ async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarel
         await broker.answer(2)
         for pause_s in (5, 20, 80, 320, 1280, 3600, 3600):
             await idle(line)
-            assert line.sink.refusals.next_s == clock_s[0] + pause_s
+            assert line.sink.refusals.next_trial_s == clock_s[0] + pause_s
             clock_s[0] += pause_s
             line.sink.reread_outbox()
             await broker.answer(1)
@@ -152,7 +152,7 @@ async def test_a_reason_that_may_pass_is_tried_after_seconds_and_then_more_rarel
         broker.refuses.add(BAD)
         line.commit(b"b3", topic=BAD)
         await broker.answer(1)
-        assert line.sink.refusals.next_s == clock_s[0] + SOON_S
+        assert line.sink.refusals.next_trial_s == clock_s[0] + SOON_S
     assert broker.took == payloads("b", 1, 2)
 
 
@@ -162,9 +162,9 @@ def test_a_topic_that_ends_connections_is_tried_hourly_whatever_the_reason() -> 
     refusals.on_connected(0.0)
     refusals.on_refused("a", 10.0, 0x80)
     refusals.on_refused("b", 10.0 - PROMPT_S, 0x80)
-    assert refusals.next_s == 10.0 - PROMPT_S + SOON_S
+    assert refusals.next_trial_s == 10.0 - PROMPT_S + SOON_S
     refusals.on_ended([], 0.0, 10.0 + PROMPT_S / 2)
-    assert refusals.next_s == 10.0 - PROMPT_S + SOON_S
+    assert refusals.next_trial_s == 10.0 - PROMPT_S + SOON_S
     refusals.on_connected(20.0)
     refusals.update_trials(20.0)
     assert refusals.may_send("b", 1, 1)

@@ -117,14 +117,14 @@ async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_p
                 line.send(100, meter=meter)
             await line.until(lambda: line.opened == 2)
             line.sink.refusals.on_refused(topic, 0.0)
-            assert not line.store.note_refused("another stream", 6000)
+            assert not line.store.note_refused_bytes("another stream", 6000)
             await line.pass_to(START_MS + LENGTH_MS)
             assert line.opened == 4
             assert not line.sink.refusals.may_send(topic, 1, 4000)
             await line.pass_to(START_MS + 2 * LENGTH_MS)
             assert line.opened == 5
             assert line.counts["withheld"] == 1
-            line.store.note_refused("another stream", 0)
+            line.store.note_refused_bytes("another stream", 0)
             await line.pass_to(START_MS + 3 * LENGTH_MS)
             assert line.opened == 7
 
@@ -180,7 +180,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
         busy.set()
         await other
         assert len(outbox.pending_rows(store.connection, "main", START_MS, 9)) == 1
-        await line.runner.flush()
+        await line.runner.flush_marks()
         assert outbox.pending_rows(store.connection, "main", START_MS, 9) == []
         line.store._thread.shutdown()
 
@@ -250,7 +250,7 @@ async def test_what_was_delivered_is_marked_though_nothing_else_happens(tmp_path
             async with line.delivering():
                 await line.until(lambda: line.store.marked == [1])
             await line.turn()
-            await line.runner.flush()
+            await line.runner.flush_marks()
         assert len(line.store.commits) == 1
 
 

@@ -14,7 +14,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import Will
 from meteragent.wire import status
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.home_assistant import Discovery
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.configurations import settled
@@ -33,7 +33,7 @@ def beside(delay_s: float = 0.0) -> Presence:
 
 def descriptor(label: str) -> bytes:
     """Return a descriptor as the core writes it."""
-    return describe(settled()).encode_message(label, NOW_MS)
+    return describe_terms(settled()).encode_message(label, NOW_MS)
 
 
 @pytest.fixture

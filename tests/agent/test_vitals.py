@@ -134,7 +134,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     alarms.raise_("messages_wait", "main", waiting=3, since_ms=180_000)
     alarms.raise_("sink_down", "other")
     alarms.clear("source_down", "main")
-    raised = replace(WELL, raised=alarms.active)
+    raised = replace(WELL, raised=alarms.problems)
     texts = [item.text for item in raised.problems]
     assert texts == [
         "stream main: messages that wait: 3, the first for 3 min",
@@ -142,7 +142,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     ]
     assert agent_vitals(as_json(raised)) == raised
     alarms.clear("messages_wait", "main")
-    assert [item.code for item in alarms.active] == ["sink_down"]
+    assert [item.code for item in alarms.problems] == ["sink_down"]
 
 
 def test_every_problem_says_what_to_do() -> None:

@@ -385,7 +385,7 @@ def test_twice_the_manifest_costs_at_most_twice_the_steps(
         return 0
 
     read_facts = reader.read_facts
-    monkeypatch.setattr(reader, "_rows", counted)
+    monkeypatch.setattr(reader, "_count_rows", counted)
     monkeypatch.setattr(reader, "read_facts", lambda path: read_facts(path) if counted(path) == 0 else {})
     costs = []
     for size in (50, 100, 200):

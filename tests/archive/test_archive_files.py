@@ -63,14 +63,14 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window that is not accounted for does not leave: nothing does."""
-    honest = source._extremes
+    honest = source._column_extremes
 
     def ends(column: Any, kind: type[Any]) -> Any:
         """The last is said to be the first."""
         actual = honest(column, kind)
         return None if actual is None else (actual[0], actual[0])
 
-    monkeypatch.setattr(source, "_extremes", ends)
+    monkeypatch.setattr(source, "_column_extremes", ends)
     monkeypatch.setattr(run, "WINDOWS", 6)
     path = save(place.folder / "in.parquet", in_order_of_time(), group=6)
     with pytest.raises(ArchiveError, match="statistics"):
@@ -192,10 +192,10 @@ def test_names_do_not_order_pseudonyms(place: Place) -> None:
 def test_parts_do_not_tell_of_names(place: Place) -> None:
     """Under pseudonyms no range or hash of meters' own names says in which part of the output they are."""
     path = save(place.folder / "in.parquet", long_rows(12, 1), LONG, group=48)
-    plain = job.jobs(Source.open(Tree.at(path), place.policy()), 200)
+    plain = job.cut_jobs(Source.open(Tree.at(path), place.policy()), 200)
     assert any(item.names != ("", None) for item in plain)
     policy = place.policy(sink=f"pseudonym_key_file = '{place.folder}/archive.key'")
-    hidden = job.jobs(Source.open(Tree.at(path), policy), 200)
+    hidden = job.cut_jobs(Source.open(Tree.at(path), policy), 200)
     assert {item.names for item in hidden} == {("", None)}
     assert max(item.parts for item in hidden) > 1
     for name in (f"m{meter}" for meter in range(12)):
@@ -207,6 +207,6 @@ def test_parts_do_not_tell_of_names(place: Place) -> None:
 @pytest.mark.parametrize("kind", ["int", "uint"])
 def test_integers_of_any_width_are_exact(place: Place, kind: str, width: int) -> None:
     """They are counted in 64 bits with a sign, whatever the column had."""
-    actual = number.micro(pa.array([0, 100], f"{kind}{width}"), place.policy())
+    actual = number.to_millionths(pa.array([0, 100], f"{kind}{width}"), place.policy())
     assert actual.values_u.dtype == np.int64
     assert actual.values_u.tolist() == [0, 100_000_000]

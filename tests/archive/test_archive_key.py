@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.archive.key import EpochKey, Key, create, expand, extract, forget, hkdf
+from meteragent.archive.key import EpochKey, Key, create_key, expand, extract, forget_epochs, hkdf
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
 
 SECRET = bytes(range(100, 132))
@@ -216,22 +216,25 @@ def test_nothing_shows_a_secret(path: Path) -> None:
 
 def test_a_new_key_is_random_and_its_owner_s(path: Path) -> None:
     """The file is its owner's alone, holds what `load` reads, and is never written over."""
-    made = create(path, "acme", begin=date(2026, 1, 31))
+    made = create_key(path, "acme", begin=date(2026, 1, 31))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = Key.load(path)
-    assert (loaded.tenant, loaded.epoch_unit, loaded.begins) == ("acme", "month", "2026-01")
+    assert (loaded.tenant, loaded.epoch_unit, loaded.first_epoch) == ("acme", "month", "2026-01")
     assert loaded.at(ms("2026-05-05")) == made.at(ms("2026-05-05"))
-    assert create(path.with_name("other"), "acme").text() != create(path.with_name("third"), "acme").text()
+    assert (
+        create_key(path.with_name("other"), "acme").text()
+        != create_key(path.with_name("third"), "acme").text()
+    )
     before = path.read_bytes()
     with pytest.raises(FileExistsError):
-        create(path, "acme")
+        create_key(path, "acme")
     assert path.read_bytes() == before
 
 
 def test_a_key_of_an_unknown_epoch_is_refused(path: Path) -> None:
     """Nothing is written for a length of epochs that does not exist."""
     with pytest.raises(ValueError, match="an epoch is one of month, day"):
-        create(path, "acme", "week")
+        create_key(path, "acme", "week")
     assert not path.exists()
 
 
@@ -243,9 +246,9 @@ def test_a_new_key_is_of_the_entropy_given(path: Path) -> None:
         asked.append(size)
         return SECRET
 
-    assert SECRET.hex() in create(path, "acme", "day", date(2026, 1, 31), entropy).text()
+    assert SECRET.hex() in create_key(path, "acme", "day", date(2026, 1, 31), entropy).text()
     assert asked == [32]
-    assert Key.load(path).begins == "2026-01-31"
+    assert Key.load(path).first_epoch == "2026-01-31"
 
 
 GOOD = f'tenant = "acme"\nepoch = "month"\nbegins = "2026-01"\nsecret = "{SECRET.hex()}"\n'
@@ -301,7 +304,7 @@ def test_a_key_that_everybody_can_read_is_refused(path: Path, mode: int, read: b
     path.write_text(GOOD)
     path.chmod(mode)
     if read:
-        assert Key.load(path).begins == "2026-01"
+        assert Key.load(path).first_epoch == "2026-01"
     else:
         with pytest.raises(KeyMissing, match="chmod 600"):
             Key.load(path)
@@ -312,14 +315,14 @@ def test_a_key_that_everybody_can_read_is_refused(path: Path, mode: int, read: b
 
 def test_what_is_forgotten_is_in_no_file(path: Path) -> None:
     """The file begins later and keeps its mode; programs that have it open cannot read the old bytes."""
-    created = create(path, "acme", begin=date(2025, 11, 1))
+    created = create_key(path, "acme", begin=date(2025, 11, 1))
     path.chmod(0o640)
     old, was = path.open("rb"), path.read_text()
-    kept = forget(path, ms("2026-01-20"))
+    kept = forget_epochs(path, ms("2026-01-20"))
     with old:
         assert old.read() == bytes(len(was))
     assert Key.load(path).text() == kept.text() == path.read_text()
-    assert kept.begins == "2026-01"
+    assert kept.first_epoch == "2026-01"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert kept.at(ms("2026-02-02")) == created.at(ms("2026-02-02"))
     assert was[-65:] not in path.read_text()
@@ -328,15 +331,17 @@ def test_what_is_forgotten_is_in_no_file(path: Path) -> None:
 
 def test_forgetting_goes_one_way(path: Path) -> None:
     """An earlier date moves nothing back, and a second time changes nothing."""
-    create(path, "acme", begin=date(2026, 1, 1))
-    kept = forget(path, ms("2026-03-01")).text()
-    assert forget(path, ms("2025-01-01")).text() == forget(path, ms("2026-03-31")).text() == kept
+    create_key(path, "acme", begin=date(2026, 1, 1))
+    kept = forget_epochs(path, ms("2026-03-01")).text()
+    assert (
+        forget_epochs(path, ms("2025-01-01")).text() == forget_epochs(path, ms("2026-03-31")).text() == kept
+    )
 
 
 @pytest.mark.parametrize("step", ["open", "fchown", "replace"])
 def test_cut_short_the_old_key_is_still_there(path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the new file has its name the old one is whole; a rest of the attempt does not stop the next."""
-    create(path, "acme", begin=date(2025, 1, 1))
+    create_key(path, "acme", begin=date(2025, 1, 1))
     before = path.read_bytes()
 
     def fails(*_: Any, **__: Any) -> None:
@@ -345,17 +350,17 @@ def test_cut_short_the_old_key_is_still_there(path: Path, step: str, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Path if step == "replace" else os, step, fails)
         with pytest.raises(OSError, match="No space"):
-            forget(path, ms("2026-01-01"))
+            forget_epochs(path, ms("2026-01-01"))
     assert path.read_bytes() == before
-    assert forget(path, ms("2026-01-01")).begins == "2026-01"
+    assert forget_epochs(path, ms("2026-01-01")).first_epoch == "2026-01"
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_link_stays_one(path: Path) -> None:
     """Where the name is a link, the file that it leads to is what changes."""
-    create(path, "acme", begin=date(2025, 1, 1))
+    create_key(path, "acme", begin=date(2025, 1, 1))
     link = path.with_name("link")
     link.symlink_to(path)
-    forget(link, ms("2026-01-01"))
+    forget_epochs(link, ms("2026-01-01"))
     assert link.is_symlink()
-    assert Key.load(path).begins == Key.load(link).begins == "2026-01"
+    assert Key.load(path).first_epoch == Key.load(link).first_epoch == "2026-01"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meteragent.archive import layout
 from meteragent.archive import readings as archive
 from meteragent.archive.acceptance import layout_of
-from meteragent.archive.number import micro, milliseconds, whole_quanta
+from meteragent.archive.number import to_millionths, to_milliseconds, whole_quanta
 from meteragent.archive.policy import FIRST_MS, Policy
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import (
@@ -155,7 +155,7 @@ SCALES = ("1", "1000", "0.1", "1/3", "0.000001")
 def test_integers_are_exact(scale: str, numbers: list[int]) -> None:
     """Any integer times the scale, floor(x + 1/2) in millionths, clamped."""
     under = policy(window=QUARTERS, source=f"scale = '{scale}'")
-    actual = micro(pa.array(numbers, pa.int64()), under)
+    actual = to_millionths(pa.array(numbers, pa.int64()), under)
     assert actual.values_u.tolist() == [expected(Fraction(number), under) for number in numbers]
     assert actual.is_clamped.sum() == sum(outside(Fraction(number), under) for number in numbers)
 
@@ -168,7 +168,7 @@ def test_whole_quanta_need_no_rounding(scale: str, quantum: str, numbers: list[i
     window = "length = '1d'\nstep = '15min'\nrange = [-10, 100]"
     under = policy(source=f"scale = '{scale}'", window=window, privacy=f"quantum = '{quantum}'")
     column, usual = pa.array(numbers, pa.int32()), under.usual
-    actual = micro(column, under)
+    actual = to_millionths(column, under)
     made = whole_quanta(column, under)
     simple = Fraction(scale) / Fraction(quantum) == Fraction(scale) // Fraction(quantum)
     assert (made is not None) == (bool(numbers) and simple and not actual.is_clamped.any())
@@ -185,7 +185,7 @@ def test_decimals_are_exact(scale: str, numbers: list[Decimal]) -> None:
     """As integers, whatever their digits; also of as many as Spark gives them."""
     under = policy(window=QUARTERS, source=f"scale = '{scale}'")
     for kind in (pa.decimal128(20, 7), pa.decimal128(38, 18)):
-        actual = micro(pa.array([*numbers, None], kind), under)
+        actual = to_millionths(pa.array([*numbers, None], kind), under)
         assert actual.values_u.tolist()[:-1] == [expected(Fraction(number), under) for number in numbers]
         assert actual.valid.tolist() == [True] * len(numbers) + [False]
 
@@ -198,7 +198,7 @@ def test_unsigned_and_small_integers_are_exact() -> None:
         (pa.int8(), 127),
         (pa.uint32(), 2**32 - 1),
     ):
-        actual = micro(pa.array([0, 100, most, None], kind), DAY)
+        actual = to_millionths(pa.array([0, 100, most, None], kind), DAY)
         assert actual.values_u.tolist() == [0, 10**8, min(most * 10**6, 2 * 10**10), 0]
         assert actual.valid.tolist() == [True, True, True, False]
 
@@ -206,7 +206,7 @@ def test_unsigned_and_small_integers_are_exact() -> None:
 @given(st.lists(st.floats(), min_size=1))
 def test_floats_are_rounded(numbers: list[float]) -> None:
     """floor(x * 10^6 + 1/2) in double precision; a number that is not finite is not a value."""
-    actual = micro(pa.array(numbers, pa.float64(), from_pandas=False), DAY)
+    actual = to_millionths(pa.array(numbers, pa.float64(), from_pandas=False), DAY)
     finite = [math.isfinite(number) for number in numbers]
     assert actual.valid.tolist() == finite
     for number, value_u in zip(numbers, actual.values_u.tolist(), strict=True):
@@ -231,14 +231,16 @@ def test_times_are_rounded_down(unit: str) -> None:
     """To whole milliseconds, from any unit and zone."""
     at = datetime(2026, 3, 1, 12, 0, 0, 999_999 if unit in {"us", "ns"} else 0, UTC)
     column = pa.array([at], pa.timestamp(unit, tz="Europe/Amsterdam"))
-    assert milliseconds(column, "time").tolist() == [int(at.timestamp() * 1000)]
+    assert to_milliseconds(column, "time").tolist() == [int(at.timestamp() * 1000)]
 
 
 @pytest.mark.parametrize("seconds", [FIRST_MS // 1000 - 1, 2**62, 4_133_980_800])
 def test_times_of_another_age_are_refused(seconds: int) -> None:
     """A time before 1990 or after 2100 is a mistake of units."""
     with pytest.raises(ArchiveError, match="column 't': rows with a time outside the years 1990 to 2100: 1;"):
-        milliseconds(pa.array([FIRST_MS // 1000, seconds], pa.int64()).cast(pa.timestamp("s", tz="UTC")), "t")
+        to_milliseconds(
+            pa.array([FIRST_MS // 1000, seconds], pa.int64()).cast(pa.timestamp("s", tz="UTC")), "t"
+        )
 
 
 def test_errors_hold_no_value() -> None:
@@ -246,7 +248,7 @@ def test_errors_hold_no_value() -> None:
     wrong: list[Callable[[], object]] = [
         lambda: wide([[SECRET] * 95]),
         lambda: wide([[SECRET] * 96], starts_ms=[FIRST_MS + 900_000]),
-        lambda: micro(pa.array([str(SECRET)]), DAY),
+        lambda: to_millionths(pa.array([str(SECRET)]), DAY),
     ]
     for call in wrong:
         with pytest.raises(ArchiveError) as caught:
@@ -273,7 +275,9 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
     opened = archive.opened_windows(item.meter, item.time_ms, under)
     direct = {
         (int(m), int(s)): q
-        for some, ragged in archive.slots(archive.merge_equal_times(item).readings, opened, under, 1000)
+        for some, ragged in archive.integrate_windows(
+            archive.merge_equal_times(item).readings, opened, under, 1000
+        )
         for m, s, q in zip(some.meter, some.start_ms, ragged.numbers.tolist(), strict=True)
     }
     touched: dict[tuple[str, int], list[tuple[int, int | None]]] = {}
@@ -298,5 +302,5 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
 def test_floats_are_rounded_half_up() -> None:
     """To the nearest millionth, the middle upwards, below zero too."""
     under = policy(window=f"{QUARTERS}\nrange = [-1, 1]")
-    actual = micro(pa.array([1.5e-6, 2.4e-6, 2.6e-6, -1.5e-6, -2.6e-6, 0.0]), under)
+    actual = to_millionths(pa.array([1.5e-6, 2.4e-6, 2.6e-6, -1.5e-6, -2.6e-6, 0.0]), under)
     assert actual.values_u.tolist() == [2, 2, 3, -1, -3, 0]

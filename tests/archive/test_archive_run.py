@@ -151,7 +151,7 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
     path = save(place.folder / "in.parquet", rows, LONG, group=48)
     monkeypatch.setattr(run, "ROWS", 600)
     source = Source.open(Tree.at(path), place.policy(**HALF_HOURS))
-    actual = job.jobs(source, 600)
+    actual = job.cut_jobs(source, 600)
     read = sum(source.groups[at].rows for item in actual for at in item.groups)
     assert len(actual) >= 3
     assert read == len(rows) * len(actual) if order == "in no order" else read < 1.5 * len(rows)
@@ -305,8 +305,8 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     class Column:
         is_stats_set, statistics = True, Statistics()
 
-    assert source._extremes(Column(), str) is None
-    monkeypatch.setattr(source, "_extremes", lambda *_: None)
+    assert source._column_extremes(Column(), str) is None
+    monkeypatch.setattr(source, "_column_extremes", lambda *_: None)
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     result = place.sanitise(path, **HALF_HOURS)

@@ -74,7 +74,9 @@ def of_the_archive(
     opened, actual = archive.opened_windows(item.meter, item.time_ms, under), {}
     low, high = under.usual.readings.low_u, under.usual.readings.high_u
     clamped = archive.Readings(item.meter, item.time_ms, np.clip(item.value_u, low, high), item.valid)
-    for some, ragged in archive.slots(archive.merge_equal_times(clamped).readings, opened, under, at_once):
+    for some, ragged in archive.integrate_windows(
+        archive.merge_equal_times(clamped).readings, opened, under, at_once
+    ):
         ends = np.cumsum(ragged.lengths)
         for place in range(some.meter.size):
             own = ragged.numbers[ends[place] - ragged.lengths[place] : ends[place]]

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.archive import csv_file, run
-from meteragent.archive.files import write
+from meteragent.archive.files import write_file
 from meteragent.archive.preview import preview
 from meteragent.cli import main
 from meteragent.domain.errors import ArchiveError
@@ -61,14 +61,14 @@ def test_a_stopped_run_ends_with_the_same_bytes(
 
     def stopping(target: Path, fill: Any) -> None:
         """Write a file, and stop after the second part."""
-        write(target, fill)
+        write_file(target, fill)
         if target.name.endswith("00001.parquet"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "write", stopping)
+    monkeypatch.setattr(run, "write_file", stopping)
     with pytest.raises(KeyboardInterrupt):
         place.sanitise(path, **KEYS)
-    monkeypatch.setattr(run, "write", write)
+    monkeypatch.setattr(run, "write_file", write_file)
     result = place.sanitise(path, **KEYS)
     assert result.existing_parts == 2
     assert place.files() == other.files()
@@ -87,14 +87,14 @@ def test_a_file_that_changes_is_noticed(
 ) -> None:
     """Rows that are no longer those that were checked end the run before anything is charged."""
     path = as_csv(tmp_path / "in.csv", long_rows(1, 1))
-    identify = run.identify
+    identify = run.run_of
 
     def changing(*arguments: Any) -> Any:
         """Shorten the file after it was opened."""
         path.write_bytes(path.read_bytes()[:3000])
         return identify(*arguments)
 
-    monkeypatch.setattr(run, "identify", changing)
+    monkeypatch.setattr(run, "run_of", changing)
     with pytest.raises(ArchiveError, match="changed while it was being read"):
         place.sanitise(path, **KEYS)
     assert not place.ledger()

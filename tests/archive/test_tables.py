@@ -24,7 +24,7 @@ from meteragent import extras
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.preview import preview
 from meteragent.archive.run import Local, RunResult, sanitise_archive
-from meteragent.archive.snapshot import View
+from meteragent.archive.snapshot import FileView
 from meteragent.cli.sanitise import as_json, preview_summary, result_summary
 from meteragent.domain.errors import ArchiveError
 from tests.support import tables
@@ -404,10 +404,10 @@ def test_a_view_drops_what_is_deleted(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 50))
     deleted = data.draw(st.sets(st.integers(0, count - 1)))
     ends = [0, *sorted(data.draw(st.sets(st.integers(1, count)))), count]
-    view = View({"a": "b"}, {"c": "x"}, np.array(sorted(deleted), np.int64))
+    view = FileView({"a": "b"}, {"c": "x"}, np.array(sorted(deleted), np.int64))
     batch = pa.RecordBatch.from_arrays([pa.array(range(count))], ["b"])
     spans = [(first, end - first) for first, end in pairwise(ends)]
-    parts = [view.apply(batch.slice(first, rows), ["c", "a"], first) for first, rows in spans]
+    parts = [view.select_columns(batch.slice(first, rows), ["c", "a"], first) for first, rows in spans]
     kept = [index for index in range(count) if index not in deleted]
     assert [row for part in parts for row in part.to_pylist()] == [{"c": "x", "a": index} for index in kept]
     assert [part.num_rows for part in parts] == [view.count(first, rows) for first, rows in spans]

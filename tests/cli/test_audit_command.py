@@ -28,7 +28,7 @@ from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.report import audit
 from meteragent.report.audit import audit_mechanisms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support import controls
 from tests.support.configurations import energy, streams, written
 from tests.support.controls import CAUGHT, Control
@@ -99,13 +99,13 @@ def ids(text: str) -> set[str]:
     """The descriptors that a configuration's streams publish within two years."""
     parsed, found = config.parse(text), set[Terms]()
     for stream in parsed.stream:
-        schedule = config.schedule(stream, config.others_per_day(parsed, stream))
+        schedule = config.schedule(stream, config.other_charges_per_day(parsed, stream))
         at_ms = parse_time("2027-01-01T00:00:00Z")
         for _ in range(730):
             at_ms = schedule.first_start_ms(at_ms)
             found.add(schedule.terms_at(at_ms))
             at_ms += DAY_MS
-    return {describe(terms).id for terms in found}
+    return {describe_terms(terms).id for terms in found}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

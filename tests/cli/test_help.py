@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.archive.key import EPOCHS
 from meteragent.cli import main, usage
-from meteragent.cli.exit_codes import CODES
+from meteragent.cli.exit_codes import EXIT_CODES
 from meteragent.cli.sanitise import _ENGINES
 from tests.commands import commands_table
 from tests.support.not_run import ROOT
@@ -124,7 +124,7 @@ def test_the_list_of_commands_has_their_sentences(capsys: pytest.CaptureFixture[
     text = " ".join(help_of("", capsys).split())
     for name, sentence in usage.COMMANDS.items():
         assert f" {name} {sentence}" in text
-    for code, meaning in CODES.items():
+    for code, meaning in EXIT_CODES.items():
         assert f" {code} {meaning}" in text
 
 

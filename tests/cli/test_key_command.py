@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from meteragent.archive.key import Key, create
+from meteragent.archive.key import Key, create_key
 from meteragent.cli import key as key_command
 from meteragent.cli import main
 from meteragent.cli.exit_codes import EXIT_CONFIG
@@ -46,14 +46,14 @@ def test_all_times_have_a_key_unless_a_date_is_given(path: Path, capsys: pytest.
 
 def test_today_cannot_be_forgotten(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A date after today is refused: what comes in then could not be released."""
-    create(path, "acme", "day")
+    create_key(path, "acme", "day")
     before = path.read_bytes()
     options = SimpleNamespace(action="forget", file=path, before=date(2026, 1, 2))
     assert key_command.run(options, lambda: datetime(2026, 1, 1, 23, 59, tzinfo=UTC)) == 1  # type: ignore[arg-type]
     assert "later than today" in capsys.readouterr().err
     assert path.read_bytes() == before
     assert key_command.run(options, lambda: datetime(2026, 1, 2, tzinfo=UTC)) == 0  # type: ignore[arg-type]
-    assert Key.load(path).begins == "2026-01-02"
+    assert Key.load(path).first_epoch == "2026-01-02"
 
 
 @pytest.mark.parametrize(

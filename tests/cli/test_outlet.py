@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from meteragent.cli import main, schema
-from meteragent.cli.outlet import LINE_MAX, Outlet, escape_invisible, escape_output
+from meteragent.cli.outlet import LINE_MAX, EscapedStream, escape_invisible, escape_output
 
 HOSTILE = {
     "the title": ("\x1b]0;pwned\x07", r"\x1b]0;pwned\x07"),
@@ -102,6 +102,6 @@ def test_a_file_gets_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_line_is_rewritten(screen: tuple[IO[str], int]) -> None:
     """A carriage return of ours, at the beginning, moves to the beginning of the line."""
     stream, master = screen
-    Outlet(stream).write("\rm1 5 W\r")
+    EscapedStream(stream).write("\rm1 5 W\r")
     stream.flush()
     assert os.read(master, 100) == b"\rm1 5 W\\r"

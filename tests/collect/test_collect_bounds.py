@@ -17,7 +17,7 @@ from meteragent.collect.core import (
     DESCRIPTOR_BYTES,
     DESCRIPTORS_MIN,
     WAITING_MAX,
-    Announced,
+    AnnouncedTerms,
     Core,
     Limits,
     Message,
@@ -73,7 +73,9 @@ def test_a_list_gives_the_room_of_invented_meters_back() -> None:
     judge = core(Limits(max_meters=10))
     stored = judge.take_messages([new_terms(number, f"x{number % 10}") for number in range(60)], NOW_MS)
     stored.add_batch(judge.take_messages([terms_message(TERMS, "x0")], NOW_MS))
-    announced = [Announced(digest, 1, terms.record_check) for digest, terms in stored.descriptors.items()]
+    announced = [
+        AnnouncedTerms(digest, 1, terms.record_check) for digest, terms in stored.descriptors.items()
+    ]
     streams = [StreamTopic.parse("main", TEMPLATE)]
     listed = Core(streams, Limits(meters={"m1", "x0"}, max_meters=10), announced, stored.links)
     assert {key[1] for key in map(attrgetter("key"), stored.links) if listed.knows(key)} == {"x0"}
@@ -128,7 +130,7 @@ def test_what_one_sender_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = judge.take_messages((new_terms(number) for number in range(1_500)), NOW_MS)
     assert len(kept.descriptors) == 64
     assert kept.refusal_counts == {("main", "descriptors"): 1_436}
-    monkeypatch.setattr(collect_core, "_descriptor", None)
+    monkeypatch.setattr(collect_core, "_parse_descriptor", None)
     assert reasons(judge, [new_terms(2_000)]) == {"descriptors": 1}
 
 

@@ -62,7 +62,7 @@ def test_a_record_waits_for_its_descriptor() -> None:
     assert list(batch.descriptors) == [D]
     released = judge.take_messages([waiting._replace(place=5)], NOW_MS)
     assert [row.quanta for row in released.rows] == [3]
-    assert released.released == [5]
+    assert released.released_places == [5]
 
 
 def test_a_record_before_its_descriptor_in_one_batch_does_not_wait() -> None:

@@ -99,7 +99,7 @@ def counted(folder: Path) -> dict[str, int]:
     staging = Staging(folder, "reader", "day")
     try:
         staging.create_tables()
-        return dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason"))
+        return dict(staging._fetch("SELECT reason, sum(count) FROM refused GROUP BY reason"))
     finally:
         staging.close()
 
@@ -174,7 +174,7 @@ async def test_verdicts_are_those_of_postgresql(
         expected = refusals(connection)
     staging = Staging(tmp_path, "reader", length)
     staging.create_tables()
-    assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
+    assert dict(staging._fetch("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
 
@@ -199,7 +199,7 @@ async def test_a_refusal_names_its_origin(table_url: str, tmp_path: Path) -> Non
     async with opened(tmp_path) as sink:
         await feed(sink, batch)
         await sink.flush()
-        in_files = sink._staging._rows(query.format(""))
+        in_files = sink._staging._fetch(query.format(""))
     assert {reason: tuple(rest) for reason, *rest in in_files} == expected
 
 

@@ -99,7 +99,7 @@ async def in_files(folder: Path, stream: str, batches: Sequence[Sequence[Message
         for end in range(len(batches) + 1):
             await written(sink, stream, batches[max(end - 1, 0) : end])
             await sink.flush()
-        refused = dict(sink._staging._rows("SELECT reason, count FROM refused"))
+        refused = dict(sink._staging._fetch("SELECT reason, count FROM refused"))
     homes = read_table(folder, stream, 0, NOW_MS)
     records = [(meter, record) for meter, home in homes.items() for record in home.records]
     return Verdicts(sorted((meter, item.time_ms, int(item.value)) for meter, item in records), refused)

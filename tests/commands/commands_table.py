@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.cli.exit_codes import CODES
+from meteragent.cli.exit_codes import EXIT_CODES
 from meteragent.cli.usage import make_parser
 from tests.support.not_run import ROOT
 
@@ -66,7 +66,7 @@ def _shown(action: argparse.Action) -> str:
 def exit_codes(parser: argparse.ArgumentParser) -> str:
     """Return the exit codes of a command, with the meaning of those that other commands do not share."""
     lines = re.findall(r"^  (\d+) +(.*)$", (parser.epilog or "").partition("exit codes:")[2], re.MULTILINE)
-    shared = set(map(str, CODES))
+    shared = set(map(str, EXIT_CODES))
     return ", ".join(
         code if code in shared else f"{code} {meaning}" for code, meaning in lines if code != "2"
     )

@@ -12,7 +12,7 @@ from typing import Any
 from meteragent.crowd import message, share
 from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.message import Answer, Batch, Chunk, KeyList, Refusal, Report
-from meteragent.crowd.seal import PAD, SHARE, TOTAL, DayKeys, info
+from meteragent.crowd.seal import PAD, SHARE, TOTAL, DayKeys, seal_info
 from meteragent.crowd.total import TotalFormat
 from tests.support.crowd import HELPER, LATTICE, LEADER, SLOT_S, group_text, make_group, secret
 from tests.support.hpke_reference import seal
@@ -50,8 +50,8 @@ def home(place: int, label: str, energy: int) -> dict[str, Any]:
     closed = share.add_energy(opened, energy, LATTICE)
     part = share.close_accumulator(closed, LATTICE)
     pad_slot_s = SLOT_S + 1800 * (place == REJECTED)
-    pad_info = info(PAD, GROUP.id, pad_slot_s, helper.id, label.encode())
-    share_info = info(SHARE, GROUP.id, SLOT_S, leader.id, label.encode())
+    pad_info = seal_info(PAD, GROUP.id, pad_slot_s, helper.id, label.encode())
+    share_info = seal_info(SHARE, GROUP.id, SLOT_S, leader.id, label.encode())
     sealed_pad = sealed("pad " + label, pad, helper.public, pad_info)
     sealed_share = sealed("share " + label, part, leader.public, share_info)
     report = Report(SLOT_S, label, helper.id, leader.id, sealed_pad, sealed_share)
@@ -86,7 +86,7 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
     helper_noise = draw_noise(helper.noise, GROUP.id, SLOT_S, counted_digest, GROUP.loss_per_quantum)
     leader_noise = draw_noise(leader.noise, GROUP.id, SLOT_S, reports_digest, GROUP.loss_per_quantum)
     total = share.sum_modulo([helper_noise, *(int(home["pad"]) for home in homes)])
-    total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, counted_digest)
+    total_info = seal_info(TOTAL, GROUP.id, SLOT_S, leader.id, counted_digest)
     sealed_total = sealed("total", total, leader.public, total_info)
     answer = Answer(SLOT_S, batch.digest, batch.homes, (REJECTED,), leader.id, sealed_total)
     quanta = sum(home["quanta"] for home in homes) + helper_noise + leader_noise

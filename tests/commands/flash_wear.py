@@ -95,7 +95,7 @@ class Line:
         effects = self._pipeline.feed(batch, now_ms, now_ms)
         if effects.commit or self._delivered:
             transaction.commit(self.store, effects.commit, self._delivered, None, 30 * DAY_MS)
-            self.store.erase()
+            self.store.erase_log()
             self.commits += 1
         due_rows = outbox.pending_rows(self.store.connection, self._pipeline.name, now_ms, -1)
         self._delivered = [row.id for row in due_rows]

@@ -103,6 +103,10 @@ VAGUE_LOCALS = frozenset(
 """Likewise, for variables and parameters: a field of a class may also be a key of a file or of a message."""
 NOUNS = frozenset({"property", "cached_property", "setter"})
 """Decorators of functions that are read like an attribute, so that their docstring begins with a noun."""
+PARTICIPLE = re.compile(r"_*(?!(?:feed|need|seed|speed|proceed|embed)$)[a-z]+ed")
+"""The name of a function that says neither what it does, as `parse`, nor what it returns, as `parsed_row`."""
+PRODUCT = "meteragent"
+"""The folder in which functions may not be named so."""
 
 AVOIDED = {
     re.compile(r"(?<![`'\".])\bbeside\b(?![`'\"])", re.IGNORECASE): "next to, with or compared with",
@@ -142,9 +146,12 @@ def violations(path: Path) -> Iterator[str]:
             continue
         if name in VAGUE or (name in VAGUE_LOCALS and binding not in fields):
             yield f"{file}:{binding.lineno}: {name!r} does not say what it holds"
-    for line_number, name in bools(tree):
-        if line_number not in excused and not reads_as_statement(name):
-            yield f"{file}:{line_number}: {name!r} is a bool, but does not read as a statement"
+    complaints = list(bools(tree))
+    if file.parts[0] == PRODUCT:
+        complaints += participles(tree)
+    for line_number, complaint in complaints:
+        if line_number not in excused:
+            yield f"{file}:{line_number}: {complaint}"
 
 
 def avoided_words(path: Path) -> Iterator[str]:
@@ -217,11 +224,30 @@ def fields_of_classes(tree: ast.AST) -> Iterator[ast.expr]:
                     yield statement.target
 
 
-def bools(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and name of each function, parameter and variable that is annotated as a bool.
+def participles(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line of each function that only a participle names, and a complaint; attributes may be so."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, Function)
+            and PARTICIPLE.fullmatch(node.name)
+            and NOUNS.isdisjoint(map(decorator_name, node.decorator_list))
+        ):
+            yield node.lineno, f"{node.name!r} says neither what it does nor what it returns"
 
-    A function that acts, and then returns whether it had an effect, is named after its act.
+
+def bools(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line of each bool whose name is no statement, and a complaint.
+
+    These are functions, parameters and variables that are annotated as a bool. A function that acts, and then
+    returns whether it had an effect, is named after its act.
     """
+    for line_number, name in annotated_bools(tree):
+        if not reads_as_statement(name):
+            yield line_number, f"{name!r} is a bool, but does not read as a statement"
+
+
+def annotated_bools(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and name of each function, parameter and variable that is annotated as a bool."""
     for node in ast.walk(tree):
         if isinstance(node, Function) and is_bool(node.returns) and not does_act(node):
             yield node.lineno, node.name

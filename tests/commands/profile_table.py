@@ -97,7 +97,7 @@ def _section(profile: Profile) -> str:
         "power": _unsent(profile),
         "dropped": _dropped(profile),
         "to know": list(profile.traps),
-        "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.known.origins],
+        "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.evidence.origins],
     }
     lines = [f"## `{profile.name}`", "", f"{profile.title[0].upper()}{profile.title[1:]}.", ""]
     for name, entries in rows.items():

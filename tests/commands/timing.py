@@ -29,7 +29,7 @@ from meteragent import config  # noqa: E402
 from meteragent.core.window import Window  # noqa: E402
 from meteragent.domain.grid import parse_time  # noqa: E402
 from meteragent.domain.terms import Terms  # noqa: E402
-from meteragent.wire.descriptor import describe  # noqa: E402
+from meteragent.wire.descriptor import describe_terms  # noqa: E402
 from meteragent.wire.record import RecordFormat  # noqa: E402
 from simulators.commands.replay import connect  # noqa: E402
 from tests.support.broker import Broker, mosquitto_program  # noqa: E402
@@ -122,7 +122,7 @@ def _closing(samples: int) -> None:
     """Compare slots of load with slots of noise that have the same sum."""
     stream = config.parse(written()).stream[0]
     terms, chance = config.terms(stream), random.Random(1)
-    records = RecordFormat.of(describe(terms))
+    records = RecordFormat.of(describe_terms(terms))
     durations: dict[str, list[float]] = {"noise": [], "load": []}
     for _ in range(samples // BATCH):
         kinds = chance.choices(list(durations), k=BATCH)

@@ -14,7 +14,7 @@ from meteragent import config
 from meteragent.domain.metric import Metric
 from meteragent.domain.presets import PRESETS, units_per_watt
 from meteragent.domain.reading import Reading
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
@@ -57,7 +57,7 @@ def test_four_keys_suffice() -> None:
     assert config.budget(stream) is None
     assert config.terms(stream) == Terms(
         shape=Means(HALF_HOUR_MS, HALF_HOUR_MS),
-        readings=Readings(
+        readings=ReadingRules(
             kind=Kind.POWER,
             unit="W",
             interval_ms=0,

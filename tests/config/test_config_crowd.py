@@ -68,7 +68,7 @@ def test_levels_of_streams_add(folder: Path) -> None:
     )
     text = f"{plain}\nsink = {{ topic = 'private/{{meter}}' }}\n[[stream]]\nname = 'crowd'\n{crowd}"
     configuration = config.parse(text)
-    both = [config.others_per_day(configuration, stream) for stream in configuration.stream]
+    both = [config.other_charges_per_day(configuration, stream) for stream in configuration.stream]
     assert both == [config.terms(stream).epsilon_per_w_day for stream in reversed(configuration.stream)]
     assert all(both)
 

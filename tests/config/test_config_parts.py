@@ -149,5 +149,5 @@ def test_check_says_what_is_added_and_subtracted() -> None:
     [stream] = settings.stream
     assert "  Counts the sum net/power + pv/power - car/power." in told_of(settings).splitlines()
     assert facts_of(stream)["parts"] == "net/power + pv/power - car/power"
-    assert any("up to 3 times" in warning for warning in warn.of_stream(stream, config.terms(stream)))
+    assert any("up to 3 times" in warning for warning in warn.stream_warnings(stream, config.terms(stream)))
     assert "parts" not in facts_of(config.parse(written()).stream[0])

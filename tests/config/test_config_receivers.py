@@ -61,7 +61,9 @@ def test_only_another_preset_adds_to_the_charge() -> None:
     alone, both = config.parse(BASE + TWO), config.parse(BASE + TWO + STUDY)
     paused = config.parse(BASE + TWO + STUDY + "paused = true\n")
     day = config.terms(both.stream[1]).epsilon_per_w_day
-    charges = [config.others_per_day(settings, settings.stream[0]) for settings in (alone, both, paused)]
+    charges = [
+        config.other_charges_per_day(settings, settings.stream[0]) for settings in (alone, both, paused)
+    ]
     assert charges == [Fraction(0), day, Fraction(0)]
     assert not paused.stream[1].is_received
 

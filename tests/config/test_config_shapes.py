@@ -4,7 +4,7 @@ import pytest
 
 from meteragent import config
 from meteragent.config.model import Window
-from meteragent.config.shapes import COMPLETE, OWN_KEYS, SLOT_KEYS
+from meteragent.config.shapes import FULL_PRESETS, OWN_KEYS, SLOT_KEYS
 from meteragent.config.shapes import ROWS as CONFIG_ROWS
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import SHAPES, Space
@@ -53,7 +53,7 @@ def test_a_complete_preset_needs_no_key_but_a_time_zone() -> None:
     for name, preset in PRESETS.items():
         zone = "timezone = 'UTC'" if preset.has_calendar else ""
         text = written(window=zone, privacy=f"preset = '{name}'", source="every = '1s'")
-        if name in COMPLETE:
+        if name in FULL_PRESETS:
             [stream] = config.parse(text).stream
             assert config.terms(stream).preset == name
             assert config.terms(stream).shape.space is preset.space

@@ -120,7 +120,7 @@ def test_other_streams_may_stand_beside() -> None:
     assert [stream.name for stream in settings.stream] == ["a-30min", "a-1h", "b"]
     assert [settings.key_prefix(place) for place in range(3)] == ["stream[0].", "stream[0].", "stream[1]."]
     per_day = [config.terms(stream).epsilon_per_w_day for stream in settings.stream]
-    assert config.others_per_day(settings, settings.stream[2]) == per_day[0] + per_day[1]
+    assert config.other_charges_per_day(settings, settings.stream[2]) == per_day[0] + per_day[1]
 
 
 # Refusals -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits, discrete_laplace, half_width, sd
 from meteragent.privacy.totals import Part, half_width_of_total
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.messages import (
     ALL_TERMS,
     ENERGY,
@@ -136,7 +136,7 @@ def test_a_series_is_of_one_meter_and_unit() -> None:
 @pytest.mark.parametrize("terms", ALL_TERMS)
 def test_a_number_has_the_error_of_its_descriptor(terms: Terms) -> None:
     """The estimate of a slot: its value, the record's sd, the descriptor's ci95, in the stream's unit."""
-    home, shared = series(terms, [512, 20]), describe(terms)
+    home, shared = series(terms, [512, 20]), describe_terms(terms)
     found = home.value(NOON_MS)
     assert found.value == float(512 * terms.quantum)
     assert (found.unit, found.coverage) == (terms.readings.unit, 0.95)

@@ -13,7 +13,7 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.shapes import Excess
 from meteragent.domain.units import HOUR_MS
-from meteragent.wire.descriptor import describe, facts_id
+from meteragent.wire.descriptor import describe_terms, facts_id
 from tests.support.configurations import written
 
 START_MS = parse_time("2026-11-01T00:00:00Z")
@@ -22,7 +22,7 @@ START_MS = parse_time("2026-11-01T00:00:00Z")
 def messages(value: str = "1500") -> list[bytes]:
     """A descriptor and a record of an hour."""
     terms = config.terms(config.parse(written(window="length = '1h'\nthreshold = 3000")).stream[0])
-    described = describe(terms)
+    described = describe_terms(terms)
     facts = described.facts | {"id": described.id, "meter": "m1", "valid_from": iso_time(START_MS)}
     record = (
         f'{{"v":1,"meter":"m1","t":"{iso_time(START_MS)}","for":"PT1H","value":{value},"unit":"Wh",'

@@ -20,7 +20,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded
 from tests.support.stores import TERMS
 from tests.support.terms import terms_with
@@ -407,7 +407,7 @@ def test_an_even_feeder_is_told() -> None:
 
 def test_energies_are_of_the_kind_that_they_are() -> None:
     """Dominance is about energy: watts count with their time, watt-hours as they are."""
-    assert describe(ENERGY).terms.readings.kind is Kind.INTERVAL_ENERGY
+    assert describe_terms(ENERGY).terms.readings.kind is Kind.INTERVAL_ENERGY
     for terms, quantum in ((TERMS, 330), (ENERGY, 165)):
         even = matrix(np.full((20, 480), quantum), terms)
         assert by_feeder(even, rules=Rules(share=0.15)).shown.all()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from meteragent.consume import Descriptor, Record, collect
 from meteragent.domain.errors import MeteragentError, RecordError
 from meteragent.domain.terms import Rounding, Terms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.messages import ALL_TERMS, KILO, NOON_MS, changed, described, recorded
 from tests.support.stores import TERMS
 
@@ -38,8 +38,8 @@ def test_a_descriptor_says_the_terms(terms: Terms) -> None:
         NOON_MS,
     )
     assert actual.mechanism == terms.mechanism
-    assert actual.id == describe(terms).id
-    assert actual.facts["ci95"] == describe(terms).facts["ci95"]
+    assert actual.id == describe_terms(terms).id
+    assert actual.facts["ci95"] == describe_terms(terms).facts["ci95"]
     assert actual.rounding == terms.rounding
 
 
@@ -66,7 +66,7 @@ def test_a_record_says_its_value(terms: Terms, quanta: int, slot: int) -> None:
     assert actual.value == quanta * terms.quantum
     assert (actual.meter, actual.unit) == ("Müller", terms.value_unit)
     assert (actual.time_ms, actual.step_ms) == (NOON_MS + slot * terms.step_ms, terms.step_ms)
-    assert actual.descriptor == describe(terms).id
+    assert actual.descriptor == describe_terms(terms).id
 
 
 @pytest.mark.parametrize("form", [bytes, bytes.decode, json.loads])
@@ -84,7 +84,7 @@ def test_fields_of_later_versions_are_no_mistake() -> None:
     assert Record.parse(changed(record, quality="good")) == Record.parse(record)
     later = Descriptor.parse(changed(described(TERMS), is_sealed=True, weather="wet"))
     assert later.facts["weather"] == "wet"
-    assert later.id != describe(TERMS).id
+    assert later.id != describe_terms(TERMS).id
 
 
 RECORD_MISTAKES: list[dict[str, Any]] = [
@@ -140,7 +140,7 @@ def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
 def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
     """If a quantum is as large as the noise, a figure of the other rounding is refused."""
     coarse = replace(TERMS, radius=Fraction(1))
-    both = {item: describe(replace(coarse, rounding=item)).facts[figure] for item in get_args(Rounding)}
+    both = {item: describe_terms(replace(coarse, rounding=item)).facts[figure] for item in get_args(Rounding)}
     other = next(value for item, value in both.items() if item != said)
     sent = described(replace(coarse, rounding=said))
     assert Descriptor.parse(changed(sent, is_sealed=True, **{figure: both[said]})).rounding == said
@@ -169,7 +169,7 @@ OTHER_FACTS: dict[str, Any] = {
 """Facts that the table allows, and others than those of TERMS; an exact number is 7/3."""
 
 
-@pytest.mark.parametrize("name", sorted(describe(TERMS).facts.keys() - {"v", "mechanism"}))
+@pytest.mark.parametrize("name", sorted(describe_terms(TERMS).facts.keys() - {"v", "mechanism"}))
 def test_every_fact_is_covered_by_the_id(name: str) -> None:
     """A descriptor is refused if any of its facts was changed after its id was made."""
     with pytest.raises(RecordError, match="'id' does not match its facts"):
@@ -179,7 +179,7 @@ def test_every_fact_is_covered_by_the_id(name: str) -> None:
 def test_the_meter_and_the_time_are_not() -> None:
     """The id is that of the terms, so meters share it."""
     other = Descriptor.parse(changed(described(TERMS), meter="m2", valid_from="2026-11-21T00:00:00Z"))
-    assert (other.meter, other.id) == ("m2", describe(TERMS).id)
+    assert (other.meter, other.id) == ("m2", describe_terms(TERMS).id)
 
 
 @pytest.mark.parametrize(

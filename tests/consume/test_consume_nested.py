@@ -22,7 +22,7 @@ from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.messages import HALF_HOUR_MS, changed
@@ -69,7 +69,7 @@ def series(
     windows, messages = schedule(length, source), []
     for index, start_ms in enumerate(starts(length)):
         terms = windows.terms_at(start_ms)
-        shared = describe(terms)
+        shared = describe_terms(terms)
         messages.append(shared.encode_message(meter, start_ms))
         if index not in without:
             quanta = round(value_w(index) / float(terms.quantum))
@@ -190,7 +190,7 @@ def test_slots_across_a_boundary_are_not_combined() -> None:
     windows, messages = schedule("1d", zone="UTC"), []
     for index in range(31):
         start_ms = parse_time("2026-03-01T00:00:00Z") + index * DAY_MS
-        shared = describe(windows.terms_at(start_ms))
+        shared = describe_terms(windows.terms_at(start_ms))
         messages.append(shared.encode_message("m1", start_ms))
         messages.append(changed(RecordFormat.of(shared).encode("m1", start_ms, 0, 5 * index)))
     days, months = collect(messages)["m1"], noisy("1mo")
@@ -231,7 +231,7 @@ def test_slots_of_one_window_are_refused() -> None:
     """Four quarters of a day share a noise bound: no nested numbers."""
     text = written(privacy="hide = '110Wh'", window="length = '1h'\nblocks = 4")
     terms = config.terms(config.parse(text).stream[0])
-    shared = describe(terms)
+    shared = describe_terms(terms)
     messages = [shared.encode_message("m1", START_MS)]
     messages += [RecordFormat.of(shared).encode("m1", START_MS, i, 5) for i in range(4)]
     with pytest.raises(ValueError, match="windows of one slot"):
@@ -242,7 +242,7 @@ def test_two_calendars_are_refused() -> None:
     """Days of one zone and months of another are not one calendar."""
     windows = schedule("1mo", zone="Europe/London")
     start_ms = windows.first_start_ms(START_MS)
-    shared = describe(windows.terms_at(start_ms))
+    shared = describe_terms(windows.terms_at(start_ms))
     months = collect(
         [shared.encode_message("m1", start_ms), RecordFormat.of(shared).encode("m1", start_ms, 0, 1)]
     )
@@ -264,8 +264,8 @@ def test_columns_are_of_one_length() -> None:
 def test_energies_are_combined_like_means() -> None:
     """In kWh of a register the numbers are energies, and sums need no weights."""
     source = "kind = 'register'\nunit = 'kWh'\ndead_band = 0.001"
-    hour = describe(_energy("30min", source))
-    day = describe(_energy("1d", source))
+    hour = describe_terms(_energy("30min", source))
+    day = describe_terms(_energy("1d", source))
     fine = [RecordFormat.of(hour).encode("m1", START_MS + i * HALF_HOUR_MS, 0, 10 * i) for i in range(48)]
     coarse = [RecordFormat.of(day).encode("m1", START_MS, 0, 12_000)]
     half_hours, days = nested(

@@ -12,7 +12,7 @@ from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe, facts_id
+from meteragent.wire.descriptor import describe_terms, facts_id
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import settled
 
@@ -28,7 +28,7 @@ ALIGNED_MS = START_MS - START_MS % TERMS.length_ms
 
 def messages(terms: Terms, quanta: int, draws: int) -> list[Message]:
     """A descriptor and a record."""
-    described = describe(terms)
+    described = describe_terms(terms)
     record = RecordFormat.of(described).encode("m1", ALIGNED_MS, 0, quanta, draws)
     return [described.encode_message("m1", ALIGNED_MS), record]
 
@@ -57,7 +57,7 @@ def test_the_peaks_of_a_period_can_be_selected() -> None:
 
 def test_the_descriptor_says_what_it_is() -> None:
     """One number of parts of a quarter hour, at the level each time that noise is drawn."""
-    facts = describe(REGISTER).facts
+    facts = describe_terms(REGISTER).facts
     assert (facts["space"], facts["each_draw"], facts["n"], facts["step"]) == ("peak", True, 1, "PT15M")
     assert (facts["unit"], facts["epsilon_unit"], facts["hides_wh"]) == ("kW", "1/kW", "55/2")
     for changed in ({"each_draw": False}, {"n": 2}, {"step": "PT7M"}, {"unit": "kWh"}):
@@ -79,7 +79,7 @@ def test_peaks_are_not_added_up() -> None:
         with pytest.raises(ValueError, match=r"'peak' are neither .*highest_mean|whole slots|have a curve"):
             attempt()
     plain = settled()
-    described = describe(plain)
+    described = describe_terms(plain)
     payload = json.loads(RecordFormat.of(described).encode("m1", 0, 0, 5))
     with pytest.raises(RecordError, match="draws"):
         collect([described.encode_message("m1", 0), json.dumps(payload | {"draws": 2})])

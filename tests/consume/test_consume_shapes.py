@@ -28,7 +28,7 @@ from meteragent.domain.shapes import Curve, Profile
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.messages import changed
@@ -53,7 +53,7 @@ def sent(known: Schedule, start: str, quanta: Sequence[Sequence[int]], meter: st
     start_ms, messages = parse_time(start), []
     assert known.first_start_ms(start_ms) == start_ms
     for window in quanta:
-        shared = describe(known.terms_at(start_ms))
+        shared = describe_terms(known.terms_at(start_ms))
         assert len(window) == shared.terms.n
         messages.append(shared.encode_message(meter, start_ms))
         messages += [RecordFormat.of(shared).encode(meter, start_ms, i, z) for i, z in enumerate(window)]
@@ -214,7 +214,7 @@ def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day
     known = schedule("quantum = '0.1'\nradius = '50'", f"length = '{unit}'", zone)
     start_ms = known.first_start_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
     terms = known.terms_at(start_ms)
-    actual = Descriptor.parse(describe(terms).encode_message("m1", start_ms))
+    actual = Descriptor.parse(describe_terms(terms).encode_message("m1", start_ms))
     assert actual.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
 
 

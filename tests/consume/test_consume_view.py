@@ -10,7 +10,7 @@ from meteragent.consume import collect, nonnegative
 from meteragent.consume.view import spread_deficit
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.consume.test_consume_shapes import (
     BANDS,
@@ -110,7 +110,7 @@ def test_a_view_goes_by_windows_where_they_are_days_or_longer() -> None:
 def test_long_windows_on_the_epoch_keep_their_own_totals() -> None:
     """Windows of two days of a slot each keep the total of the two."""
     terms = terms_with(TERMS, length_ms=2 * DAY_MS, step_ms=DAY_MS)
-    shared, start_ms = describe(terms), NOON_MS - NOON_MS % (2 * DAY_MS)
+    shared, start_ms = describe_terms(terms), NOON_MS - NOON_MS % (2 * DAY_MS)
     windows = enumerate([[-4, 10], [3, -7]])
     sent = [
         RecordFormat.of(shared).encode("m1", start_ms + 2 * k * DAY_MS, i, z)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Receiver
-from meteragent.domain.grid import Band, Epoch
+from meteragent.domain.grid import Band, EpochGrid
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import Profile
 from meteragent.domain.terms import Clock, Terms
@@ -103,7 +103,7 @@ class Turns(Schedule):
     @classmethod
     def of(cls, terms: Terms, uneven: Uneven) -> "Turns":
         """Its first window starts at the Unix epoch."""
-        self = cls(on_grid(terms, uneven.grid), Epoch(1))
+        self = cls(on_grid(terms, uneven.grid), EpochGrid(1))
         object.__setattr__(self, "uneven", uneven)
         return self
 
@@ -145,7 +145,7 @@ def scheduled(terms: Terms, grid: Grid | Uneven) -> Schedule:
     if isinstance(grid, Uneven):
         return Turns.of(terms, grid)
     known = on_grid(terms, grid)
-    return Schedule(known, Epoch(known.length_ms))
+    return Schedule(known, EpochGrid(known.length_ms))
 
 
 schedules = st.builds(scheduled, meanings, any_grid)

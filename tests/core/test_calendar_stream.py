@@ -21,7 +21,7 @@ from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import written
 from tests.support.terms import terms_with
 from tests.support.world import BASE_MS, MemoryDisk, World, message, stream
@@ -105,7 +105,7 @@ def test_every_window_hides_what_the_preset_says(preset: str) -> None:
     for terms in shapes:
         assert wh <= terms.hides_wh < wh + terms.quantum * terms.step_ms / HOUR_MS
         assert terms.epsilon == 1 / terms.radius
-        facts = describe(terms).facts
+        facts = describe_terms(terms).facts
         assert Fraction(facts["hides_wh"]) == terms.hides_wh
         assert facts["timezone"] == "Europe/Amsterdam"
         assert facts["preset"] == preset
@@ -184,7 +184,7 @@ def test_new_time_zone_data_never_lowers_a_mark(shifts: list[int]) -> None:
     disk, world = MemoryDisk(), None
     for turn, shift in enumerate(shifts):
         known = stream(
-            Schedule(usual, Rules(shift * HOUR_MS), shape=lambda ms, _: _day(usual, ms)), ahead_ms=FAR_MS
+            Schedule(usual, Rules(shift * HOUR_MS), make_terms=lambda ms, _: _day(usual, ms)), ahead_ms=FAR_MS
         )
         if world is None:
             world = World(known, disk=disk, has_model=False)

@@ -52,9 +52,9 @@ def test_no_window_opens_before_the_answer() -> None:
     """Windows are held until the shell says that the topic is free; the next one opens, and is marked."""
     pipeline = core(terms_with(SLOT, hold_ms=8), listens=True, claim_key=b"key")
     effects = feed(pipeline, message(1, 100), message(3, 100))
-    assert effects.listen == [OWN]
+    assert effects.ask_about == [OWN]
     effects = feed(pipeline, message(5, 100), message(7, 100))
-    assert (effects.listen, pipeline._counts["held"], pipeline._counts["opened"]) == ([], 1, 0)
+    assert (effects.ask_about, pipeline._counts["held"], pipeline._counts["opened"]) == ([], 1, 0)
     assert not effects.commit.marks
     pipeline.admit_destinations([OWN], BASE_MS + 8)
     effects = feed(pipeline, message(9, 100), message(13, 100))
@@ -72,7 +72,7 @@ def test_meters_of_a_restart_are_asked_about() -> None:
     assert state is not None
     known = Snapshot(commit.marks, {"m1": state}, {SLOT.id: SLOT})
     again = core(known=known, listens=True)
-    assert again.feed([], BASE_MS + 3, BASE_MS + 3).listen == [OWN]
+    assert again.feed([], BASE_MS + 3, BASE_MS + 3).ask_about == [OWN]
 
 
 def test_a_topic_that_is_withheld_opens_no_window() -> None:

@@ -16,7 +16,7 @@ from meteragent.core.register_judgement import (
     possible_shift,
     use_limits,
 )
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 from tests.support.terms import terms_with
 from tests.support.witness import TERMS
@@ -49,7 +49,7 @@ def counts(values: list[float], period_s: int = 60) -> list[Count]:
     return [Count(index * period_s * 1000, round(wh * MICRO)) for index, wh in enumerate(values)]
 
 
-def walk(items: list[Count], rules: Readings = RULES, *, is_over: bool = True) -> list[Change]:
+def walk(items: list[Count], rules: ReadingRules = RULES, *, is_over: bool = True) -> list[Change]:
     """The changes between good readings; if no more can arrive, the last is believed unless it is doubted."""
     changes: list[Change] = []
     good = 0
@@ -61,7 +61,7 @@ def walk(items: list[Count], rules: Readings = RULES, *, is_over: bool = True) -
     return changes
 
 
-def use_wh(items: list[Count], rules: Readings = RULES) -> Fraction:
+def use_wh(items: list[Count], rules: ReadingRules = RULES) -> Fraction:
     """What is believed to have been used, without limits."""
     total, good = 0, 0
     for change in walk(items, rules):
@@ -70,7 +70,9 @@ def use_wh(items: list[Count], rules: Readings = RULES) -> Fraction:
     return Fraction(total, MICRO)
 
 
-def believed(values: list[float], rules: Readings = RULES, period_s: int = 60) -> tuple[list[int], list[str]]:
+def believed(
+    values: list[float], rules: ReadingRules = RULES, period_s: int = 60
+) -> tuple[list[int], list[str]]:
     """The places of the good readings, and what was counted."""
     changes = walk(counts(values, period_s), rules)
     return [0, *(change.end for change in changes)], [
@@ -177,7 +179,7 @@ class Day(NamedTuple):
 
 
 @st.composite
-def days(draw: st.DrawFn, rules: Readings) -> Day:
+def days(draw: st.DrawFn, rules: ReadingRules) -> Day:
     """A day with loads within the range, in which wrong readings are at least two right ones apart."""
     period_s = draw(st.sampled_from([10, 60, 300, 900]))
     limit_wh = 20_000 * period_s // 3600
@@ -230,7 +232,7 @@ def test_a_day_with_rollovers_adds_up(day: Day) -> None:
     st.lists(st.integers(-2, 12) | st.sampled_from([-5000, 5000, 900]), max_size=25),
     st.sampled_from([RULES, NET, ROLLING, COARSE]),
 )
-def test_no_later_reading_changes_what_is_settled(moves: list[int], rules: Readings) -> None:
+def test_no_later_reading_changes_what_is_settled(moves: list[int], rules: ReadingRules) -> None:
     """What is settled depends on the readings up to the one that settles it."""
     items = counts([float(wh) for wh in accumulate(moves, initial=6000)])
     whole = walk(items, rules, is_over=False)
@@ -244,7 +246,7 @@ def test_no_later_reading_changes_what_is_settled(moves: list[int], rules: Readi
     st.lists(st.integers(-2, 12) | st.sampled_from([-5000, 5000, 900]), max_size=25),
     st.sampled_from([RULES, NET, ROLLING, COARSE]),
 )
-def test_the_last_two_doubted_readings_suffice(moves: list[int], rules: Readings) -> None:
+def test_the_last_two_doubted_readings_suffice(moves: list[int], rules: ReadingRules) -> None:
     """Older ones change nothing: they may be dropped while nothing is settled."""
     items = counts([float(wh) for wh in accumulate(moves, initial=6000)])
     pending: list[Count] = []

@@ -10,7 +10,7 @@ import pytest
 
 from meteragent.core import register_judgement as judgement
 from meteragent.core.register_judgement import Change, next_change
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import MICRO
 from tests.core.test_judgement import COARSE, NET, ROLLING, RULES, Count
 from tests.support.model import Span, believed
@@ -20,7 +20,7 @@ DAYS = 400
 KINDS = [RULES, NET, ROLLING, COARSE, replace(RULES, dead_band=None), replace(RULES, low_u=100 * MICRO)]
 
 
-def day(seed: int) -> tuple[list[Count], Readings]:
+def day(seed: int) -> tuple[list[Count], ReadingRules]:
     """What a counter says: loads, also beyond the range, with wrong readings, resets, jumps and rollovers."""
     draw = random.Random(seed)
     readings, period_s = draw.choice(KINDS), draw.choice([1, 10, 60, 300, 900, 7200])
@@ -47,7 +47,7 @@ def day(seed: int) -> tuple[list[Count], Readings]:
     return items, readings
 
 
-def account(items: Sequence[Count], readings: Readings) -> list[Span]:
+def account(items: Sequence[Count], readings: ReadingRules) -> list[Span]:
     """The spans between good readings, as the core judges them."""
     spans: list[Span] = []
     good = 0
@@ -97,7 +97,7 @@ def test_days_are_of_all_sorts() -> None:
     }
 
 
-def _still(items: Sequence[Count], good: int, index: int, readings: Readings) -> Change | None:
+def _still(items: Sequence[Count], good: int, index: int, readings: ReadingRules) -> Change | None:
     start, first, second = items[good], items[index - 1], items[index]
     if first.value_u != second.value_u or first.value_u > start.value_u:
         return NEW_LEVEL(items, good, index, readings)

@@ -23,7 +23,7 @@ from meteragent.privacy.loads import counted_change_bound, sampled_change_bound
 from meteragent.privacy.sampling import SeededBits
 from meteragent.report import guarantee, wording
 from meteragent.report.event import Event
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.guarantees import facts_of
 
 START_MS = 1_795_305_600_000
@@ -276,13 +276,13 @@ def test_what_is_no_bound_is_refused() -> None:
 
 def test_the_descriptor_says_what_readings_are() -> None:
     """Period, dead band and the level for loads are facts of the terms, where they are known."""
-    facts = describe(config.terms(stream(f"{POWER}\nevery = '10s'"))).facts
+    facts = describe_terms(config.terms(stream(f"{POWER}\nevery = '10s'"))).facts
     assert (facts["readings"], facts["level_of_loads"]) == ({"every": "PT10S", "dead_band": "0"}, "83/55")
-    facts = describe(config.terms(stream(f"{REGISTER}\ndead_band = 1"))).facts
+    facts = describe_terms(config.terms(stream(f"{REGISTER}\ndead_band = 1"))).facts
     assert (facts["readings"], facts["level_of_loads"]) == ({"dead_band": "1"}, "100/11")
-    unknown = describe(config.terms(stream(POWER)))
+    unknown = describe_terms(config.terms(stream(POWER)))
     assert not {"readings", "level_of_loads"} & set(unknown.facts)
-    assert unknown.id != describe(config.terms(stream(f"{POWER}\nevery = '10s'"))).id
+    assert unknown.id != describe_terms(config.terms(stream(f"{POWER}\nevery = '10s'"))).id
 
 
 def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:

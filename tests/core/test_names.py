@@ -114,7 +114,7 @@ def test_delays_of_two_streams_have_nothing_in_common() -> None:
 def test_a_shorter_delay_brings_no_record_before_an_earlier_one() -> None:
     """After a start a topic's first records wait for those that wait already; another topic's do not."""
     pipeline = core()
-    pipeline.leave_after({Destination("main", "private/m1/power"): BASE_MS + 11})
+    pipeline.hold_records_until({Destination("main", "private/m1/power"): BASE_MS + 11})
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
     due_ms: dict[str, list[int]] = {"private/m1/power": [], "private/m2/power": []}

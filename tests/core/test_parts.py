@@ -166,7 +166,7 @@ def test_readings_that_are_kept_for_late_ones_are_bounded() -> None:
     phases = make_phases("ab", terms_with(LATE_POWER, lateness_ms=10**7))
     freed = []
     for ms in range(2 * PENDING_MAX):
-        freed += phases.accept_reading("a", Pending(ms, 0, ms)).free
+        freed += phases.accept_reading("a", Pending(ms, 0, ms)).free_tokens
     kept = phases.forget_readings()
     assert len(kept) <= PENDING_MAX
     assert sorted([*give_back_tokens(freed), *give_back_tokens(kept)]) == list(range(2 * PENDING_MAX))

@@ -19,7 +19,7 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, MICRO, Kind
 from meteragent.privacy import Odometer, SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support import bare_numbers
 from tests.support.stores import opened
 from tests.support.terms import terms_with
@@ -336,7 +336,7 @@ def test_new_terms_have_a_new_descriptor_and_old_ones_none_again() -> None:
         commit = feed(pipeline, now_ms=start_ms + 8).commit
         disk.write(commit)
         assert len(commit.descriptors) == expected
-        assert disk.contents.announced[Destination("main", "private/m1/power")] == describe(terms).id
+        assert disk.contents.announced[Destination("main", "private/m1/power")] == describe_terms(terms).id
 
 
 def test_with_a_key_meters_leave_under_pseudonyms() -> None:

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.link.crowd import Keys
+from meteragent.agent.link.crowd import OperatorKeys
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.shares import ShareWindow
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.message import Report
-from meteragent.crowd.seal import PAD, SHARE, info
+from meteragent.crowd.seal import PAD, SHARE, seal_info
 from meteragent.crowd.share import MODULUS, to_signed_64
 from meteragent.domain.codec import encode
 from meteragent.domain.commit import Commit, Outgoing, Receiver, Snapshot, TimelineState
@@ -43,9 +43,9 @@ async def commit(_role: str, _serial: int, _payload: bytes) -> None:
 REPORTS = Receiver("main", "crowd/elm-street/report/{meter}")
 
 
-def make_keys(roles: Sequence[str] = ("leader", "helper")) -> Keys:
+def make_keys(roles: Sequence[str] = ("leader", "helper")) -> OperatorKeys:
     """Return the keys of the street's operators, as far as their lists have come."""
-    return Keys(WORLD.group, {role: WORLD.lists[role] for role in roles}, commit)
+    return OperatorKeys(WORLD.group, {role: WORLD.lists[role] for role in roles}, commit)
 
 
 def schedule(**source: str) -> Schedule:
@@ -103,7 +103,7 @@ def quanta(machines: tuple[Leader, Helper], row: Outgoing) -> int:
     for machine, purpose, sealed in zip(machines, (SHARE, PAD), (report.share, report.pad), strict=True):
         keys = machine.keys_of_slot(report.slot_s)
         assert keys is not None
-        place = info(purpose, WORLD.group.id, report.slot_s, keys.id, report.label.encode())
+        place = seal_info(purpose, WORLD.group.id, report.slot_s, keys.id, report.label.encode())
         parts.append(keys.unseal_number(sealed, place) or 0)
     return to_signed_64(sum(parts) % MODULUS)
 
@@ -206,7 +206,7 @@ def stopped_in_a_slot() -> Snapshot:
 def test_a_slot_closes_for_the_group_with_which_it_opened() -> None:
     """A home that pins another group in a slot still sends the slot's report to the first, and opens it."""
     other = Street(make_group(level="2"))
-    keys = Keys(other.group, other.lists, commit)
+    keys = OperatorKeys(other.group, other.lists, commit)
     known = stream(
         schedule(hold="'10min'"),
         receivers=(Receiver("main", "crowd/other/{meter}"),),

@@ -18,14 +18,14 @@ from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.codec import encode
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import day, parse_time
+from meteragent.domain.grid import day_ms, parse_time
 from meteragent.domain.metric import Metric
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import UNKNOWN_BAND, Bands
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.store.schema import decode_terms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import written
 from tests.support.world import BASE_MS, message, stream
 
@@ -162,7 +162,7 @@ def test_the_descriptor_never_says_linf() -> None:
     """It states l1, that the energy is hidden in all, and the hours of each band."""
     known = schedule(REGISTER, privacy="")
     terms = known.terms_at(parse_time("2026-11-30T23:00:00Z"))
-    facts = describe(terms).facts
+    facts = describe_terms(terms).facts
     assert (facts["metric"], facts["in_all"], facts["space"]) == ("l1", True, "bands")
     assert (facts["unit"], facts["epsilon_unit"], facts["epsilon"]) == ("kWh", "1/kWh", "1")
     assert facts["bands"] == {"night": "PT356H", "day": "PT352H", "evening": "PT36H", UNKNOWN_BAND: "PT0S"}
@@ -237,5 +237,5 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
     [window] = state.windows
     assert (window.draws, len(window.slots), window.noise_bound) == (4, 4, None)
     [(charge, meters)] = effects.commit.charges.items()
-    assert (charge.day_ms, charge.epsilon_per_w) == (day(start_ms), Fraction(744, 1000))
+    assert (charge.day_ms, charge.epsilon_per_w) == (day_ms(start_ms), Fraction(744, 1000))
     assert meters == {"m1": 1}

@@ -18,7 +18,7 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support import bare_numbers
 from tests.support.stores import TERMS
@@ -105,7 +105,7 @@ def test_closing_draws_nothing() -> None:
 
 def test_the_size_of_a_record_is_that_of_its_value() -> None:
     """Whatever the home did, two records of a meter differ in size by the digits of their value."""
-    records = RecordFormat.of(describe(TERMS))
+    records = RecordFormat.of(describe_terms(TERMS))
     sizes = set()
     for quanta in (0, 7, -7, 512, -512, 123_456):
         record = records.encode("m1", BASE_MS, 0, quanta)

@@ -22,7 +22,7 @@ from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.codec import encode
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import day, parse_time
+from meteragent.domain.grid import day_ms, parse_time
 from meteragent.domain.metric import Metric
 from meteragent.domain.prices import PRICE_MS, cut_at_prices, join_equal_prices
 from meteragent.domain.schedule import Schedule
@@ -32,7 +32,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from meteragent.privacy import SeededBits
 from meteragent.report import guarantee
 from meteragent.store.schema import decode_terms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.terms import terms_with
 from tests.support.weighted import QUIET, price_of, schedule, text_of_prices
 from tests.support.windows import restored_timeline, window_of
@@ -105,7 +105,7 @@ def test_a_window_charges_level_times_its_hours_over_hide() -> None:
 def test_the_descriptor_states_the_prices_and_never_linf() -> None:
     """It states l1, that the energy is hidden in all, the unit, and the bound."""
     terms = schedule().terms_at(MONTH_MS)
-    facts = describe(terms).facts
+    facts = describe_terms(terms).facts
     assert (facts["metric"], facts["in_all"], facts["space"], facts["n"]) == ("l1", True, "weighted", 1)
     assert (facts["unit"], facts["epsilon_unit"], facts["hides_wh"]) == ("EUR", "1/EUR", "110")
     assert facts["weights"] == {"bound": "9/20", "default": "1/5", "unit": "EUR", "source": "table"}
@@ -236,7 +236,7 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
     [window] = state.windows
     assert (window.draws, len(window.slots), window.noise_bound) == (1, 1, None)
     [(charge, meters)] = effects.commit.charges.items()
-    assert (charge.day_ms, charge.epsilon_per_w) == (day(MONTH_MS), Fraction(744, 110))
+    assert (charge.day_ms, charge.epsilon_per_w) == (day_ms(MONTH_MS), Fraction(744, 110))
     assert meters == {"m1": 1}
 
 

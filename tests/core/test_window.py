@@ -385,6 +385,6 @@ def test_what_is_neither_masked_nor_lost_stays() -> None:
     """Without a register no slot is masked: none is given up, redrawn or withheld."""
     window = opened(replace(TERMS, lateness_ms=0))
     slots = dict(window.slots)
-    window.give_up_masked()
+    window.give_up_masked_slot()
     window.redraw_noise(5, 0)
     assert (window.slots, window.masked_slot, window.lost_slot) == (slots, None, None)

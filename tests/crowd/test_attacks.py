@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from meteragent.crowd import draw, helper, leader, message, seal
-from meteragent.crowd.machine import Key, Outgoing
+from meteragent.crowd.machine import Outgoing, RowKey
 from meteragent.crowd.message import Batch, Chunk, Entry, Report
 from meteragent.crowd.seal import DayKeys, Identity
 from meteragent.crowd.share import to_signed_64
@@ -40,7 +40,7 @@ def totals(world: Street, requests: list[list[bytes]]) -> list[int]:
             counted = [entry for place, entry in enumerate(asked) if place not in answer.rejected]
             digest = message.batch_digest(world.group.id, SLOT_S, counted)
             total = keys.unseal_number(
-                answer.total, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest)
+                answer.total, seal.seal_info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest)
             )
             if total is not None:
                 opened.append(total)
@@ -51,8 +51,8 @@ def share_of(world: Street, label: str) -> int:
     """Return the share that the leader opens."""
     keys = world.leader.keys_of_slot(SLOT_S)
     assert keys is not None
-    report = Report.decode(world.group.id, world.leader_rows[Key("report", SLOT_S, label)])
-    share = world.leader._share(keys, report)
+    report = Report.decode(world.group.id, world.leader_rows[RowKey("report", SLOT_S, label)])
+    share = world.leader._open_share(keys, report)
     assert share is not None
     return share
 
@@ -127,7 +127,7 @@ def pad_of(world: Street, entry: Entry) -> int:
     """Return a pad as the helper opens it."""
     keys = world.helper.keys_of_slot(SLOT_S)
     assert keys is not None
-    pad = world.helper._pad(keys, SLOT_S, entry)
+    pad = world.helper._open_pad(keys, SLOT_S, entry)
     assert pad is not None
     return pad
 
@@ -161,7 +161,9 @@ def a_forged_answer() -> object:
     assert keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries)
-    total = seal.seal_number(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    total = seal.seal_number(
+        0, keys.public, seal.seal_info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest)
+    )
     answer = message.Answer(SLOT_S, batch.digest, batch.homes, (), keys.id, total)
     effects = world.leader.take_answer(
         answer.encode(world.group.id, Identity(secret("thief")).sign), world.deadline_s()
@@ -178,7 +180,9 @@ def rejecting_all_but_one() -> object:
     assert keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries[-1:])
-    total = seal.seal_number(0, keys.public, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    total = seal.seal_number(
+        0, keys.public, seal.seal_info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest)
+    )
     answer = message.Answer(SLOT_S, batch.digest, batch.homes, (0, 1, 2), keys.id, total)
     return world.finish([answer.encode(world.group.id, HELPER.sign)]) or None
 
@@ -258,8 +262,8 @@ def unchecked_signatures(patch: pytest.MonkeyPatch) -> None:
 def info_without_place(patch: pytest.MonkeyPatch) -> None:
     """Seal without label and slot."""
     for module in (helper, leader, seal):
-        patch.setattr(module, "info", lambda *_: b"meteragent crowd 1")
-    patch.setattr("meteragent.crowd.home.info", lambda *_: b"meteragent crowd 1")
+        patch.setattr(module, "seal_info", lambda *_: b"meteragent crowd 1")
+    patch.setattr("meteragent.crowd.home.seal_info", lambda *_: b"meteragent crowd 1")
 
 
 def unchecked_digest(patch: pytest.MonkeyPatch) -> None:
@@ -270,10 +274,10 @@ def unchecked_digest(patch: pytest.MonkeyPatch) -> None:
         entries = [e for payload in payloads for e in Chunk.decode(self.group.id, payload).message.entries]
         keys = self.keys_of_slot(batch.slot_s)
         assert keys is not None
-        payload = self._total(effects, batch, entries, keys)  # type: ignore[arg-type]
+        payload = self._total_pads(effects, batch, entries, keys)  # type: ignore[arg-type]
         effects.messages.append(Outgoing("answer", payload))  # type: ignore[attr-defined]
 
-    patch.setattr(helper.Helper, "_answer", answer)
+    patch.setattr(helper.Helper, "_answer_request", answer)
 
 
 def unordered_batch(patch: pytest.MonkeyPatch) -> None:
@@ -288,7 +292,7 @@ def unordered_batch(patch: pytest.MonkeyPatch) -> None:
 
 def no_smallest_crowd_after_rejection(patch: pytest.MonkeyPatch) -> None:
     """Count whatever the helper left."""
-    real = leader.Leader._count
+    real = leader.Leader._count_answer
 
     def count(self: leader.Leader, effects: object, answer: object, counted: list[Entry]) -> None:
         group = self.group
@@ -297,7 +301,7 @@ def no_smallest_crowd_after_rejection(patch: pytest.MonkeyPatch) -> None:
         real(self, effects, answer, counted)  # type: ignore[arg-type]
         self.group = group
 
-    patch.setattr(leader.Leader, "_count", count)
+    patch.setattr(leader.Leader, "_count_answer", count)
     patch.setattr("meteragent.crowd.total.TotalFormat.is_plausible", lambda *_: True)
 
 
@@ -347,10 +351,10 @@ def test_another_noise_parameter_opens_nothing() -> None:
     """A group file with less noise has another id, under which no pad and no share opens."""
     world = attacked()
     other = make_group(level="16")
-    keys = DayKeys(world.leader_rows[Key("secret", SLOT_S // 86_400)], "leader", world.group.id)
-    report = Report.decode(world.group.id, world.leader_rows[Key("report", SLOT_S, "victim")])
-    right = seal.info(seal.SHARE, world.group.id, SLOT_S, keys.id, b"victim")
-    wrong = seal.info(seal.SHARE, other.id, SLOT_S, keys.id, b"victim")
+    keys = DayKeys(world.leader_rows[RowKey("secret", SLOT_S // 86_400)], "leader", world.group.id)
+    report = Report.decode(world.group.id, world.leader_rows[RowKey("report", SLOT_S, "victim")])
+    right = seal.seal_info(seal.SHARE, world.group.id, SLOT_S, keys.id, b"victim")
+    wrong = seal.seal_info(seal.SHARE, other.id, SLOT_S, keys.id, b"victim")
     assert keys.unseal_number(report.share, right) is not None
     assert keys.unseal_number(report.share, wrong) is None
 

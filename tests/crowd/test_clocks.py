@@ -119,7 +119,7 @@ class Schedule:
         rejected = tuple(sorted(self.random.sample(range(len(entries)), self.random.randint(0, 2))))
         counted = [entry for place, entry in enumerate(entries) if place not in rejected]
         digest = message.batch_digest(street.group.id, slot_s, counted)
-        place = seal.info(seal.TOTAL, street.group.id, slot_s, keys.id, digest)
+        place = seal.seal_info(seal.TOTAL, street.group.id, slot_s, keys.id, digest)
         total = seal.seal_number(self.pads(slot_s, counted), keys.public, place)
         answer = Answer(slot_s, batch.digest, batch.homes, rejected, keys.id, total)
         payload = answer.encode(street.group.id, HELPER.sign)
@@ -130,7 +130,9 @@ class Schedule:
     def pads(self, slot_s: int, entries: list[Entry]) -> int:
         """Return the sum of the pads that the helper can open."""
         keys = self.street.helper.keys_of_slot(slot_s)
-        opened = [] if keys is None else [self.street.helper._pad(keys, slot_s, entry) for entry in entries]
+        opened = (
+            [] if keys is None else [self.street.helper._open_pad(keys, slot_s, entry) for entry in entries]
+        )
         return share.sum_modulo(pad for pad in opened if pad is not None)
 
 
@@ -152,7 +154,7 @@ def test_a_clock_that_is_set_reopens_nothing() -> None:
 @pytest.mark.parametrize("mistake", ["forgets expired slots", "forgets destroyed days"])
 def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The schedules find operators that forget too early."""
-    real = machine.Machine._highest
+    real = machine.Machine._mark_value
 
     def forget(self: machine.Machine, effects: Effects, table: str, now_s: int) -> None:
         for slot_s in sorted(self._tables[table]):
@@ -163,7 +165,7 @@ def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> No
         return -1 if name == "destroyed" else real(self, name)
 
     if mistake == "forgets expired slots":
-        monkeypatch.setattr(machine.Machine, "_forget", forget)
+        monkeypatch.setattr(machine.Machine, "_delete_expired", forget)
     else:
-        monkeypatch.setattr(machine.Machine, "_highest", highest)
+        monkeypatch.setattr(machine.Machine, "_mark_value", highest)
     assert run(80)["twice"] > 0

@@ -10,7 +10,7 @@ import pytest
 from meteragent.crowd import helper, home, machine, message, seal
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import Group
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.crowd.message import Batch, Chunk, KeyList, Report
 from meteragent.crowd.seal import DayKeys
 from meteragent.crowd.share import to_signed_64
@@ -25,8 +25,10 @@ def energy_opened(world: Street, keys: home.SlotKeys, thief: DayKeys) -> int | N
     report = Report.decode(world.group.id, payload)
     leader_keys = world.leader.keys_of_slot(SLOT_S)
     assert leader_keys is not None
-    share = world.leader._share(leader_keys, report)
-    pad = thief.unseal_number(report.pad, seal.info(seal.PAD, world.group.id, SLOT_S, thief.id, b"victim"))
+    share = world.leader._open_share(leader_keys, report)
+    pad = thief.unseal_number(
+        report.pad, seal.seal_info(seal.PAD, world.group.id, SLOT_S, thief.id, b"victim")
+    )
     return None if share is None or pad is None else to_signed_64((share + pad) % 2**64)
 
 
@@ -100,12 +102,12 @@ def a_clock_that_goes_and_comes_back() -> object:
     """Set the clock 30 days on, until the day is destroyed, and back: the day must not begin again."""
     world = attacked()
     day = SLOT_S // 86_400
-    before = world.helper_rows[Key("secret", day)]
+    before = world.helper_rows[RowKey("secret", day)]
     for now_s in (SLOT_S + 30 * 86_400, SLOT_S):
         world.commit(world.helper, world.helper.renew_keys(now_s, fixed_entropy(str(now_s))))
         world.restart()
-    assert world.helper_rows.get(Key("secret", day)) != before
-    return world.helper_rows.get(Key("secret", day))
+    assert world.helper_rows.get(RowKey("secret", day)) != before
+    return world.helper_rows.get(RowKey("secret", day))
 
 
 def a_refusal_and_an_answer() -> object:
@@ -178,7 +180,7 @@ def sent_at_the_next_second(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_destruction(patch: pytest.MonkeyPatch) -> None:
     """Make a secret for each day that has none."""
-    real = machine.Machine._highest
+    real = machine.Machine._mark_value
     patch.setattr(
         machine.Machine, "_highest", lambda self, name: -1 if name == "destroyed" else real(self, name)
     )

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from meteragent.crowd import leader, machine, message
-from meteragent.crowd.machine import Key, response_due_s
+from meteragent.crowd.machine import RowKey, response_due_s
 from meteragent.crowd.message import FINAL_REASONS, REASONS, Answer, Refusal
-from meteragent.crowd.seal import TOTAL, info, seal_number
+from meteragent.crowd.seal import TOTAL, seal_info, seal_number
 from meteragent.crowd.share import sum_modulo
 from tests.support.crowd import HELPER, SLOT_S, Street
 from tests.support.crowd_attacks import attacked
@@ -22,8 +22,8 @@ def answer_of(world: Street) -> Answer:
     assert helper_keys is not None
     assert batch is not None
     digest = message.batch_digest(world.group.id, SLOT_S, entries)
-    pads = sum_modulo(world.helper._pad(helper_keys, SLOT_S, entry) or 0 for entry in entries)
-    sealed = seal_number(pads, keys.public, info(TOTAL, world.group.id, SLOT_S, keys.id, digest))
+    pads = sum_modulo(world.helper._open_pad(helper_keys, SLOT_S, entry) or 0 for entry in entries)
+    sealed = seal_number(pads, keys.public, seal_info(TOTAL, world.group.id, SLOT_S, keys.id, digest))
     return Answer(SLOT_S, batch.digest, batch.homes, (), keys.id, sealed)
 
 
@@ -78,7 +78,7 @@ def test_only_a_final_refusal_closes_the_slot(reason: str) -> None:
     answer = answer_of(world)
     refusal = Refusal(SLOT_S, answer.digest, reason).encode(world.group.id, HELPER.sign)
     assert world.leader.take_answer(refusal, world.deadline_s()).refusals == [reason]
-    closed = world.leader.rows.get(Key("closed", SLOT_S))
+    closed = world.leader.rows.get(RowKey("closed", SLOT_S))
     assert closed == (b"refused:" + reason.encode() if reason in FINAL_REASONS else None)
     assert bool(world.finish([answer.encode(world.group.id, HELPER.sign)])) == (reason not in FINAL_REASONS)
 

@@ -11,7 +11,7 @@ from meteragent.crowd import home, message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import DAYS_AHEAD, Key, response_due_s
+from meteragent.crowd.machine import DAYS_AHEAD, RowKey, response_due_s
 from meteragent.crowd.message import KeyList
 from meteragent.crowd.seal import check_platform
 from meteragent.privacy.bits import SystemBits
@@ -134,7 +134,7 @@ def test_fewer_than_the_smallest_crowd_have_no_total() -> None:
     world = street()
     world.deliver(reports(world, 2))
     assert world.ask() == []
-    assert world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few"
+    assert world.leader_rows[RowKey("closed", SLOT_S)] == b"refused:too_few"
 
 
 def test_pads_that_do_not_open_are_not_counted() -> None:
@@ -168,8 +168,8 @@ def test_too_few_pads_end_the_slot() -> None:
         slot = home.open_slot(world.group, label, SLOT_S, LATTICE, mixed, SystemBits())
         payloads[label] = home.close_slot(world.group.id, label, slot)
     assert world.total(payloads) == []
-    assert world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few"
-    assert Key("answer", SLOT_S) in world.helper_rows
+    assert world.leader_rows[RowKey("closed", SLOT_S)] == b"refused:too_few"
+    assert RowKey("answer", SLOT_S) in world.helper_rows
 
 
 def test_an_answer_after_the_expiry_is_refused() -> None:
@@ -191,7 +191,7 @@ def test_too_many_rejected_places_end_the_slot(monkeypatch: pytest.MonkeyPatch, 
     slot = home.open_slot(world.group, "bad", SLOT_S, LATTICE, mixed, SystemBits())
     totals = world.total(reports(world) | {"bad": home.close_slot(world.group.id, "bad", slot)})
     assert len(totals) == rejected_max
-    assert (world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few") == (not totals)
+    assert (world.leader_rows[RowKey("closed", SLOT_S)] == b"refused:too_few") == (not totals)
 
 
 def test_an_implausible_total_is_refused() -> None:
@@ -199,7 +199,7 @@ def test_an_implausible_total_is_refused() -> None:
     world = street()
     payloads = reports(world) | {"liar": world.report("liar", 10**9)}
     assert world.total(payloads) == []
-    assert world.leader_rows[Key("closed", SLOT_S)] == b"refused:implausible"
+    assert world.leader_rows[RowKey("closed", SLOT_S)] == b"refused:implausible"
 
 
 def test_a_request_of_two_chunks_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +222,9 @@ def test_keys_are_made_ahead_and_destroyed() -> None:
     day = SLOT_S // 86_400
     end_s = (day + 1) * 86_400 + 1200 + 3600
     effects = world.helper.renew_keys(end_s - 1, fixed_entropy("more"))
-    assert Key("secret", day) not in effects.rows
+    assert RowKey("secret", day) not in effects.rows
     effects = world.helper.renew_keys(end_s, fixed_entropy("more"))
-    assert effects.rows[Key("secret", day)] is None
+    assert effects.rows[RowKey("secret", day)] is None
     assert world.helper.keys_of_slot(day * 86_400) is None
     assert [sent.retain for sent in effects.messages] == [True]
 
@@ -237,7 +237,7 @@ def test_a_day_s_secret_goes_with_its_last_answer() -> None:
     assert world.total(payloads, day_s)
     for machine in (world.leader, world.helper):
         effects = machine.renew_keys(world.deadline_s(day_s), fixed_entropy("more"))
-        assert effects.rows[Key("secret", day_s // 86_400)] is None
+        assert effects.rows[RowKey("secret", day_s // 86_400)] is None
         assert machine.keys_of_slot(day_s) is None
 
 
@@ -303,7 +303,7 @@ def test_serials_ascend_after_a_lost_store_and_a_clock_that_steps_back() -> None
         effects = Helper(world.group, HELPER, rows).renew_keys(now_s, fixed_entropy("new"))
         payload = effects.messages[0].payload
         assert home.decode_key_list(world.group, "helper", payload, serial + 1).serial > serial
-        assert effects.rows[Key("mark", 0, "serial")] is not None
+        assert effects.rows[RowKey("mark", 0, "serial")] is not None
 
 
 def test_messages_leave_at_instants_that_do_not_show_the_work() -> None:

@@ -12,7 +12,7 @@ from meteragent.crowd import machine
 from meteragent.crowd.group import Group
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.crowd.seal import Identity
 from tests.support.crowd_schedules import Mistakes, Operator, Street
 
@@ -112,7 +112,7 @@ def _few(patch: pytest.MonkeyPatch) -> None:
     """Let both operators forget the smallest crowd, which the street still expects."""
     init = machine.Machine.__init__
 
-    def forget(self: machine.Machine, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
+    def forget(self: machine.Machine, group: Group, identity: Identity, rows: Mapping[RowKey, bytes]) -> None:
         any_size = replace(group, smallest_crowd=1)
         any_size.__dict__["id"] = group.id  # what homes seal is for the group as it is
         init(self, any_size, identity, rows)

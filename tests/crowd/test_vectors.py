@@ -7,7 +7,7 @@ from meteragent.crowd import group as groups
 from meteragent.crowd import message
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.crowd.message import Answer, KeyList, Report
 from meteragent.crowd.seal import DayKeys, Identity
 from meteragent.crowd.total import TotalFormat
@@ -20,10 +20,10 @@ GROUP = groups.parse_group(VECTORS["group"]["file"])
 SLOT_S = VECTORS["slot_s"]
 
 
-def rows(role: str) -> dict[Key, bytes]:
+def rows(role: str) -> dict[RowKey, bytes]:
     """Return the row of an operator's day secret."""
     keys = VECTORS["keys"][role]
-    return {Key("secret", keys["day"]): bytes.fromhex(keys["day_secret"])}
+    return {RowKey("secret", keys["day"]): bytes.fromhex(keys["day_secret"])}
 
 
 def identity(role: str) -> Identity:

@@ -68,12 +68,12 @@ def test_a_small_file_is_a_profile() -> None:
     assert device.quantum_w == 1
     assert device.identifies is None
     assert device.fields == ("now", "p")
-    assert [origin.address for origin in device.known.origins] == ["https://example.com/meter"]
+    assert [origin.address for origin in device.evidence.origins] == ["https://example.com/meter"]
 
 
 def test_every_profile_states_where_its_facts_are_from() -> None:
     """A built-in profile has sources, each captured or from documentation, or a module reads its messages."""
-    unstated = {name for name, device in PROFILES.items() if not device.known.origins}
+    unstated = {name for name, device in PROFILES.items() if not device.evidence.origins}
     readers = {"dsmr-reader", "dsmr-reader-topics", "emonhub", "emonhub-csv", "iammeter", "rtl_433", "rtlamr"}
     assert unstated == {*readers, "rtlamr2mqtt", "senml", "vzlogger", "wmbusmeters"}
 

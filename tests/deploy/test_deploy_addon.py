@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from deploy.homeassistant.addon.meteragent import run
 from meteragent import __version__, config
-from meteragent.config import COMPLETE
+from meteragent.config import FULL_PRESETS
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
 from tests.support.not_run import ROOT
@@ -85,7 +85,7 @@ def test_every_option_reaches_the_agent(tmp_path: Path) -> None:
 def test_every_preset_is_accepted(tmp_path: Path, preset: str) -> None:
     """With the time zone of Home Assistant where windows are days or months."""
     (stream,) = written(tmp_path, preset=preset).stream
-    calendar = COMPLETE[preset].has_calendar
+    calendar = FULL_PRESETS[preset].has_calendar
     assert stream.window.timezone == ("Europe/Amsterdam" if calendar else None)
     assert config.terms(stream).level == 1
 
@@ -122,7 +122,7 @@ def test_any_text_is_written_as_it_is(text: str) -> None:
 def test_the_options_are_those_of_the_agent() -> None:
     """Formats, devices, presets, kinds and units are what there is; what has no default must be said."""
     assert choices("profile") == [*FORMATS, *PROFILES]
-    assert sorted(choices("preset")) == sorted(COMPLETE)
+    assert sorted(choices("preset")) == sorted(FULL_PRESETS)
     required = {name for name, kind in FACTS["schema"].items() if not kind.endswith("?")}
     assert required == set(FACTS["options"])
     assert {name for name, value in FACTS["options"].items() if value is None} == set(GIVEN)

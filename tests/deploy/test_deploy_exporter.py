@@ -16,7 +16,7 @@ from meteragent import config
 from meteragent.consume import collect, mean_value, message
 from meteragent.domain.grid import parse_time
 from meteragent.privacy import LInfLaplace, sd
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.messages import HALF_HOUR_MS, HOURLY, NOON_MS, changed, described, recorded
@@ -127,7 +127,7 @@ def test_the_bands_of_a_mean_day_are_told_apart() -> None:
     text = written(privacy="preset = 'typical-day'", window="timezone = 'UTC'")
     known = config.schedule(config.parse(text).stream[0])
     june_ms = parse_time("2026-06-01T00:00:00Z")
-    shared, board = describe(known.terms_at(june_ms)), Board()
+    shared, board = describe_terms(known.terms_at(june_ms)), Board()
     for meter, factor in (("m1", 1), ("m2", 3)):
         board.take(f"private/{meter}/privacy", shared.encode_message(meter, june_ms))
         for band in range(4):
@@ -173,8 +173,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_forged_id_stands_for_its_own_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Terms with the id of others, from another home, refuse no record of an honest home, first or last."""
-    forged = describe(replace(TERMS, level=2 * TERMS.level)).encode_message("evil", NOON_MS)
-    forged = forged.replace(json.loads(forged)["id"].encode(), describe(TERMS).id.encode())
+    forged = describe_terms(replace(TERMS, level=2 * TERMS.level)).encode_message("evil", NOON_MS)
+    forged = forged.replace(json.loads(forged)["id"].encode(), describe_terms(TERMS).id.encode())
     monkeypatch.setattr(message, "id_of", lambda facts: facts["id"])  # as a search of 2^32 finds it
     board = Board()
     board.take("private/evil/power/privacy", forged)

@@ -37,7 +37,7 @@ def test_a_day_starts_at_midnight_utc(at: datetime) -> None:
     """`day` is midnight UTC of the day that holds a time."""
     moment = at.replace(tzinfo=UTC)
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    assert grid.day((moment - EPOCH) // MILLISECOND) == (midnight - EPOCH) // MILLISECOND
+    assert grid.day_ms((moment - EPOCH) // MILLISECOND) == (midnight - EPOCH) // MILLISECOND
 
 
 # Durations ----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 @given(time_ms=times, length_ms=steps)
 def test_windows_of_the_epoch_follow_each_other(time_ms: int, length_ms: int) -> None:
     """A time lies in one window, which ends where the next begins; `first_ms` is one of these."""
-    windows = grid.Epoch(length_ms)
+    windows = grid.EpochGrid(length_ms)
     start_ms = windows.start_ms(time_ms)
     assert start_ms <= time_ms < windows.end_ms(start_ms)
     assert windows.start_ms(windows.end_ms(start_ms)) == windows.end_ms(start_ms)

@@ -27,13 +27,13 @@ def test_alarms_stand_until_they_are_cleared() -> None:
     alarms.raise_("no_clock", "a")
     alarms.raise_("no_clock", "b")
     alarms.raise_("clock_jumped", step="6 min")
-    assert [(one.code, one.stream) for one in alarms.active] == [
+    assert [(one.code, one.stream) for one in alarms.problems] == [
         ("clock_jumped", None),
         ("no_clock", "a"),
         ("no_clock", "b"),
     ]
-    assert "6 min" in alarms.active[0].text
+    assert "6 min" in alarms.problems[0].text
     alarms.clear("no_clock", "a")
     alarms.clear("no_clock", "c")
     alarms.clear("no_clock")
-    assert [one.stream for one in alarms.active] == [None, "b"]
+    assert [one.stream for one in alarms.problems] == [None, "b"]

@@ -11,9 +11,9 @@ from meteragent.domain.figures import parse_exact
 from meteragent.domain.refusal import (
     expectation,
     key_text,
-    nearest,
     parse_toml,
     raise_all,
+    similar,
     text_of_file,
     value_text,
 )
@@ -43,10 +43,10 @@ def test_a_path_is_shown_as_keys() -> None:
 def test_the_nearest_word_ignores_case() -> None:
     """A word in another case or with a typo is recognised; anything else has no nearest word."""
     words = ("power", "register")
-    assert nearest("Power", words) == "'power'"
-    assert nearest("regster", words) == "'register'"
-    assert nearest("zzz", words) is None
-    assert nearest(3, words) is None
+    assert similar("Power", words) == "'power'"
+    assert similar("regster", words) == "'register'"
+    assert similar("zzz", words) is None
+    assert similar(3, words) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 from meteragent import config
 from meteragent.decode.profiles import PROFILES
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.decode.test_profiles import CASES
 from tests.fuzz import stored
@@ -56,7 +56,7 @@ def _configurations() -> Iterator[bytes]:
 def _messages() -> Iterator[bytes]:
     for text in (written(), written(source="kind = 'register'\nunit = 'kWh'")):
         terms = config.terms(config.parse(text).stream[0])
-        records = RecordFormat.of(describe(terms))
+        records = RecordFormat.of(describe_terms(terms))
         record = records.encode("m1", 1_795_176_000_000, 0, 512)
         descriptor = records.descriptor.encode_message("m1", 1_795_176_000_000)
         yield from (record, descriptor, b"\n".join([descriptor, record, record]))

@@ -16,7 +16,7 @@ from meteragent.config import model
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import parse_time
 from meteragent.domain.presets import PRESETS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.not_run import ROOT
 
@@ -206,7 +206,7 @@ def test_links_lead_somewhere(text: str) -> None:
 def test_the_messages_shown_are_those_that_leave() -> None:
     """The record and the descriptor are what the four required keys give, byte for byte."""
     text = 'source = {topic = "m/{meter}", kind = "power", unit = "W"}\nsink = {topic = "p/{meter}"}'
-    shared = describe(config.terms(config.parse(text).stream[0]))
+    shared = describe_terms(config.terms(config.parse(text).stream[0]))
     start_ms = parse_time("2026-11-20T12:00:00Z")
     record = RecordFormat.of(shared).encode("m1", start_ms, 0, 512)
     assert f"\n{record.decode()}\n" in DESIGN

@@ -42,9 +42,9 @@ def test_the_add_on_explains_the_presets_that_it_offers() -> None:
     """Its settings and its documentation name those that need no further keys, in the same order."""
     text = (ADDON / "translations/en.yaml").read_text()
     names = names_in(text.partition("name: What to share")[2].partition("What each hides")[0])
-    assert list(dict.fromkeys(names)) == list(config.COMPLETE)
+    assert list(dict.fromkeys(names)) == list(config.FULL_PRESETS)
     rows = re.findall(r"^\| `([a-z-]+)` \|", (ADDON / "DOCS.md").read_text(), re.MULTILINE)
-    assert rows == list(config.COMPLETE)
+    assert rows == list(config.FULL_PRESETS)
 
 
 def test_the_simulators_play_the_presets_of_a_day() -> None:

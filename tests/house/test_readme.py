@@ -22,7 +22,7 @@ from meteragent.domain.shapes import Space
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.report.format import MEAN_W
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from tests.support.not_run import ROOT
@@ -92,7 +92,7 @@ def test_a_record_is_as_shown() -> None:
     """The record shown is what the configuration above it sends, byte for byte."""
     (shown,) = blocks("json")
     record = json.loads(shown)
-    made = RecordFormat.of(describe(terms())).encode(
+    made = RecordFormat.of(describe_terms(terms())).encode(
         record["meter"], parse_time(record["t"]), 0, record["value"]
     )
     assert made.decode() == shown.strip()

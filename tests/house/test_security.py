@@ -15,9 +15,9 @@ from meteragent.domain import loads
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
-from meteragent.report.format import rounded_up
+from meteragent.report.format import round_up
 from meteragent.report.guarantee import REPETITIONS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.guarantees import facts_of
@@ -31,7 +31,7 @@ AWAY = "8 h away"
 def stream(preset: str) -> config.Stream:
     """A stream of a preset, on the local calendar where it needs one."""
     window = "timezone = 'Europe/Amsterdam'" if PRESETS[preset].has_calendar else ""
-    if preset not in config.COMPLETE:
+    if preset not in config.FULL_PRESETS:
         window += "\nrest = 'night'\nband = [{ name = 'day', days = 'mon-fri', hours = ['07/23'] }]"
     return config.parse(written(window=window, privacy=f"preset = '{preset}'")).stream[0]
 
@@ -112,7 +112,7 @@ def test_what_110_wh_cost_in_all() -> None:
     """The level of 110 Wh and of a TV evening is that of the library, rounded up."""
     assert len(IN_ALL) == 5
     terms = config.terms(stream("appliance"))
-    levels = [rounded_up(loads.level_in_all(terms, Fraction(wh), 1440)) for wh in (110, 300)]
+    levels = [round_up(loads.level_in_all(terms, Fraction(wh), 1440)) for wh in (110, 300)]
     assert f"by a factor of at most e^{float(levels[0])}, and a TV evening" in TEXT
     assert f"over six slots changes them by at most e^{float(levels[1])} " in TEXT
 
@@ -142,7 +142,7 @@ def test_what_a_copy_of_the_disk_tells() -> None:
 
 def test_the_size_of_a_record() -> None:
     """Bytes of a record of the default with a value of three digits."""
-    records = RecordFormat.of(describe(config.terms(stream("appliance"))))
+    records = RecordFormat.of(describe_terms(config.terms(stream("appliance"))))
     assert f"A record is {len(records.encode('m1', START_MS, 0, 512))} bytes for a value" in TEXT
 
 

@@ -14,7 +14,7 @@ import pytest
 from meteragent import cli, config
 from meteragent.cli.usage import make_parser
 from meteragent.domain.grid import parse_time
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from simulators.homes.fleet import Fleet
@@ -142,7 +142,7 @@ def test_check_says_what_is_quoted_at_home(
 def test_the_first_number_is_as_shown() -> None:
     """The record shown is what the configuration sends, byte for byte, and its error is the one named."""
     (stream,) = config.parse((ROOT / "deploy" / "try.toml").read_text()).stream
-    descriptor = describe(config.terms(stream))
+    descriptor = describe_terms(config.terms(stream))
     (shown,) = (text for text in HOME.blocks("text") if text.startswith("try/"))
     topic, _, payload = shown.strip().partition(" ")
     record = json.loads(payload)

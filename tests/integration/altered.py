@@ -103,7 +103,7 @@ def remembers_fsyncs() -> None:
 
     The copies are in the folder `synced`. Another process makes them, or SQLite would lose its locks.
     """
-    committing, erase = Store.committing, Store.erase
+    committing, erase = Store.unerased_transaction, Store.erase_log
     number = count()
 
     def save(store: Store) -> None:
@@ -128,7 +128,7 @@ def remembers_fsyncs() -> None:
         erase(self)
         save(self)
 
-    Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign, assignment]
+    Store.unerased_transaction, Store.erase_log = saving, erasing  # type: ignore[method-assign, assignment]
 
 
 def undithered() -> None:
@@ -140,7 +140,7 @@ def undithered() -> None:
 def only_truncates() -> None:
     """Break law 3: truncate the log without erasing it, so that its blocks keep every accumulator."""
     listen_for(0)
-    wal._zero = lambda descriptor: None
+    wal._zero_log = lambda descriptor: None
     wal.LARGEST_KEPT_BYTES = 0
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.machine import Machine
 from meteragent.crowd.message import Report, batch_digest, reports_digest
-from meteragent.crowd.seal import PAD, SHARE, info
+from meteragent.crowd.seal import PAD, SHARE, seal_info
 from meteragent.domain.grid import parse_time
 from meteragent.store import read_only
 from simulators.commands.replay import connect
@@ -167,7 +167,7 @@ def opened(machine: Machine, purpose: int, report: Report) -> int:
     """Open the operator's part of a report."""
     keys = machine.keys_of_slot(report.slot_s)
     assert keys is not None
-    place = info(purpose, machine.group.id, report.slot_s, keys.id, report.label.encode())
+    place = seal_info(purpose, machine.group.id, report.slot_s, keys.id, report.label.encode())
     value = keys.unseal_number(report.pad if purpose == PAD else report.share, place)
     assert value is not None
     return value

@@ -14,7 +14,7 @@ from pathlib import Path
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
-from meteragent.service.process import Notify, log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, run_until_signalled
 
 START_S = 1_794_981_600
 """A morning, so that no test meets midnight."""
@@ -48,7 +48,7 @@ def main(role: str, config: str, speed: str, begin: str) -> None:
     log_to_stderr(logging.INFO)
     operation = configuration.load(Path(config), role)
     service = Service(operation, os.urandom, FastClock(float(speed), float(begin)), Notify())
-    asyncio.run(until_signalled(service.run()))
+    asyncio.run(run_until_signalled(service.run()))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Site(NamedTuple):
 @asynccontextmanager
 async def serving_site() -> AsyncIterator[Site]:
     """Run the page's server and a browser until the block ends."""
-    app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
+    app.STATE_S, usual_s = 0.2, app.STATE_S
     world, port = PageWorld(), free_port()
     # Names that lead to this machine, as an attacker's may.
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP gateway.local 127.0.0.1"
@@ -70,7 +70,7 @@ async def serving_site() -> AsyncIterator[Site]:
         async with world.serving(port=port), chromium(rules) as browser:
             yield Site(world, f"http://127.0.0.1:{port}/", browser)
     finally:
-        app.GLANCE_S = usual_s
+        app.STATE_S = usual_s
 
 
 @asynccontextmanager

@@ -29,13 +29,13 @@ OCTOBER = ["day 14.2 11.2 … 17.2", "evening 70.4 67.4 … 73.4", "night 91 88 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     """A server whose stream sends the energy of bands each month, and the browser."""
-    app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
+    app.STATE_S, usual_s = 0.2, app.STATE_S
     world, port = tariff_world(), free_port()
     try:
         async with world.serving(port=port), chromium() as browser:
             yield Site(world, f"http://127.0.0.1:{port}/", browser)
     finally:
-        app.GLANCE_S = usual_s
+        app.STATE_S = usual_s
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

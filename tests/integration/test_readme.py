@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.report import event
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from simulators.commands.replay import connect
 from tests.integration.service import LIMIT_S, end_tasks, until
 from tests.integration.terminal import terminal
@@ -177,7 +177,7 @@ def assert_as_documented(record: dict[str, Any], descriptor: dict[str, Any]) -> 
         (name, type(value)) for name, value in shown.items()
     ]
     assert (record["meter"], record["for"], record["unit"]) == ("m1", "PT1S", "W")
-    promised = describe(terms('window.length = "1s"\n'))
+    promised = describe_terms(terms('window.length = "1s"\n'))
     assert record["d"] == descriptor["id"] == promised.id
     assert promised.facts.items() <= descriptor.items()
     assert "the retained message on `private/m1/power/privacy`" in README

@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent.operators import clock
-from meteragent.operators.clock import CATCH_UP_MAX_S, TICK_S, Clock, Steps, Ticks
+from meteragent.operators.clock import CATCH_UP_MAX_S, TICK_S, Clock, StepWatch, Ticks
 
 START_S = 1_795_000_200
 DAY_S = 86_400
@@ -19,11 +19,11 @@ class Settable(Clock):
         return 1000 * self.boot_s
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, synchronised: bool | None = True) -> tuple[Steps, Settable]:
+def steps(monkeypatch: pytest.MonkeyPatch, synchronised: bool | None = True) -> tuple[StepWatch, Settable]:
     """Return the steps of a clock that shows START_S, and the clock."""
     monkeypatch.setattr(clock, "was_synchronised", lambda: synchronised)
     settable = Settable()
-    watch = Steps(settable)
+    watch = StepWatch(settable)
     assert watch.ahead_s(START_S) == 0
     return watch, settable
 

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.cli import health, main
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.domain.errors import ConfigError
 from meteragent.operators import configuration, identity, vitals
 from meteragent.operators.desk import LedgerLine
@@ -174,7 +174,7 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
             LedgerLine(1_795_002_000, 1_795_005_101, "too_few", 2),
             LedgerLine(1_795_003_800, 1_795_006_901, "malformed", 0),
         ]
-        store.commit_step({Key("report", 0, "h"): b""}, lines)
+        store.commit_step({RowKey("report", 0, "h"): b""}, lines)
     capsys.readouterr()
     assert main(["crowd", "ledger", str(config)]) == 0
     first, second, third = capsys.readouterr().out.splitlines()

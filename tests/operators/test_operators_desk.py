@@ -2,7 +2,7 @@
 
 from meteragent.crowd.machine import Outgoing, response_due_s
 from meteragent.operators.departures import REFUSED_S, Departures
-from meteragent.operators.desk import RESEND_S, Arrival, Desk, LedgerLine, Step, in_order, split_arrivals
+from meteragent.operators.desk import RESEND_S, Arrival, Desk, LedgerLine, Step, order_by_time, split_arrivals
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 
 
@@ -78,9 +78,11 @@ def test_an_answer_arrives_on_its_topic_only() -> None:
 def test_messages_and_ticks_are_in_the_order_of_their_times() -> None:
     """However late a tick runs, it comes after what arrived before it and before all else."""
     arrivals = [Arrival(topic, b"", at_s) for topic, at_s in (("a", 25), ("b", 9), ("c", 10), ("d", 19))]
-    order = [(instant_s, "".join(a.topic for a in some)) for some, instant_s in in_order(arrivals, [10, 20])]
+    order = [
+        (instant_s, "".join(a.topic for a in some)) for some, instant_s in order_by_time(arrivals, [10, 20])
+    ]
     assert order == [(10, "b"), (20, "cd"), (None, "a")]
-    assert list(in_order([], [])) == [([], None)]
+    assert list(order_by_time([], [])) == [([], None)]
 
 
 def test_each_request_is_a_commit_of_its_own() -> None:

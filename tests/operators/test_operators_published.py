@@ -56,9 +56,9 @@ async def test_the_serial_is_that_of_the_operators_own_list(monkeypatch: pytest.
     forged = ours[:-1] + bytes([ours[-1] ^ 1])
     for payloads, serial in (((), 0), ((b"", others, forged), 0), ((ours, others), later_s)):
         retain(monkeypatch, *payloads)
-        assert await published.newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == serial
+        assert await published.fetch_newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == serial
     retain(monkeypatch, session=Refusing())
-    assert await published.newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == 0
+    assert await published.fetch_newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == 0
 
 
 async def test_nothing_is_published_before_the_clock_has_passed_the_list(
@@ -81,7 +81,7 @@ async def test_nothing_is_published_before_the_clock_has_passed_the_list(
     assert service.vitals().published_s == 0
     [message] = service._link.departures.due_messages(clock.time_s + 600)
     retain(monkeypatch, message.payload)
-    assert await published.newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == SLOT_S + 3601
+    assert await published.fetch_newest_serial(ENDPOINT, make_group(), "helper", os.urandom) == SLOT_S + 3601
     running.cancel()
     await asyncio.wait({running})
     retain(

@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.mqtt import Endpoint
 from meteragent.operators.clock import Clock
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import LedgerLine, Step
 from meteragent.operators.service import Service
-from meteragent.operators.silence import PATIENCE_S, Silence
+from meteragent.operators.silence import PATIENCE_S, SilenceWatch
 from meteragent.service.process import Notify
 from tests.support.crowd import LEADER, SLOT_S, make_group
 
@@ -21,11 +21,11 @@ LATER_S: Final = PATIENCE_S["leader"]
 TABLES: Final = {"leader": "report", "helper": "batch"}
 
 
-def silence(role: str, *slots: int) -> Silence:
+def silence(role: str, *slots: int) -> SilenceWatch:
     """Return what an operator knows that began with a slot and accepted messages for some."""
-    silent = Silence(role, GROUP, SLOT_S)
+    silent = SilenceWatch(role, GROUP, SLOT_S)
     for slot_s in slots:
-        silent.note_rows({Key(TABLES[role], slot_s, "a"): b"", Key("mark", 0, "serial"): b""})
+        silent.note_rows({RowKey(TABLES[role], slot_s, "a"): b"", RowKey("mark", 0, "serial"): b""})
     return silent
 
 
@@ -35,7 +35,7 @@ def test_a_slot_after_one_with_reports_is_missed() -> None:
     deadline_s = GROUP.closing_s(next_s)
     assert silent.silent_slot_s(deadline_s + LATER_S - 1) is None
     assert silent.silent_slot_s(deadline_s + LATER_S) == next_s
-    silent.note_rows({Key("report", next_s + GROUP.slot_s, "a"): b""})
+    silent.note_rows({RowKey("report", next_s + GROUP.slot_s, "a"): b""})
     assert silent.silent_slot_s(deadline_s + LATER_S) is None
 
 
@@ -51,7 +51,7 @@ def test_deleted_rows_are_no_reports() -> None:
     """A slot that is closed deletes its reports, and that is no sign of a home."""
     silent = silence("leader", SLOT_S)
     next_s = SLOT_S + GROUP.slot_s
-    silent.note_rows({Key("report", next_s, "a"): None})
+    silent.note_rows({RowKey("report", next_s, "a"): None})
     assert silent.silent_slot_s(GROUP.closing_s(next_s) + LATER_S) == next_s
 
 
@@ -94,12 +94,12 @@ def test_homes_that_stop_reporting_are_a_problem() -> None:
     def codes() -> set[str]:
         return {problem.code for problem in leader.vitals().problems}
 
-    leader._finish(Step(rows={Key("report", SLOT_S, "a"): b""}), [])
+    leader._finish(Step(rows={RowKey("report", SLOT_S, "a"): b""}), [])
     clock.time_s = GROUP.closing_s(next_s) + LATER_S - 1
     assert "no_reports" not in codes()
     clock.time_s += 1
     assert "no_reports" in codes()
-    leader._finish(Step(rows={Key("report", next_s + GROUP.slot_s, "a"): b""}), [])
+    leader._finish(Step(rows={RowKey("report", next_s + GROUP.slot_s, "a"): b""}), [])
     assert "no_reports" not in codes()
 
 

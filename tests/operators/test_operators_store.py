@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import Store, read_ledger
 from tests.support.stores import altering
 
 GROUP = bytes(range(32))
-ROWS: dict[Key, bytes | None] = {
-    Key("secret", 20_000): b"s" * 32,
-    Key("mark", 0, "serial"): b"1",
-    Key("report", 1800, "home"): b"report",
+ROWS: dict[RowKey, bytes | None] = {
+    RowKey("secret", 20_000): b"s" * 32,
+    RowKey("mark", 0, "serial"): b"1",
+    RowKey("report", 1800, "home"): b"report",
 }
 
 
@@ -36,12 +36,12 @@ def test_rows_survive(tmp_path: Path) -> None:
     """What is committed is there after a restart, and what is deleted is not."""
     with opened(tmp_path) as store:
         store.commit_step(ROWS)
-        store.commit_step({Key("report", 1800, "home"): None, Key("closed", 1800): b"x"})
+        store.commit_step({RowKey("report", 1800, "home"): None, RowKey("closed", 1800): b"x"})
     with opened(tmp_path) as store:
         assert store.read_rows() == {
-            Key("secret", 20_000): b"s" * 32,
-            Key("mark", 0, "serial"): b"1",
-            Key("closed", 1800): b"x",
+            RowKey("secret", 20_000): b"s" * 32,
+            RowKey("mark", 0, "serial"): b"1",
+            RowKey("closed", 1800): b"x",
         }
 
 
@@ -56,9 +56,9 @@ def test_after_any_error_nothing_is_written(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.commit_step(ROWS)
         with pytest.raises(KeyError):
-            store.commit_step({Key("mark", 0, "serial"): b"2"}, lines())
+            store.commit_step({RowKey("mark", 0, "serial"): b"2"}, lines())
         with pytest.raises(StoreError, match="an earlier transaction failed"):
-            store.commit_step({Key("mark", 0, "serial"): b"2"})
+            store.commit_step({RowKey("mark", 0, "serial"): b"2"})
     with opened(tmp_path) as store:
         assert store.read_rows() == ROWS
 
@@ -103,7 +103,7 @@ def test_an_old_database_is_refused(tmp_path: Path, table: str) -> None:
     store = opened(tmp_path)
     store.commit_step(ROWS)
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith(".gen")}
-    store.commit_step({Key(table, 1800): b"x"})
+    store.commit_step({RowKey(table, 1800): b"x"})
     store._resources.close()  # without a new generation, as after kill -9
     for name, content in old.items():  # in place: nothing but the generation file tells that it is old
         (tmp_path / name).write_bytes(content)
@@ -116,7 +116,7 @@ def test_an_old_database_of_reports_alone_is_accepted(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.commit_step(ROWS)
     old = (tmp_path / "leader.db").read_bytes()
-    store.commit_step({Key("report", 1800, "other"): b"report"})
+    store.commit_step({RowKey("report", 1800, "other"): b"report"})
     store._resources.close()
     (tmp_path / "leader.db").write_bytes(old)
     with opened(tmp_path) as store:
@@ -179,7 +179,7 @@ def test_a_corrupt_store_is_refused(tmp_path: Path) -> None:
 )
 def test_a_row_that_has_changed_is_refused(tmp_path: Path, table: str, column: str) -> None:
     """A number, secret or report with another bit is neither used nor shown; the error names its table."""
-    path, day = tmp_path / "leader.db", Key("secret", 3)
+    path, day = tmp_path / "leader.db", RowKey("secret", 3)
     with opened(tmp_path) as store:
         store.commit_step(ROWS | {day: bytes(32)}, [LedgerLine(0, 5, "total", 7)])
     with altering(path) as connection:
@@ -209,10 +209,10 @@ def test_a_destroyed_secret_is_nowhere(tmp_path: Path) -> None:
     """A deleted day secret is neither in the database nor in its log, also while the store is open."""
     secret = bytes(range(100, 132))
     with opened(tmp_path) as store:
-        store.commit_step({Key("secret", day): bytes([day]) * 32 for day in range(8)})
-        store.commit_step({Key("secret", 20): secret})
+        store.commit_step({RowKey("secret", day): bytes([day]) * 32 for day in range(8)})
+        store.commit_step({RowKey("secret", 20): secret})
         assert secret in (tmp_path / "leader.db").read_bytes()
-        store.commit_step({Key("secret", 20): None})
+        store.commit_step({RowKey("secret", 20): None})
         assert not any(secret in path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -224,12 +224,12 @@ def test_an_erasure_that_a_reader_prevents_is_tried_again(tmp_path: Path) -> Non
         return [path.name for path in tmp_path.iterdir() if secret in path.read_bytes()]
 
     with opened(tmp_path) as store:
-        store.commit_step({Key("secret", 20): secret})
+        store.commit_step({RowKey("secret", 20): secret})
         uri = f"file:{tmp_path / 'leader.db'}?mode=ro"
         reader = sqlite3.connect(uri, uri=True, isolation_level=None)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM ledger").fetchone()
-        store.commit_step({Key("secret", 20): None})
+        store.commit_step({RowKey("secret", 20): None})
         store.commit_step({})
         assert holders() != []
         reader.close()
@@ -241,11 +241,11 @@ def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:
     """A second line for a slot is refused with its rows, and the store writes nothing more."""
     line = LedgerLine(1800, 3700, "total", 100)
     with opened(tmp_path) as store:
-        store.commit_step({Key("closed", 1800): b"x"}, [line])
+        store.commit_step({RowKey("closed", 1800): b"x"}, [line])
         with pytest.raises(StoreError):
-            store.commit_step({Key("closed", 1800): b"y"}, [line])
+            store.commit_step({RowKey("closed", 1800): b"y"}, [line])
         with pytest.raises(StoreError, match="an earlier transaction failed"):
-            store.commit_step({Key("closed", 3600): b"z"})
+            store.commit_step({RowKey("closed", 3600): b"z"})
         store._failed = True
     assert read_ledger(tmp_path / "leader.db") == [line]
 

@@ -32,11 +32,11 @@ A = Fraction(7, 10)
 
 
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.05, 1e-3, 1e-9]))
-def test_clopper_pearson_is_scipy_s(trials: int, data: st.DataObject, alarm: float) -> None:
+def test_clopper_pearson_is_scipy_s(trials: int, data: st.DataObject, false_alarm: float) -> None:
     """The bounds are those of scipy's exact binomial test inverted."""
     k = data.draw(st.integers(0, trials))
-    low, high = clopper_pearson(k, trials, alarm)
-    interval = stats.binomtest(k, trials).proportion_ci(1 - alarm, "exact")
+    low, high = clopper_pearson(k, trials, false_alarm)
+    interval = stats.binomtest(k, trials).proportion_ci(1 - false_alarm, "exact")
     assert float(low) == pytest.approx(interval.low, rel=1e-6, abs=1e-12)
     assert float(high) == pytest.approx(interval.high, rel=1e-6)
 
@@ -217,7 +217,7 @@ def test_an_audit_repeats_with_its_bits() -> None:
 def test_the_power_stated_is_the_midrange_s() -> None:
     """A loss `detects` times the claim is found with 0.9 by half of the windows; without noise none is."""
     samples = 4000
-    found = audit(Control(1, Fraction(1, 100), honest), samples=samples, alarm=1e-3, bits=SeededBits(3))
+    found = audit(Control(1, Fraction(1, 100), honest), samples=samples, false_alarm=1e-3, bits=SeededBits(3))
     power = midrange_power(samples // 2, 2, found.detects, 1e-3 / 2 / 5)
     assert 0.9 <= power < 0.99
     nothing = audit(Control(1, Fraction(100), honest), samples=100, bits=SeededBits(3))

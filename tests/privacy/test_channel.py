@@ -173,7 +173,7 @@ def test_known_channels_are_qif_s() -> None:
     )
     one, other = truncated_geometric(2, HALF), randomised_response(Fraction(3), 2)
     np.testing.assert_allclose(
-        floats(one.beside(other)), qif.channel.compose.parallel(floats(one), floats(other))
+        floats(one.combine_parallel(other)), qif.channel.compose.parallel(floats(one), floats(other))
     )
 
 
@@ -269,9 +269,9 @@ def test_a_mechanism_after_a_query() -> None:
 def test_levels_add_on_one_input_and_not_on_two(one: Fraction, other: Fraction) -> None:
     """Sequential and parallel composition (Pauwels 2016, Propositions 4 and 3), both attained."""
     first, second = truncated_geometric(2, one), truncated_geometric(2, other)
-    assert first.beside(second).is_private(one + other, absolute)
-    assert not first.beside(second).is_private((one + other) * Fraction(999, 1000), absolute)
-    both = first.times(second)
+    assert first.combine_parallel(second).is_private(one + other, absolute)
+    assert not first.combine_parallel(second).is_private((one + other) * Fraction(999, 1000), absolute)
+    both = first.combine_product(second)
     assert both.is_private(max(one, other), manhattan)
     assert not both.is_private(max(one, other) * Fraction(999, 1000), manhattan)
     assert both.probability([(0, 2)], (1, 2)) == first.row(1)[0] * second.row(2)[2]

@@ -214,7 +214,7 @@ BENT = {
 def test_each_fault_has_its_check(name: str) -> None:
     """Shapes, points changed in place, other bits, shared noise, a wrong law: each is named by its check."""
     caught, how = BENT[name]
-    failed = conform(Bent(how), samples=6000, alarm=1e-9, bits=SeededBits(3)).failed
+    failed = conform(Bent(how), samples=6000, false_alarm=1e-9, bits=SeededBits(3)).failed
     assert all(any(name.startswith(start) for name in failed) for start in caught)
     assert bool(failed) == bool(caught)
 

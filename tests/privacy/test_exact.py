@@ -9,41 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy.exact import exp_neg_bounds, ln_bounds, positive, power_bounds, rational
+from meteragent.privacy.exact import exp_neg_bounds, ln_bounds, positive, power_bounds, to_rational
 
 
 def test_exact_numbers_pass() -> None:
     """A Fraction, an int, a Decimal and a string that writes a number are exact parameters."""
-    assert rational("a", Fraction(1, 220)) == rational("a", "1/220") == Fraction(1, 220)
-    assert rational("a", 3) == Fraction(3)
-    assert rational("a", Decimal("0.1")) == rational("a", "0.1") == Fraction(1, 10)
+    assert to_rational("a", Fraction(1, 220)) == to_rational("a", "1/220") == Fraction(1, 220)
+    assert to_rational("a", 3) == Fraction(3)
+    assert to_rational("a", Decimal("0.1")) == to_rational("a", "0.1") == Fraction(1, 10)
 
 
 def test_a_float_is_refused_with_what_to_write() -> None:
     """A float parameter is refused and the error shows the exact number to write instead."""
     with pytest.raises(TypeError, match=r"epsilon must be exact.*Fraction\('0.1'\)"):
-        rational("epsilon", 0.1)
+        to_rational("epsilon", 0.1)
 
 
 @pytest.mark.parametrize(("value", "text"), [(np.float32(0.5), "'0.5'"), (np.int64(3), "'3'")])
 def test_a_number_of_an_array_is_refused_with_what_to_write(value: object, text: str) -> None:
     """A number that an array held is one of the machine's, and the error shows it written exactly."""
     with pytest.raises(TypeError, match=rf"epsilon must be exact.*Fraction\({text}\)"):
-        rational("epsilon", value)
+        to_rational("epsilon", value)
 
 
 @pytest.mark.parametrize("value", ["", "one", "1/0", "nan", "inf", Decimal("inf"), Decimal("nan")])
 def test_what_writes_no_finite_number_is_refused(value: object) -> None:
     """A string or Decimal that is not a finite number is a ValueError that shows an example."""
     with pytest.raises(ValueError, match=r"epsilon must be a finite number such as '1/220'"):
-        rational("epsilon", value)
+        to_rational("epsilon", value)
 
 
 @pytest.mark.parametrize("value", [None, complex(1), True])
 def test_what_is_no_rational_is_refused(value: object) -> None:
     """Nothing, complex numbers and truth values are not exact parameters."""
     with pytest.raises(TypeError, match="must be exact"):
-        rational("a", value)
+        to_rational("a", value)
 
 
 @pytest.mark.parametrize("value", [0, Fraction(-1, 3)])

@@ -12,7 +12,15 @@ from fractions import Fraction
 import pytest
 
 from meteragent.privacy.channel import Channel, exp, has_same_noise
-from meteragent.privacy.metric import Metric, absolute, chebyshev, discrete, domination, hamming, manhattan
+from meteragent.privacy.metric import (
+    Metric,
+    absolute,
+    chebyshev,
+    discrete,
+    domination,
+    hamming,
+    manhattan,
+)
 from meteragent.privacy.query import Query, average, count, percentile, total
 from meteragent.privacy.space import Databases, Numbers
 

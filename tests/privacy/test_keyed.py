@@ -267,5 +267,5 @@ def test_bound_to_the_data_all_holds_but_for_who_has_the_key() -> None:
 
     That is what the digest is for, and who has not the key cannot tell. False alarm 1e-9.
     """
-    report = conform(Bound("1/3", "1/2", 3), samples=10_000, alarm=1e-9, bits=SeededBits(7))
+    report = conform(Bound("1/3", "1/2", 3), samples=10_000, false_alarm=1e-9, bits=SeededBits(7))
     assert report.failed == ["same noise for any window"], report.table()

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits, half_width, nested, sd
-from meteragent.privacy.nested import Kind, Tree
+from meteragent.privacy.nested import Node, Tree
 
 Floats = NDArray[np.float64]
 BITS = 200
 
 
-def kind(epsilon: Fraction | str, weight: float = 1.0) -> Kind:
+def kind(epsilon: Fraction | str, weight: float = 1.0) -> Node:
     """A kind of dithered numbers on whole units."""
-    return Kind(LInfLaplace(epsilon, 1, 1), "dithered", weight)
+    return Node(LInfLaplace(epsilon, 1, 1), "dithered", weight)
 
 
 KINDS = st.builds(
@@ -89,7 +89,7 @@ def test_the_parts_of_an_error_are_the_weights_of_the_solution(tree: Tree) -> No
         for node, weight in zip(nodes(tree), row, strict=True):
             expected[node.kind.mechanism, round(abs(weight) * node.kind.weight, 6)] += 1
         actual = Counter[tuple[LInfLaplace, float]]()
-        for part in nested.parts(path):
+        for part in nested.error_parts(path):
             actual[part.mechanism, round(part.weights[0], 6)] += part.windows
         near = {(mechanism, weight): count for (mechanism, weight), count in actual.items() if weight > 1e-5}
         assert sum(near.values()) >= 1
@@ -116,7 +116,7 @@ def test_what_agrees_is_not_changed(tree: Tree) -> None:
 def test_slots_of_one_window_are_refused() -> None:
     """Their noises depend on one another, so no parts of a total would have their law."""
     with pytest.raises(ValueError, match="windows of one slot"):
-        Tree.of(1.0, Kind(LInfLaplace(1, 1, 2)))
+        Tree.of(1.0, Node(LInfLaplace(1, 1, 2)))
 
 
 def test_a_number_alone_has_its_own_interval() -> None:
@@ -144,10 +144,10 @@ TABLE = [
 HOURS: list[int | Fraction] = [Fraction(1, 2), 24, 720]
 
 
-def numbers(share: str, hours: int | Fraction) -> Kind:
+def numbers(share: str, hours: int | Fraction) -> Node:
     """Numbers that hide 110 Wh at this level, released as power in steps of at most 1/220 of the radius."""
     radius = Fraction(HIDE_WH) / hours
-    return Kind(LInfLaplace(Fraction(share) / radius, radius / 220, 1), "dithered", float(hours / 1000))
+    return Node(LInfLaplace(Fraction(share) / radius, radius / 220, 1), "dithered", float(hours / 1000))
 
 
 def closed_form(shares: tuple[str, ...]) -> tuple[float, float, float]:

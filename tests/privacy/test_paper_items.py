@@ -216,8 +216,8 @@ def test_the_corollary_to_theorem_12_fails_for_an_unrounded_average() -> None:
 def test_proposition_3_independent_mechanisms_on_one_database_add() -> None:
     """1/2 and 13/20 together are 23/20, exactly; on disjoint parts the larger one remains."""
     one, other = (Categorical(Categories("yn"), epsilon).channel for epsilon in ("1/2", "13/20"))
-    assert one.beside(other).largest_odds(*one.inputs) == exp("23/20")
-    apart = one.times(other)
+    assert one.combine_parallel(other).largest_odds(*one.inputs) == exp("23/20")
+    apart = one.combine_product(other)
     first, second = ((x, other.inputs[0]) for x in one.inputs)
     assert apart.largest_odds(first, second) == exp("1/2")
 

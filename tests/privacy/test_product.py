@@ -42,7 +42,7 @@ def masses(mechanism: Mechanism, x: Any) -> NDArray[np.float64]:
 
 def test_the_law_is_the_product_of_the_rows_laws() -> None:
     """P(y | d) = product of P(y_i | d_i) (equation 7): as the exact channels have it, summing to 1."""
-    mechanism, channel = Product(CATEGORICAL, 2), CATEGORICAL.channel.times(CATEGORICAL.channel)
+    mechanism, channel = Product(CATEGORICAL, 2), CATEGORICAL.channel.combine_product(CATEGORICAL.channel)
     for x in mechanism.space.points:
         assert masses(mechanism, x) == pytest.approx([float(p) for p in channel.row(x)], rel=1e-12)
         assert masses(mechanism, x).sum() == pytest.approx(1, rel=1e-12)
@@ -50,7 +50,7 @@ def test_the_law_is_the_product_of_the_rows_laws() -> None:
 
 def test_neighbours_have_the_pair_of_a_row_exactly() -> None:
     """Between databases that differ in one row delta is that of a row, for any n (Lemma 3, Theorem 5)."""
-    channel = CATEGORICAL.channel.times(CATEGORICAL.channel)
+    channel = CATEGORICAL.channel.combine_product(CATEGORICAL.channel)
     for x, other in neighbours(Databases(CATEGORICAL.space, 2)):
         assert channel.hockey_stick(x, other, exp("1/2")) == Fraction(1, 10)
     far = channel.hockey_stick(("a", "a"), ("b", "b"), exp("1/2"))

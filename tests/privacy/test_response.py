@@ -45,7 +45,7 @@ def test_one_release_answers_all_queries() -> None:
 
 def test_the_answers_to_all_queries_are_as_private_as_the_release() -> None:
     """No query, and no two together, has a delta above that of the identity query (Theorem 4)."""
-    channel, odds = LABELS.channel.times(LABELS.channel), exp("1/2")
+    channel, odds = LABELS.channel.combine_product(LABELS.channel), exp("1/2")
     identity = channel.smallest_delta(odds, neighbour_pairs())
     assert identity == Fraction(1, 10)
     queries = [share_on, lambda d: d[0], lambda d: (share_on(d), d[0]), lambda d: d]

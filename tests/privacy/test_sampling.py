@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.sampling import below, below_array, discrete_laplace, geometric, noise_bound, uniform
+from meteragent.privacy.sampling import (
+    below,
+    below_array,
+    discrete_laplace,
+    geometric,
+    noise_bound,
+    uniform,
+)
 from meteragent.privacy.sampling.geometric import _digits, _thresholds
 from meteragent.privacy.sampling.noise_bound import envelope_of
 from meteragent.privacy.sampling.windows import table_of as windows_table

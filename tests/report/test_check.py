@@ -12,7 +12,7 @@ import pytest
 from meteragent import config
 from meteragent.report import event, facts, guarantee, terminal
 from meteragent.report.guarantee import Guarantee
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import energy, settled, streams, written
 from tests.support.guarantees import facts_of, told_of
 
@@ -199,7 +199,7 @@ def test_each_stream_has_its_own_text() -> None:
 def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
     """The facts have all fields of the descriptor under the same names, with exact numbers as text."""
     terms = settled(**SECTIONS[what])
-    described = json.loads(describe(terms).encode_message("m1", 0))
+    described = json.loads(describe_terms(terms).encode_message("m1", 0))
     known = found(**SECTIONS[what])
     kept = {key: described[key] for key in described if key not in ("meter", "valid_from")}
     assert known | kept == known
@@ -285,7 +285,7 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
     street = "'b/{meter}'\n[stream.privacy]\npreset = 'street'"
     settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", street)))
     one, two = settings.stream
-    others = [config.others_per_day(settings, stream) for stream in (one, two)]
+    others = [config.other_charges_per_day(settings, stream) for stream in (one, two)]
     assert others == [Fraction(48, 600), Fraction(48, 220)]
     both = [
         guarantee.compute_guarantee(stream, (), (), other)
@@ -297,5 +297,5 @@ def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
         assert known["meter_epsilon_unit"] == "1/W"
     text = terminal.guarantees_text(both, settings)
     assert "a meter that all streams here read is charged epsilon 0.298 per W a day" in joined(text)
-    assert describe(config.terms(one, others[0])).id == both[0].descriptor.id
+    assert describe_terms(config.terms(one, others[0])).id == both[0].descriptor.id
     assert "meter_epsilon_per_day" not in facts_of(one, ())

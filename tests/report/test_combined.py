@@ -17,7 +17,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
 from meteragent.report import whole
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import streams, written
 from tests.support.windows import window_of
@@ -46,7 +46,7 @@ def released() -> tuple[Series, ...]:
             terms = schedule.terms_at(at_ms)
             window = window_of(terms)(at_ms, terms, terms.id, (), "m1")
             window.open_first_slot(noise, at_ms)
-            described = describe(terms)
+            described = describe_terms(terms)
             if not messages:
                 messages.append(described.encode_message("m1", at_ms))
             messages.append(RecordFormat.of(described).encode("m1", at_ms, 0, window.close_slot(0)))
@@ -91,14 +91,14 @@ def test_every_stream_gains_by_the_others() -> None:
         alone_kwh = terms.sd * terms.length_ms / HOUR_MS / 1000
         assert promised(settings().stream.index(stream))[0] < alone_kwh
     alone = config.parse(written())
-    assert whole.path_of(alone, alone.stream[0]) == ()
+    assert whole.nested_path(alone, alone.stream[0]) == ()
     assert "combined" not in whole.compute_whole_guarantee(alone, alone.stream[0]).errors
 
 
 def test_only_streams_of_one_table_are_combined() -> None:
     """Two tables with the same lengths share nothing."""
     two = config.parse(streams(("one", "a/{meter}", "'x/{meter}'"), ("two", "b/{meter}", "'y/{meter}'")))
-    assert [whole.path_of(two, stream) for stream in two.stream] == [(), ()]
+    assert [whole.nested_path(two, stream) for stream in two.stream] == [(), ()]
     assert two.nested_with(two.stream[1]) == (two.stream[1],)
 
 

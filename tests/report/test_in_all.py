@@ -9,7 +9,7 @@ import pytest
 from meteragent import config
 from meteragent.privacy.in_all import success_in_all
 from meteragent.report import facts, guarantee, wording
-from meteragent.report.format import rounded_up
+from meteragent.report.format import round_up
 from meteragent.report.guarantee import IN_ALL_SHARE, Guarantee
 from tests.support.configurations import energy, written
 
@@ -158,4 +158,4 @@ def test_a_smaller_limit_of_all_that_moves_is_used() -> None:
 )
 def test_levels_are_rounded_up(level: str, figures: str) -> None:
     """Four figures, never below the level."""
-    assert rounded_up(Fraction(level)) == Fraction(figures)
+    assert round_up(Fraction(level)) == Fraction(figures)

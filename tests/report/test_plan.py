@@ -28,9 +28,9 @@ QUICK = (KETTLE, TV, EVENTS[4])
 """Events that keep the search for a setting short."""
 
 
-def hide(event: Event) -> ask.Hide:
+def hide(event: Event) -> ask.Change:
     """Return an event to hide."""
-    return ask.Hide(event.name, event.energy_wh, event)
+    return ask.Change(event.name, event.energy_wh, event)
 
 
 def asking(**given: Any) -> plan.Question:
@@ -183,11 +183,11 @@ def test_nothing_less_hides_it(event: Event) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, preset in config.COMPLETE.items() if SHAPES[preset.space].is_additive]
+    "name", [name for name, preset in config.FULL_PRESETS.items() if SHAPES[preset.space].is_additive]
 )
 def test_presets_are_called_by_their_names(name: str) -> None:
     """A setting that equals a preset, to the quantum, is called by its name."""
-    preset = config.COMPLETE[name]
+    preset = config.FULL_PRESETS[name]
     share = {"30min": "half-hour", "1d": "day", "1mo": "month"}.get(str(preset.length), "half-hour")
     share = "typical-day" if preset.blocks > 1 else share
     one = found(hide=f"{preset.hide_wh}Wh", share=share)
@@ -288,7 +288,7 @@ def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: 
     answer = answered(hide="kettle", homes=homes, goal=goal)
     assert answer.setting is not None
     assert answer.setting.share.name == share
-    for one in answer.considered:
+    for one in answer.considered_settings:
         good = one.error_w(int(homes)) <= ask.parse_goal(goal).power_w(one.share)
         assert good or one.share != answer.setting.share
         if one.share == answer.setting.share:
@@ -361,8 +361,8 @@ def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: in
         assert touched * terms.level <= 1
     assert terms.radius == power_w
     assert setting.odds_level(offered.setting, event) <= 1 + float(offered.setting.terms.mechanism.a)
-    assert setting.odds_level(offered.simple, event) <= 1.01
-    assert offered.setting.error_w() < offered.simple.error_w()
+    assert setting.odds_level(offered.simple_setting, event) <= 1.01
+    assert offered.setting.error_w() < offered.simple_setting.error_w()
 
 
 def test_windows_in_a_row_are_offered_where_they_help() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.privacy import nested as tree
-from meteragent.privacy.nested import Kind
+from meteragent.privacy.nested import Node
 from meteragent.report.plan import ask, nested
 from meteragent.report.plan.nested import Division, NestedAnswer, NestedQuestion
 
@@ -43,7 +43,7 @@ def test_the_errors_are_those_of_the_configuration() -> None:
     kinds = []
     for terms in map(config.terms, streams):
         hours = Fraction(terms.length_ms, 3_600_000)
-        kinds.append(Kind(terms.mechanism, terms.rounding, float(hours / 1000)))
+        kinds.append(Node(terms.mechanism, terms.rounding, float(hours / 1000)))
     path = tree.regular_path(kinds, (48, 30))
     errors_kwh = [tree.sd(path[: 3 - place]) for place in range(3)]
     promised_kwh = [

@@ -18,10 +18,10 @@ def test_every_receiver_has_a_line() -> None:
     assert f"tariff-app {gets}, at mqtts://app.example, topic homes/{{meter}}/power, until 2027" in text
     assert all(
         row.text in markdown.statement_text(SETTINGS).replace("\n  ", " ")
-        for row in sharing.rows(SETTINGS)[:1]
+        for row in sharing.receivers(SETTINGS)[:1]
     )
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
-    assert sharing.rows(paused)[2].text.endswith("paused, so it gets nothing now")
+    assert sharing.receivers(paused)[2].text.endswith("paused, so it gets nothing now")
     assert sharing.level_together(paused) < sharing.level_together(SETTINGS)
 
 
@@ -41,7 +41,7 @@ def test_levels_of_presets_add_and_of_receivers_do_not() -> None:
     """Three receivers of two presets cost what the two streams cost: a kettle, once in each."""
     terms = [config.terms(stream) for stream in SETTINGS.stream]
     assert len(terms) == 2
-    assert sharing.level_together(SETTINGS) == sum(loads.level(item, sharing.MOVED_WH) for item in terms)
+    assert sharing.level_together(SETTINGS) == sum(loads.level(item, sharing.CHANGE_WH) for item in terms)
     assert sharing.epsilon_per_day(SETTINGS) == sum(item.epsilon_per_w_day for item in terms)
 
 

@@ -15,7 +15,7 @@ from meteragent.cli import main
 from meteragent.domain.commit import Commit
 from meteragent.report import markdown
 from meteragent.report.event import parse_event
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import energy, streams, written
 from tests.support.stores import open_store, persist
@@ -82,7 +82,7 @@ def test_the_page_names_the_fields_that_leave() -> None:
     """The table has the fields of the record as it is encoded, and one of them is private."""
     for sections in ({}, {"window": "timezone = 'UTC'", "privacy": "preset = 'typical-day'"}):
         (stream,) = config.parse(written(**sections)).stream
-        record = RecordFormat.of(describe(config.terms(stream))).encode("m1", 0, 0, 5)
+        record = RecordFormat.of(describe_terms(config.terms(stream))).encode("m1", 0, 0, 5)
         table = section(page(**sections), "What leaves")
         assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(json.loads(record))
         assert re.findall(r"^\| `(\w+)` \| \*\*Private\.\*\*", table, re.MULTILINE) == ["value"]
@@ -154,10 +154,10 @@ def test_an_id_is_the_hash_of_its_line() -> None:
     (stream,) = config.parse(
         written(window="timezone = 'Europe/Amsterdam'", privacy="preset = 'typical-day'")
     ).stream
-    assert set(ids) == {describe(terms).id for terms in config.distinct_terms(stream)}
+    assert set(ids) == {describe_terms(terms).id for terms in config.distinct_terms(stream)}
     usual = json.loads(text.split("```json\n")[1].split("```")[0])
     assert usual.pop("id") == ids[0]
-    assert usual == describe(config.terms(stream)).facts
+    assert usual == describe_terms(config.terms(stream)).facts
 
 
 def test_streams_add_and_budgets_are_told() -> None:
@@ -167,7 +167,10 @@ def test_streams_add_and_budgets_are_told() -> None:
     text = markdown.statement_text(settings)
     assert " ".join(text.split()).count("is charged epsilon 0.436 per W a day") == 2
     assert text.count("## Stream ") == 2
-    shared = [describe(config.terms(one, config.others_per_day(settings, one))).id for one in settings.stream]
+    shared = [
+        describe_terms(config.terms(one, config.other_charges_per_day(settings, one))).id
+        for one in settings.stream
+    ]
     assert re.findall(r"^\| `(\w{8})` \|", text, re.MULTILINE) == shared
     alone = page(privacy=BUDGET)
     assert "a budget of level 96 for each period of 1 day, shared by all streams of a meter" in " ".join(
@@ -212,8 +215,8 @@ def test_earlier_terms_of_the_store_are_named(tmp_path: Path, capsys: pytest.Cap
         persist(store, Commit("other", 0, terms={foreign.id: foreign}))
     assert main(["check", str(path), "--statement"]) == 0
     told = capsys.readouterr().out
-    assert f"Other terms in the store: `{describe(before).id}`." in told
-    assert describe(foreign).id not in told
+    assert f"Other terms in the store: `{describe_terms(before).id}`." in told
+    assert describe_terms(foreign).id not in told
 
 
 def test_own_events_are_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ def test_an_archive_has_times_of_its_own() -> None:
     """With an [archive], a column holds the times, so there is no warning; for messages there still is."""
     for source in ("kind = 'power'", energy("Wh")):
         stream = config.parse(written(source=f"{source}\n{STATED}")).stream[0]
-        (warning,) = warn.of_stream(stream, config.terms(stream))
+        (warning,) = warn.stream_warnings(stream, config.terms(stream))
         assert warning.startswith("readings carry no timestamps")
         assert facts_of(stream, (), is_archived=True)["warnings"] == []
 

@@ -83,7 +83,7 @@ def test_streams_that_add_say_so_everywhere() -> None:
     """Two streams on one meter: terminal and statement have the sentence, once for each stream."""
     settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", "'b/{meter}'")))
     promised = [
-        guarantee.compute_guarantee(stream, other_charges=config.others_per_day(settings, stream))
+        guarantee.compute_guarantee(stream, other_charges=config.other_charges_per_day(settings, stream))
         for stream in settings.stream
     ]
     line = wording.streams_sentence(promised[0])

@@ -34,12 +34,12 @@ def fill(path: Path, **options: Any) -> None:
 WRITERS: dict[str, tuple[Callable[[Path], object], bytes | None]] = {
     "a new file": (lambda path: fill(path, is_new=True), None),
     "another content": (fill, OLD),
-    "a part of an archive": (lambda path: files.write(path, lambda file: file.write(NEW)), OLD),
+    "a part of an archive": (lambda path: files.write_file(path, lambda file: file.write(NEW)), OLD),
     "a file of records": (
         lambda path: dataset_file.replace_file(path, path.parent, lambda file: file.write(NEW)),
         None,
     ),
-    "a key": (lambda path: key.create(path, "tenant"), None),
+    "a key": (lambda path: key.create_key(path, "tenant"), None),
     "an identity": (identity.create, None),
 }
 

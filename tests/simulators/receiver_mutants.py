@@ -63,13 +63,13 @@ def ignores_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def sends_to_whoever_is_paused(patch: pytest.MonkeyPatch) -> None:
     """A paused receiver gets the next window."""
-    reason = receivers._reason
+    reason = receivers._ending_reason
 
     def blind(*arguments: Any) -> str | None:
         found = reason(*arguments)
         return None if found == "paused" else found
 
-    patch.setattr(receivers, "_reason", blind)
+    patch.setattr(receivers, "_ending_reason", blind)
 
 
 def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def gives_windows_to_whoever_is_held(patch: pytest.MonkeyPatch) -> None:
 
 def gives_open_windows_to_whoever_is_clear(patch: pytest.MonkeyPatch) -> None:
     """A window that opened while a receiver was held back is this receiver's after a restart."""
-    without_unwanted = Stream.without_unwanted
+    without_unwanted = Stream.drop_unwanted
 
     def generous(self: Stream, state: TimelineState, terms: Any) -> TimelineState:
         kept = without_unwanted(self, state, terms)
@@ -138,7 +138,7 @@ def gives_open_windows_to_whoever_is_clear(patch: pytest.MonkeyPatch) -> None:
         ]
         return kept._replace(windows=tuple(windows))
 
-    patch.setattr(Stream, "without_unwanted", generous)
+    patch.setattr(Stream, "drop_unwanted", generous)
 
 
 def holds_every_receiver_back(patch: pytest.MonkeyPatch) -> None:

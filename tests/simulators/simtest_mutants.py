@@ -219,12 +219,12 @@ def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_large_values(patch: pytest.MonkeyPatch) -> None:
     """Messages leave in another order, or later, because of what they hold."""
-    due = Sink._due
+    due = Sink._due_rows
 
     async def by_value(self: Sink) -> list[WaitingRow]:
         return sorted(await due(self), key=lambda row: (row.topic.rpartition("/")[0], row.payload))
 
-    patch.setattr(Sink, "_due", by_value)
+    patch.setattr(Sink, "_due_rows", by_value)
 
 
 def leaves_with_the_last_reading(patch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
             self.outlets.note_marked(delivered)
 
     patch.setattr(Runner, "_commit", taking)
-    patch.setattr(Runner, "flush", flush)
+    patch.setattr(Runner, "flush_marks", flush)
 
 
 def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
@@ -298,19 +298,19 @@ def takes_every_jump_for_time(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_the_clocks_of_the_former_process(patch: pytest.MonkeyPatch) -> None:
     """A process that starts after a machine was resumed from a snapshot continues its open windows."""
-    patch.setattr(BootClock, "recall", lambda *_: None)
+    patch.setattr(BootClock, "recall_note", lambda *_: None)
 
 
 def sends_more_than_the_broker_takes(patch: pytest.MonkeyPatch) -> None:
     """The broker's Receive Maximum is not read."""
-    connack = Protocol._connack
+    connack = Protocol._read_connack
 
     def unlimited(self: Protocol, cursor: Any) -> Any:
         event = connack(self, cursor)
         self._receive_maximum = LAST_ID
         return event._replace(receive_maximum=LAST_ID) if isinstance(event, Connected) else event
 
-    patch.setattr(Protocol, "_connack", unlimited)
+    patch.setattr(Protocol, "_read_connack", unlimited)
 
 
 def never_pings(patch: pytest.MonkeyPatch) -> None:
@@ -369,8 +369,8 @@ def begins_local_days_an_hour_late(patch: pytest.MonkeyPatch) -> None:
 
 def charges_the_day_before(patch: pytest.MonkeyPatch) -> None:
     """The ledger's day is the one before that of the window's start."""
-    day = grid.day
-    patch.setattr(grid, "day", lambda time_ms: day(time_ms) - DAY_MS)
+    day = grid.day_ms
+    patch.setattr(grid, "day_ms", lambda time_ms: day(time_ms) - DAY_MS)
 
 
 def sends_the_name_of_the_meter(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from meteragent.crowd.group import Group
 from meteragent.crowd.total import TotalFormat
 from meteragent.domain.shapes import Means, Share
 from meteragent.operators import configuration
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators.crowd import files as crowd_files
 from simulators.crowd.files import SLOT_MS
@@ -48,7 +48,7 @@ def street() -> Street:
 def received(street: Street, files: Path) -> Received:
     """Every number 100 W too high, which is 500 Wh in all; totals that are 300 Wh too low, up to rounding."""
     alone, _ = config.load(files / "agent.toml").stream
-    descriptor = describe(config.terms(alone))
+    descriptor = describe_terms(config.terms(alone))
     means_w, numbers = np.floor(street.means_w(SLOT_MS) + 0.5).astype(int) + 100, []
     for meter, row in zip(street.meters, means_w.tolist(), strict=True):
         numbers.append(descriptor.encode_message(meter, START_MS))

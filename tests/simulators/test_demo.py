@@ -14,7 +14,7 @@ from meteragent import cli, config
 from meteragent.domain.errors import RecordError
 from meteragent.report import facts, guarantee
 from meteragent.report.guarantee import Guarantee
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from simulators.commands.demo import SEED
@@ -41,7 +41,7 @@ def stream(folder: Path) -> config.Stream:
 
 def messages(street: Street, folder: Path, noise_w: np.ndarray) -> list[bytes]:
     """What the agent would send if this were its noise."""
-    descriptor = describe(config.terms(stream(folder)))
+    descriptor = describe_terms(config.terms(stream(folder)))
     values = np.floor(street.means_w(HALF_HOUR_MS) + 0.5) + noise_w
     found = []
     for meter, row in zip(street.meters, values.tolist(), strict=True):

@@ -9,7 +9,7 @@ import pytest
 from meteragent.core import register
 from meteragent.core import register_judgement as judgement
 from meteragent.core.register_judgement import Change
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from simulators.invariant import InvariantViolation
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
@@ -22,7 +22,7 @@ NEW_LEVEL: Callable[..., Change | None] = judgement._new_level
 POSSIBLE = judgement.possible_shift
 
 
-def _still(items: Sequence[Any], good: int, index: int, readings: Readings) -> Change | None:
+def _still(items: Sequence[Any], good: int, index: int, readings: ReadingRules) -> Change | None:
     start, first, second = items[good], items[index - 1], items[index]
     if first.value_u != second.value_u or first.value_u > start.value_u:
         return NEW_LEVEL(items, good, index, readings)

@@ -10,7 +10,7 @@ import pytest
 from meteragent.consume import collect, mean_value
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits, half_width
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators.__main__ import main
 from simulators.commands.arguments import WITHIN_A_DAY
@@ -85,7 +85,7 @@ def test_slots_of_one_window_are_promised_together() -> None:
     """Where a window has three slots, which share a radius, a day is promised by windows, not by slots."""
     generator = np.random.default_rng(0)
     left = generator.integers(-500, 500, (2, 1, 144))
-    agrees_with_consume(Street(describe(SPLIT), np.zeros(left.shape), left))
+    agrees_with_consume(Street(describe_terms(SPLIT), np.zeros(left.shape), left))
 
 
 def agrees_with_consume(street: Street) -> None:

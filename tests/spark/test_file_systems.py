@@ -90,14 +90,14 @@ def test_another_file_is_not_read(
     """A worker that finds another file under a path than the driver listed releases nothing of it."""
     place = Place.make(tmp_path / "place")
     path, _ = given(tmp_path / "data", homes.wide(place.policy))
-    debits = run._Spark.debits
+    debits = run._SparkEngine.debit_windows
 
     def touch(*of: Any) -> Any:
         """Change a file after it was listed."""
         os.utime(path / BRACKETS, (1, 1))
         return debits(*of)
 
-    monkeypatch.setattr(run._Spark, "debits", touch)
+    monkeypatch.setattr(run._SparkEngine, "debit_windows", touch)
     with pytest.raises(ArchiveError, match="changed while it was being read"):
         sanitise_archive(place.policy, path, place.folder / "out", homes.quiet)
     assert not list(place.policy.ledger.glob("run=*"))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.archive import kernel, layout
 from meteragent.archive import readings as archive
-from meteragent.archive.number import micro
+from meteragent.archive.number import to_millionths
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError, KeyMissing
 from meteragent.spark import frame
@@ -56,12 +56,14 @@ def plain(readings: pa.Table, policy: Policy) -> pa.Table:
     """The windows that the archive's own functions make of readings."""
     names, meter = np.unique(readings.column("meter").to_pylist(), return_inverse=True)
     times = np.array(readings.column("time").cast(pa.int64())) // 1000
-    actual = micro(readings.column("value").combine_chunks(), policy)
+    actual = to_millionths(readings.column("value").combine_chunks(), policy)
     given = archive.Readings(meter, times, actual.values_u, actual.valid)
     chosen = archive.opened_windows(meter, times, policy)
     made = [
         layout.windows_batch(pa.array(names[some.meter]), some.start_ms, slots)
-        for some, slots in archive.slots(archive.merge_equal_times(given).readings, chosen, policy, 50)
+        for some, slots in archive.integrate_windows(
+            archive.merge_equal_times(given).readings, chosen, policy, 50
+        )
     ]
     return (
         pa.Table.from_batches(made).sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()

@@ -121,7 +121,7 @@ def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
     def between(self: RegisterUse, from_ms: int, to_ms: int) -> Fraction:
         return Fraction(self.units * (to_ms - from_ms), self.span_ms)
 
-    window = schema._window
+    window = schema._encode_window
 
     def written(one: OpenWindow) -> str:
         text = window(one)
@@ -130,7 +130,7 @@ def keeps_fractions(patch: pytest.MonkeyPatch) -> None:
         return text
 
     patch.setattr(RegisterUse, "use_between", between)
-    patch.setattr(schema, "_window", written)
+    patch.setattr(schema, "_encode_window", written)
 
 
 MUTANTS = [

@@ -32,7 +32,7 @@ LAW_ALARM = ALARM / 2 / 10
 def test_the_audit_refuses(name: str) -> None:
     """Each control is refused, by the checks that are named for it."""
     case = CAUGHT[name]
-    found = audit(case.control, samples=SAMPLES, alarm=ALARM, bits=SeededBits(11))
+    found = audit(case.control, samples=SAMPLES, false_alarm=ALARM, bits=SeededBits(11))
     failed = {check.name for check in found.checks if not check.passed}
     assert not found.holds
     assert failed >= set(case.caught)
@@ -41,7 +41,7 @@ def test_the_audit_refuses(name: str) -> None:
 @pytest.mark.parametrize("name", CAUGHT)
 def test_the_suite_refuses(name: str) -> None:
     """Each control fails the conformance suite too, which has the audit in it."""
-    found = conform(CAUGHT[name].control, samples=SAMPLES // 2, alarm=ALARM, bits=SeededBits(12))
+    found = conform(CAUGHT[name].control, samples=SAMPLES // 2, false_alarm=ALARM, bits=SeededBits(12))
     assert not found.conforms
 
 
@@ -58,19 +58,19 @@ HONEST = [
 @pytest.mark.parametrize("mechanism", HONEST, ids=lambda m: f"{m.n} slots, a = {m.a}")
 def test_the_honest_pass(mechanism: Control) -> None:
     """The l_inf Laplace mechanism passes audit and suite, coarse and fine, with 1 and many slots."""
-    found = audit(mechanism, samples=SAMPLES // 2, alarm=ALARM, bits=SeededBits(13))
+    found = audit(mechanism, samples=SAMPLES // 2, false_alarm=ALARM, bits=SeededBits(13))
     assert found.holds, found.checks
     assert found.lower <= float(found.epsilon)
-    report = conform(mechanism, samples=SAMPLES // 4, alarm=ALARM, bits=SeededBits(14))
+    report = conform(mechanism, samples=SAMPLES // 4, false_alarm=ALARM, bits=SeededBits(14))
     assert report.conforms, report.table()
 
 
 def test_more_noise_that_says_so_keeps_its_word() -> None:
     """110% of the noise with its own mass breaks no promise; the suite says that the loss is not reached."""
     more = Control(6, A, controls.scaled(110), controls.scaled_mass(110))
-    assert audit(more, samples=2000, alarm=ALARM, bits=SeededBits(15)).holds
-    assert conform(more, samples=2000, alarm=ALARM, bits=SeededBits(15)).failed == ["loss reached"]
-    assert conform(more, tight=False, samples=2000, alarm=ALARM, bits=SeededBits(15)).conforms
+    assert audit(more, samples=2000, false_alarm=ALARM, bits=SeededBits(15)).holds
+    assert conform(more, samples=2000, false_alarm=ALARM, bits=SeededBits(15)).failed == ["loss reached"]
+    assert conform(more, tight=False, samples=2000, false_alarm=ALARM, bits=SeededBits(15)).conforms
 
 
 def test_a_31st_reading_costs_seven_times_epsilon() -> None:
@@ -162,5 +162,7 @@ def test_a_shared_radius_is_hardly_missed() -> None:
 def test_the_honest_are_seldom_refused() -> None:
     """At an alarm of 0.2 no more of 40 audits refuse the honest than that."""
     mechanism = Control(1, Fraction(1, 2), honest)
-    refused = sum(not audit(mechanism, samples=400, alarm=0.2, bits=SeededBits(i)).holds for i in range(40))
+    refused = sum(
+        not audit(mechanism, samples=400, false_alarm=0.2, bits=SeededBits(i)).holds for i in range(40)
+    )
     assert stats.binom.sf(refused - 1, 40, 0.2) > 1e-4

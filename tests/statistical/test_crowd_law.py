@@ -22,7 +22,7 @@ from meteragent.crowd import helper, leader, message, seal
 from meteragent.crowd import share as shares
 from meteragent.crowd.draw import draw_noise
 from meteragent.crowd.helper import Helper
-from meteragent.crowd.machine import Key
+from meteragent.crowd.machine import RowKey
 from meteragent.crowd.message import Answer
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.sampling import below
@@ -71,9 +71,9 @@ def helper_noise(world: Street, asked: list[bytes], answer: bytes) -> int:
     assert keys is not None
     assert other is not None
     sealed = Answer.decode(group_id, answer).message.total
-    total = keys.unseal_number(sealed, seal.info(seal.TOTAL, group_id, slot_s, keys.id, digest))
+    total = keys.unseal_number(sealed, seal.seal_info(seal.TOTAL, group_id, slot_s, keys.id, digest))
     assert total is not None
-    pads = [world.helper._pad(other, slot_s, entry) or 0 for entry in chunk.entries]
+    pads = [world.helper._open_pad(other, slot_s, entry) or 0 for entry in chunk.entries]
     return shares.to_signed_64((total - sum(pads)) % shares.MODULUS)
 
 
@@ -107,7 +107,7 @@ def noises(slots: int) -> dict[str, list[int]]:
 
 def restored(slots: int) -> list[int]:
     """Return the mean noise of the answers of a helper that is restored after each but the last."""
-    means, before = [], dict[Key, bytes]()
+    means, before = [], dict[RowKey, bytes]()
     for world, asked, slot_s in requests(slots):
         before = before or dict(world.helper_rows)
         values = []

@@ -107,7 +107,7 @@ def drawn(a: Fraction, n: int, dither: Dither, percent: int = 100) -> MetricDraw
 
 def failed(mechanism: Any, samples: int = SAMPLES) -> set[str]:
     """The checks that the audit fails."""
-    found = audit(mechanism, samples=samples, alarm=ALARM, bits=SeededBits(21))
+    found = audit(mechanism, samples=samples, false_alarm=ALARM, bits=SeededBits(21))
     return {check.name for check in found.checks if not check.passed}
 
 
@@ -141,7 +141,7 @@ def test_the_right_dither_passes(a: Fraction, n: int) -> None:
     assert not failed(drawn(a, n, right))
     library = DitheredLaplace(a, 1, n, Fraction(1, STEPS))
     assert not failed(library)
-    report = conform(library, tight=False, samples=SAMPLES // 2, alarm=ALARM, bits=SeededBits(23))
+    report = conform(library, tight=False, samples=SAMPLES // 2, false_alarm=ALARM, bits=SeededBits(23))
     assert report.conforms, report.table()
 
 

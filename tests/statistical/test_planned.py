@@ -24,7 +24,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from simulators.traces.trace import load
 from tests.support.world import BASE_MS, message, stream
 
@@ -55,7 +55,7 @@ def planned(capsys: pytest.CaptureFixture[str], *asked: str) -> dict[str, Any]:
 def run(capsys: pytest.CaptureFixture[str], *asked: str) -> Planned:
     """Plan, run the configuration as printed, and measure."""
     told = planned(capsys, *asked)
-    shared = describe(config.terms(config.parse(told["configuration"]).stream[0]))
+    shared = describe_terms(config.terms(config.parse(told["configuration"]).stream[0]))
     noise, quantum_w = shared.terms.mechanism, float(shared.terms.quantum)
     homes = np.random.default_rng(11)
     true_w = homes.gamma(1.0, 330.0, (HOMES, WINDOWS, noise.n))

@@ -23,7 +23,7 @@ from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace
 from meteragent.privacy.inference import success_bound
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators.traces.trace import load
 from tests.support.configurations import written
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 STREAM = config.parse(written(privacy="preset = 'appliance'")).stream[0]
-WORDING = describe(config.terms(STREAM))
+WORDING = describe_terms(config.terms(STREAM))
 FACTS = facts_of(STREAM)
 SLOT_MS = HOUR_MS // 2
 A_DAY = DAY_MS // SLOT_MS

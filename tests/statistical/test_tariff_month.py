@@ -141,5 +141,5 @@ def test_a_recognised_difference_is_recognised() -> None:
     for pair in promised("").pairs:
         first, second = map(names.index, pair.tariffs)
         difference = errors[:, first] - errors[:, second]
-        share = float(np.mean(difference + pair.recognised >= pair.recognised / 2))
+        share = float(np.mean(difference + pair.recognised_difference >= pair.recognised_difference / 2))
         assert abs(share - 0.95) < SE * math.sqrt(0.95 * 0.05 / len(errors))

@@ -55,7 +55,7 @@ def released(k: int, *held: grants.Grant, payload: bytes = b"record") -> Commit:
 def persist(store: Store, commit: Commit, delivered: list[int] | None = None) -> list[outbox.WaitingRow]:
     """Write a commit; return its rows."""
     rows = transaction.commit(store, commit, delivered or [], None, KEEP_MS).rows
-    store.erase()
+    store.erase_log()
     return rows
 
 
@@ -198,7 +198,7 @@ def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
     pid = os.fork()
     if not pid:
         child = open_store(path)
-        unfinished = child.committing()
+        unfinished = child.unerased_transaction()
         unfinished.__enter__()
         grants._revoke(child.connection, held["a"], "removed", 0)
         os._exit(0)

@@ -124,7 +124,7 @@ def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = commands.delivered_rows(reader)
         actual = [next(rows)]
         persist(store, Commit("main", 0), delivered=[8], now_ms=9)
-        assert store.erased
+        assert store.is_erased
         actual += rows
     assert [row.due_ms for row in actual] == [0, 1, 3, 4, 6, 7, 9]
     assert actual[0] == ("main", "private/m", b"record", 0, 9)

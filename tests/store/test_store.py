@@ -337,11 +337,11 @@ def test_reader_delays_erasing(store: Store) -> None:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))
-        assert not store.erased
+        assert not store.is_erased
         assert SECRETS[0] in bytes_on_disk(store.path)
         reader.execute("COMMIT")
         persist(store, sending(0))
-        assert store.erased
+        assert store.is_erased
         assert SECRETS[0] not in bytes_on_disk(store.path)
 
 
@@ -352,7 +352,7 @@ def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))
-    assert not store.erased
+    assert not store.is_erased
     write_files(
         {name: (tmp_path / name).read_bytes() for name in ("db", "db-wal", "db.gen")}, tmp_path / "killed"
     )

@@ -236,7 +236,7 @@ SECRET = 7**60
 
 def write(store: Store, commit: Commit) -> None:
     """A commit as the agent writes it, before it is erased."""
-    with store.committing() as tx:
+    with store.unerased_transaction() as tx:
         store.write(tx, commit)
         outbox.append_commit(tx, commit)
 
@@ -249,9 +249,9 @@ def test_nothing_is_written_before_the_last_commit_is_erased(tmp_path: Path) -> 
             write(store, Commit("main", 0, states={"m": TimelineState(value, None, None, 0, 0, ())}))
             actual = [item for item in values if b"%d" % item in bytes_on_disk(store.path)]
             assert actual == values[max(k - 1, 0) : k + 1]
-        store.erase()
+        store.erase_log()
         assert b"%d" % values[-2] not in bytes_on_disk(store.path)
-        assert store.erased
+        assert store.is_erased
 
 
 def test_an_erasing_that_fails_is_the_end(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_an_erasing_that_fails_is_the_end(tmp_path: Path) -> None:
         write(store, opening(0, "m"))
         store.connection.set_progress_handler(lambda: 1, 1)
         with pytest.raises(StoreError, match="interrupted"):
-            store.erase()
+            store.erase_log()
         store.connection.set_progress_handler(None, 0)
         with pytest.raises(StoreError, match="earlier transaction"):
             write(store, opening(1, "m"))
@@ -271,7 +271,7 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
     """`persist` returns rows that are on disk; the erasing follows before anything else is written."""
     with open_store(tmp_path / "db") as store:
         thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
-        write, erase, gate, steps = store.write, store.erase, threading.Event(), list[str]()
+        write, erase, gate, steps = store.write, store.erase_log, threading.Event(), list[str]()
 
         def writes(tx: sqlite3.Connection, commit: Commit) -> None:
             steps.append("written")
@@ -282,7 +282,7 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
             steps.append("erased")
             erase()
 
-        store.write, store.erase = writes, slowly  # type: ignore[method-assign]
+        store.write, store.erase_log = writes, slowly  # type: ignore[method-assign]
         commit = opening(0, "m")
         commit.outgoing += sending(5).outgoing
         [row] = await thread.persist(commit, [], None)
@@ -294,7 +294,7 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
         await second
         await thread.wait_until_erased()
         assert steps[:3] == ["written", "erased", "written"]
-        store.erase = erase  # type: ignore[method-assign]
+        store.erase_log = erase  # type: ignore[method-assign]
         thread._generation_thread.shutdown()
         thread._thread.shutdown()
 
@@ -314,25 +314,25 @@ async def test_an_erasing_that_fails_ends_the_runner(tmp_path: Path) -> None:
         def fails() -> None:
             raise StoreError("no")
 
-        store.erase = fails  # type: ignore[method-assign]
+        store.erase_log = fails  # type: ignore[method-assign]
         async with line.running() as task:
             line.send(100)
             await asyncio.wait({task}, timeout=LIMIT_S)
             assert isinstance(task.exception(), StoreError)
-        del store.erase
+        del store.erase_log
 
 
 async def test_an_erasing_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
     """A stop whose last commit could not be erased is not orderly, but the store is closed."""
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
-    erase = store.erase
+    erase = store.erase_log
 
     def fails() -> None:
         store.connection.set_progress_handler(lambda: 1, 1)
         erase()
 
-    store.erase = fails  # type: ignore[method-assign]
+    store.erase_log = fails  # type: ignore[method-assign]
     await thread.persist(opening(0, "m"), [], None)
     with pytest.raises(StoreError, match="interrupted"):
         await thread.close()

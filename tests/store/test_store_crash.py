@@ -290,12 +290,12 @@ def erasing(folder: Path) -> tuple[list[str], list[Moment]]:
             for k in range(3):
                 persist(store, opening(k, "m", accumulators=[10**300]))
                 persist(store, closing(k, "m"))
-        assert not store.erased
+        assert not store.is_erased
         assert (folder / "db-wal").stat().st_size > 100_000
         expected = list(store.connection.iterdump())
         with Recorder(folder) as recorder:
-            store.erase()
-        assert store.erased
+            store.erase_log()
+        assert store.is_erased
     return expected, recorder.moments
 
 
@@ -340,6 +340,6 @@ def test_another_order_of_erasing_is_noticed(
     mutant: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a sync left out, or the frames zeroed first, some power cut leaves older pages in force."""
-    monkeypatch.setattr(wal, "_zero", mutant)
+    monkeypatch.setattr(wal, "_zero_log", mutant)
     expected, moments = erasing(tmp_path / "base")
     assert not all(is_whole(files, expected) for files in cuts(moments))

@@ -62,7 +62,7 @@ def stored_with_receiver(path: Path) -> Path:
             terms = [Outgoing(queue, f"app/m1/privacy{below}", b"terms", 0, True) for below in ("", "/d1")]
             commit.outgoing = [*terms, Outgoing(queue, "app/m1", b"record", 0, False, slot)]
             transaction.commit(store, commit, delivered, None, 10 * LENGTH_MS)
-            store.erase()
+            store.erase_log()
     return path
 
 
@@ -156,7 +156,7 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
     with open_store(path) as store:
         assert not store.damage
         [receipt] = grants.due_receipts(store.connection)
-        assert (receipt.reason, receipt.discarded) == ("removed", 3)
+        assert (receipt.reason, receipt.discarded_count) == ("removed", 3)
         assert [sent.records for sent in receipt.rows] == [1]
 
 

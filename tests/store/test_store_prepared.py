@@ -23,11 +23,11 @@ def test_the_next_file_is_ready_before_its_commit(tmp_path: Path) -> None:
     with open_store(path) as store:
         persist(store, sending(0))
         before = content(path)["db.gen"]
-        store.prepare()
+        store.prepare_generation()
         prepared = new.read_bytes()
         inode = new.stat().st_ino
         persist(store, opening(0, "m"))
-        store.prepare()
+        store.prepare_generation()
         assert content(path)["db.gen"] == before
         assert (new.stat().st_ino, new.read_bytes()) == (inode, prepared)
         assert counted(path) == 1
@@ -44,7 +44,7 @@ def test_what_was_prepared_for_another_generation_is_not_used(tmp_path: Path) ->
     path = tmp_path / "db"
     with open_store(path) as store:
         persist(store, sending(0))
-        store.prepare()
+        store.prepare_generation()
         write_files(
             content(path) | {"db.gen.new": (tmp_path / "db.gen.new").read_bytes()}, tmp_path / "killed"
         )
@@ -53,7 +53,7 @@ def test_what_was_prepared_for_another_generation_is_not_used(tmp_path: Path) ->
     killed = tmp_path / "killed" / "db"
     with open_store(killed) as store:
         assert counted(killed) == meta_value(store.connection, "releases") == 1
-        store.prepare()
+        store.prepare_generation()
         (tmp_path / "killed" / "db.gen.new").unlink()
         persist(store, sending(1))
         assert counted(killed) == meta_value(store.connection, "releases") == 2
@@ -66,12 +66,12 @@ def test_a_file_that_cannot_be_prepared_is_written_with_its_commit(tmp_path: Pat
     path, new = tmp_path / "db", tmp_path / "db.gen.new"
     with open_store(path) as store:
         new.mkdir()
-        store.prepare()
+        store.prepare_generation()
         new.rmdir()
         persist(store, sending(0))
         assert counted(path) == 1
         new.mkdir()
-        store.prepare()
+        store.prepare_generation()
         with pytest.raises(StoreError, match=r"directory|permitted"):
             persist(store, sending(1))
         new.rmdir()
@@ -87,7 +87,7 @@ def test_preparing_keeps_no_descriptor(tmp_path: Path) -> None:
         persist(store, sending(0))
         once = descriptors()
         for k in range(1, 20):
-            store.prepare()
+            store.prepare_generation()
             persist(store, sending(k))
         assert descriptors() <= once + 2
     assert descriptors() == before
@@ -98,7 +98,7 @@ def test_files_that_other_threads_prepare(tmp_path: Path) -> None:
     path = tmp_path / "db"
     with open_store(path) as store, ThreadPoolExecutor(1) as beside:
         for k in range(200):
-            preparing = [beside.submit(store.prepare) for _ in range(3)]
+            preparing = [beside.submit(store.prepare_generation) for _ in range(3)]
             persist(store, sending(k))
             known = generation.read_generation(path)
             assert known

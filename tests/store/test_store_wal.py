@@ -25,7 +25,7 @@ def test_the_log_keeps_its_blocks_and_holds_zeros(tmp_path: Path) -> None:
     with open_store(tmp_path / "db") as store:
         for k in range(6):
             persist(store, opening(k, "m", accumulators=[10**300]))
-            store.erase()
+            store.erase_log()
             assert not log_of(store).strip(b"\0")
             sizes.append(len(log_of(store)))
         assert sizes == sorted(sizes)
@@ -37,7 +37,7 @@ def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(wal, "LARGEST_KEPT_BYTES", PAGE_BYTES)
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "m"))
-        store.erase()
+        store.erase_log()
         assert log_of(store) == b""
 
 

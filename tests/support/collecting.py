@@ -8,7 +8,7 @@ import psycopg
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.terms import Terms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.messages import NOON_MS, described, recorded
 from tests.support.postgres import Postgres
 
@@ -38,7 +38,7 @@ def record_messages(terms: Terms, quanta: Sequence[int], meter: str = "m1", firs
 
 def id_of(terms: Terms) -> str:
     """Return the id of terms."""
-    return describe(terms).id
+    return describe_terms(terms).id
 
 
 class TableRow(NamedTuple):

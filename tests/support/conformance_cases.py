@@ -14,7 +14,7 @@ from typing import Any
 from meteragent import config
 from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.messages import changed
@@ -62,14 +62,14 @@ def every_terms() -> dict[str, Terms]:
 
 def descriptor(terms: Terms, start: str, meter: str = "m1") -> bytes:
     """Return a meter's descriptor, valid from a time."""
-    return describe(terms).encode_message(meter, parse_time(start), "0000000000000000")
+    return describe_terms(terms).encode_message(meter, parse_time(start), "0000000000000000")
 
 
 def record(terms: Terms, start: str, value: str, slot: int = 0, draws: int = 1, meter: str = "m1") -> bytes:
     """Return the record of a slot whose value is an exact number."""
     quanta = Fraction(value) / terms.quantum
     assert quanta.denominator == 1
-    records = RecordFormat.of(describe(terms))
+    records = RecordFormat.of(describe_terms(terms))
     return records.encode(meter, parse_time(start), slot, quanta.numerator, draws)
 
 
@@ -120,7 +120,7 @@ def _accepted() -> Iterator[dict[str, Any]]:
     yield _case("a time in another zone", about, zoned, accepted=[meaning])
     old = replace(power, rounding="half-up")
     yield _case("rounded half up", descriptor(old, NOON), record(old, NOON, "512"), accepted=[meaning])
-    archived = describe(config.terms(config.parse(_TEXTS["power"]).stream[0]), is_archive=True)
+    archived = describe_terms(config.terms(config.parse(_TEXTS["power"]).stream[0]), is_archive=True)
     released = RecordFormat.of(archived).encode("m1", parse_time(NOON), 0, 512)
     about_archive = archived.encode_message("m1", parse_time(NOON))
     yield _case("a record of an archive", about_archive, released, accepted=[meaning])

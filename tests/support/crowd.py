@@ -10,7 +10,7 @@ from meteragent.crowd.group import Group
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.home import SlotKeys
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Effects, Key, Outgoing
+from meteragent.crowd.machine import Effects, Outgoing, RowKey
 from meteragent.crowd.message import KeyList
 from meteragent.crowd.seal import Identity
 from meteragent.privacy.bits import Bits, SeededBits
@@ -67,8 +67,8 @@ class Street:
     group: Group
     leader: Leader = field(init=False)
     helper: Helper = field(init=False)
-    leader_rows: dict[Key, bytes] = field(default_factory=dict)
-    helper_rows: dict[Key, bytes] = field(default_factory=dict)
+    leader_rows: dict[RowKey, bytes] = field(default_factory=dict)
+    helper_rows: dict[RowKey, bytes] = field(default_factory=dict)
     lists: dict[str, KeyList] = field(default_factory=dict)
     bits: Bits = field(default_factory=lambda: SeededBits(1))
     seed: str = ""
@@ -144,7 +144,7 @@ class Street:
         return self.finish(self.answer(self.ask(slot_s), slot_s))
 
 
-def apply(rows: dict[Key, bytes], changes: Mapping[Key, bytes | None]) -> None:
+def apply(rows: dict[RowKey, bytes], changes: Mapping[RowKey, bytes | None]) -> None:
     """Commit changes to rows."""
     for key, value in changes.items():
         if value is None:

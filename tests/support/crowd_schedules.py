@@ -25,9 +25,9 @@ from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import Group
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Key, Machine
+from meteragent.crowd.machine import Machine, RowKey
 from meteragent.crowd.message import ANSWER, Answer, Batch, Chunk, KeyList, Report
-from meteragent.crowd.seal import TOTAL, Identity, info, key_id, seal_number
+from meteragent.crowd.seal import TOTAL, Identity, key_id, seal_info, seal_number
 from meteragent.domain.grid import parse_time
 from meteragent.operators.departures import Departures
 from meteragent.operators.desk import Arrival, Desk, Step
@@ -71,7 +71,7 @@ def street_group(homes: int, smallest_crowd: int = 3) -> Group:
 class Copy:
     """A copy of an operator's store, and the number of its counted commits."""
 
-    rows: dict[Key, bytes]
+    rows: dict[RowKey, bytes]
     commits: int
 
 
@@ -81,7 +81,7 @@ class Operator:
     def __init__(self, group: Group, role: str, rng: random.Random, mistakes: "Mistakes") -> None:
         self.group, self.role, self.rng, self.mistakes = group, role, rng, mistakes
         self.bits = SeededBits(rng.randrange(1 << 32))
-        self.rows: dict[Key, bytes] = {}
+        self.rows: dict[RowKey, bytes] = {}
         self.lines: list[tuple[int, str, int]] = []
         self.commits = 0
         self.copies: list[Copy] = []
@@ -265,7 +265,7 @@ class Street:
             operator.backlog.append(arrival)
         if is_taken and arrival.kind == "report":
             report = Report.decode(self.group.id, arrival.payload)
-            key = Key("report", report.slot_s, report.label)
+            key = RowKey("report", report.slot_s, report.label)
             if operator.rows.get(key) == arrival.payload:
                 self.stood[report.slot_s].add(report.label)
 
@@ -316,7 +316,7 @@ class Street:
         self._send("request", Chunk(batch, 0, tuple(subset)).encode(self.group.id, signer.sign))
         signer = HELPER if self.lies == "helper" else _STRANGER
         digest = message.batch_digest(self.group.id, slot_s, entries)
-        place = info(TOTAL, self.group.id, slot_s, key_id(keys.public), digest)
+        place = seal_info(TOTAL, self.group.id, slot_s, key_id(keys.public), digest)
         sealed = seal_number(QUANTA, keys.public, place)
         answer = Answer(slot_s, digest, len(entries), (), key_id(keys.public), sealed)
         self._send("answer", answer.encode(self.group.id, signer.sign))

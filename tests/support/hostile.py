@@ -18,7 +18,7 @@ from meteragent.domain.units import DAY_MS, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.wire import shapes
-from meteragent.wire.number import duration_ms, figure
+from meteragent.wire.number import parse_ms, shorten
 from tests.support.collecting import NOW_MS, topic
 from tests.support.conformance_cases import descriptor, every_terms
 from tests.support.messages import changed
@@ -84,9 +84,7 @@ def consistent(rng: random.Random) -> dict[str, Any] | None:
         facts[name] = rng.choice(EXACT[:9])
     if rng.random() < 0.5 and facts["space"] in {"linf", "curve", "peak", "above"}:
         facts["step"] = rng.choice(DURATIONS[:-1])
-        facts["length"] = iso_duration(
-            duration_ms(facts["step"]) * rng.choice([1, 1, 2, 48, 96, 1440, 50_000])
-        )
+        facts["length"] = iso_duration(parse_ms(facts["step"]) * rng.choice([1, 1, 2, 48, 96, 1440, 50_000]))
         facts["timezone"] = rng.choice(ZONES[:6])
     if "bands" in facts and rng.random() < 0.5:
         names = rng.sample(TEXTS, len(facts["bands"]))
@@ -102,7 +100,7 @@ def consistent(rng: random.Random) -> dict[str, Any] | None:
 def with_consequences(facts: dict[str, Any], unit: str) -> dict[str, Any]:
     """Return facts with what follows from them. Raises an error if they make no terms."""
     kind = Kind(facts["kind"])
-    shape = shapes.read_shape(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
+    shape = shapes.read_shape(facts, parse_ms(facts["length"]), parse_ms(facts["step"]))
     if shape.n > 50_000:
         raise ValueError("computing its errors would take minutes")
     level, radius, quantum = (Fraction(facts[name]) for name in ("level", "radius", "quantum"))
@@ -116,8 +114,8 @@ def with_consequences(facts: dict[str, Any], unit: str) -> dict[str, Any]:
         "epsilon": str(noise.epsilon),
         "epsilon_unit": f"1/{value_unit}",
         "hides_wh": str(hides_wh),
-        "sd": figure(sd(noise, facts["rounding"])),
-        "ci95": figure(half_width(noise, 0.95, facts["rounding"])),
+        "sd": shorten(sd(noise, facts["rounding"])),
+        "ci95": shorten(half_width(noise, 0.95, facts["rounding"])),
     }
 
 
@@ -164,7 +162,7 @@ def records(rng: random.Random, facts: dict[str, Any], count: int) -> Iterator[b
 
 def _length_ms(text: Any) -> int:
     try:
-        return duration_ms(text)
+        return parse_ms(text)
     except (ValueError, TypeError):
         return 1_800_000
 
@@ -206,7 +204,7 @@ def sent_records(messages: Sequence[Message]) -> dict[tuple[str, int, str], set[
                 facts = json.loads(message.payload, parse_float=Fraction, parse_int=Fraction)
                 start_ms = _ms(facts["t"])
                 key = facts["meter"], start_ms, facts.get("band") or ""
-                end_ms = start_ms + duration_ms(facts["for"])
+                end_ms = start_ms + parse_ms(facts["for"])
                 says = end_ms, Fraction(facts["value"]), facts["unit"], int(facts.get("draws", 1))
                 contents.setdefault(key, set()).add(says)
             except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):

@@ -21,7 +21,7 @@ from meteragent.core.stream import Stream
 from meteragent.decode import wrap_single
 from meteragent.domain.commit import Budget, Commit, Receiver
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import Epoch, parse_time
+from meteragent.domain.grid import EpochGrid, parse_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.schedule import Schedule
 from meteragent.privacy.sampling import SystemBits
@@ -42,7 +42,7 @@ STREAM = Stream(
     source=SourceTopic.parse("in/{meter}"),
     receivers=(Receiver("main", "private/{meter}"),),
     decode=wrap_single(bare_numbers.decode),
-    schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
+    schedule=Schedule(QUIET, EpochGrid(LENGTH_MS)),
     ahead_ms=0,
     forget_ms=86_400_000,
     spread_ms=0,

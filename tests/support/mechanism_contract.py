@@ -107,7 +107,7 @@ class Conformance:
             make=make,
             tight=self.tight,
             samples=self.samples,
-            alarm=ALARM,
+            false_alarm=ALARM,
             bits=SeededBits(7),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.stores import TERMS
 from tests.support.terms import terms_with
@@ -30,12 +30,12 @@ ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, HALF_UP]
 
 def described(terms: Terms, meter: str = "m1") -> bytes:
     """Return the descriptor of a meter."""
-    return describe(terms).encode_message(meter, NOON_MS)
+    return describe_terms(terms).encode_message(meter, NOON_MS)
 
 
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
     """Return records of consecutive slots from noon on, or from `first` slots later."""
-    shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
+    shared, start_ms = describe_terms(terms), NOON_MS + first * terms.step_ms
     return [RecordFormat.of(shared).encode(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 

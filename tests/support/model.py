@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any, NamedTuple
 
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
@@ -95,7 +95,7 @@ def counted(value: "int | Fraction | Part | None", terms: Terms) -> int | Fracti
     return value if value is JUMPED else min(max(terms.readings.low_u, value), terms.readings.high_u)
 
 
-def held_by_range(rules: Readings, length_ms: int) -> tuple[int, int]:
+def held_by_range(rules: ReadingRules, length_ms: int) -> tuple[int, int]:
     """Return the least and the largest use that the range allows: one second and one step more than it."""
     step = ceil((rules.dead_band or 0) * rules.counters * 10**6) * rules.interval_ms
     lows = [rules.low_u * (length_ms + s) for s in (-1000, 1000)]
@@ -103,7 +103,7 @@ def held_by_range(rules: Readings, length_ms: int) -> tuple[int, int]:
     return min(lows) - step, max(highs) + step
 
 
-def rolled(rules: Readings, start: tuple[int, int], end: tuple[int, int]) -> int | None:
+def rolled(rules: ReadingRules, start: tuple[int, int], end: tuple[int, int]) -> int | None:
     """Return the use of a possible change; None if no load makes it, not even ten times the largest."""
     length_ms, step = end[0] - start[0], ceil((rules.dead_band or 0) * rules.counters * 10**6)
     time_ms = length_ms + 1000 + 9 * min(length_ms, 3_600_000)
@@ -116,7 +116,7 @@ def rolled(rules: Readings, start: tuple[int, int], end: tuple[int, int]) -> int
 
 
 def is_confirmed(
-    rules: Readings, good: tuple[int, int], doubted: tuple[int, int], reading: tuple[int, int]
+    rules: ReadingRules, good: tuple[int, int], doubted: tuple[int, int], reading: tuple[int, int]
 ) -> bool:
     """Return whether another reading confirms a doubted one; the use up to it is then a gap."""
     use_u, rise_u = rolled(rules, doubted, reading), reading[1] - doubted[1]
@@ -127,7 +127,7 @@ def is_confirmed(
     return goes_on and use_u == rise_u
 
 
-def believed(readings: list[tuple[int, int]], rules: Readings) -> list[Span]:
+def believed(readings: list[tuple[int, int]], rules: ReadingRules) -> list[Span]:
     """Return the spans between good readings: a reading after the other, as the register rule says.
 
     `waits` is a reading that is possible, but rolled over or above the range; `doubted` is the last one that
@@ -265,7 +265,7 @@ class Meter:
         for ms in range(self.covered_ms, until_ms):
             self.values[ms] = self.value(ms)
         self.covered_ms = max(self.covered_ms, until_ms)
-        return free + self.free()
+        return free + self.free_tokens()
 
     def resume(self, until_ms: int) -> list[Any]:
         """Resume the slot that a crash left open, or give it up; return the tokens of dropped readings.
@@ -290,12 +290,12 @@ class Meter:
             self.jumps.pop(slot.start_ms, None)
             self.covered_ms = slot.end_ms
             self.lost_count += 1
-            return self.free()
+            return self.free_tokens()
         jump = (self.held[first_ms].value_u - slot.value_u) * self.terms.readings.interval_ms
         self.jumps[slot.start_ms] = self.jumps.get(slot.start_ms, 0) + jump
         self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
         self.covered_ms = first_ms
-        return [self.held.pop(t).token for t in sorted(self.held) if t < first_ms] + self.free()
+        return [self.held.pop(t).token for t in sorted(self.held) if t < first_ms] + self.free_tokens()
 
     def rises(self, start_ms: int, end_ms: int) -> bool:
         """Return whether one reading goes on from another within the range; a net register may also fall."""
@@ -304,7 +304,7 @@ class Meter:
         low, high = held_by_range(rules, end_ms - start_ms)
         return moved and low <= use_u * rules.interval_ms <= high
 
-    def free(self) -> list[Any]:
+    def free_tokens(self) -> list[Any]:
         """Release the held readings that no longer apply to any time, and return their tokens."""
         if self.terms.readings.kind is Kind.REGISTER:
             good = [t for t in [min(self.held, default=self.covered_ms + 1)] if t <= self.covered_ms]
@@ -385,7 +385,7 @@ class Meter:
             return False, [earlier.token]
         self.held[arrival.time_ms] = Held(arrival.value_u, arrival.token)
         self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
-        return True, self.free() if not is_register or arrival.time_ms <= self.covered_ms else []
+        return True, self.free_tokens() if not is_register or arrival.time_ms <= self.covered_ms else []
 
     def total(self, start_ms: int, end_ms: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot, with its window's gap and range."""

@@ -25,7 +25,7 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import MICRO
 from meteragent.store.outbox import DeliveredRow
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 from tests.support.crowd import group_text, make_group
@@ -65,7 +65,7 @@ class FakeView:
     """What the page can read, as `meteragent.agent.page.view.View` has it."""
 
     streams: Sequence[page.StreamView]
-    glance_at: Callable[[str, str], Awaitable[page.Glance]]
+    meter_state: Callable[[str, str], Awaitable[page.MeterState]]
     latest_payloads: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]]
@@ -87,7 +87,7 @@ class PageWorld:
         self.glances = 0
         self.upcoming: Upcoming | None = None
         self.timelines: dict[str, Timeline] = {}
-        self.descriptor = describe(config.terms(self.stream))
+        self.descriptor = describe_terms(config.terms(self.stream))
         self.window_descriptors: list[bytes] = []
         self.tariffs: tuple[Tariff, ...] = ()
         self.sink_is_connected = True
@@ -105,10 +105,10 @@ class PageWorld:
         """The time in milliseconds."""
         return self.now_ms
 
-    async def _glance(self, _stream: str, _meter: str) -> page.Glance:
+    async def _glance(self, _stream: str, _meter: str) -> page.MeterState:
         self.glances += 1
         sides = {"source_is_connected": True, "sink_is_connected": self.sink_is_connected}
-        return page.Glance(
+        return page.MeterState(
             self.now_ms,
             self.spent,
             self.last,
@@ -164,7 +164,7 @@ class PageWorld:
 
     def window(self, start_ms: int, *quanta: int) -> list[bytes]:
         """Return the records of a window of the local calendar, and keep its descriptor."""
-        descriptor = describe(config.schedule(self.stream).terms_at(start_ms))
+        descriptor = describe_terms(config.schedule(self.stream).terms_at(start_ms))
         self.window_descriptors.append(descriptor.encode_message("house", start_ms))
         record = RecordFormat.of(descriptor).encode
         return [record("house", start_ms, index, value) for index, value in enumerate(quanta)]

@@ -77,9 +77,9 @@ def written(folder: Path) -> Files:
         store.claim_shard("main", "1/2", follows_wall_clock=True)
         grants.apply_admissions(store, [_receiver("app"), _receiver("old")], {}, -1)
         ids = [row.id for row in transactions.commit(store, _step(1, QUEUES), (), None, KEEP_MS).rows]
-        store.erase()
+        store.erase_log()
         transactions.commit(store, _step(2, QUEUES), ids[:-1], None, KEEP_MS)
-        store.erase()
+        store.erase_log()
         grants.apply_admissions(store, [_receiver("app")], {}, NOW_MS)
         crowd_keys.commit_keys(store, "group", "leader", 7, b"keys")
         transactions.commit(store, _step(3, QUEUES[:2]), (), None, KEEP_MS)
@@ -149,12 +149,13 @@ def used(path: Path) -> Outcome:
             first, snapshot = said(store.connection), store.snapshot("main")
             ids = [row.id for row in first.waiting]
             transactions.commit(store, _step(NOW_MS // LENGTH_MS, QUEUES[:2]), ids, None, KEEP_MS)
-            store.erase()
+            store.erase_log()
             assert [outbox.queue_depth(store.connection, queue) for queue in QUEUES] == [4, 4, 0]
             by_agent = first, snapshot, said(store.connection)
     except StoreError as error:
         refusals.append(str(error))
-    return Outcome(by_commands, *by_agent, tuple(refusals), tuple(held))
+    first_said, first_snapshot, said_later = by_agent
+    return Outcome(by_commands, first_said, first_snapshot, said_later, tuple(refusals), tuple(held))
 
 
 def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
@@ -166,9 +167,9 @@ def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
         settle(path.parent)
         if bit is not None:
             file = path.parent / bit.name
-            content = bytearray(file.read_bytes())
-            content[bit.number // 8 % len(content)] ^= 1 << bit.number % 8
-            file.write_bytes(content)
+            changed = bytearray(file.read_bytes())
+            changed[bit.number // 8 % len(changed)] ^= 1 << bit.number % 8
+            file.write_bytes(changed)
         return used(path)
     finally:
         shutil.rmtree(path.parent)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meteragent.privacy.bits import Bits, RowBits, Rows, UnsignedArray, Width
+from meteragent.privacy.bits import Bits, RowBits, RowIds, UnsignedArray, Width
 from meteragent.privacy.keyed import KeyedRows
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.rows import NOISE_BOUNDS, SLOTS, STREAMS
@@ -55,11 +55,11 @@ class Written:
         """The number of rows."""
         return self.rows.count
 
-    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+    def words(self, rows: RowIds, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Return `count` words of each row, as `word` does."""
         return np.stack([self.word(rows, page, place, dtype) for place in range(count)], axis=1)
 
-    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+    def word(self, rows: RowIds, page: int, at: RowIds | int, dtype: Width) -> UnsignedArray:
         """Return the fixed word if there is one, else the word of `rows`."""
         words = self.rows.word(rows, page, at, dtype).copy()
         places = np.broadcast_to(np.asarray(at), rows.shape).tolist()
@@ -87,14 +87,14 @@ class Watched:
         self.read_words.add((row, page, place))
         self.widths.setdefault((row, page), set()).add(width)
 
-    def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
+    def words(self, rows: RowIds, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Record each word, then return the words."""
         for row in rows.tolist():
             for place in range(count):
                 self._note(row, page, place, dtype)
         return self._rows.words(rows, page, count, dtype)
 
-    def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
+    def word(self, rows: RowIds, page: int, at: RowIds | int, dtype: Width) -> UnsignedArray:
         """Record the word, then return it."""
         for row, place in zip(
             rows.tolist(), np.broadcast_to(np.asarray(at), rows.shape).tolist(), strict=True
@@ -143,7 +143,7 @@ def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
     return point if bernoulli(beyond, bits) else None
 
 
-def plain_slot(noise_bound: int, rows: RowBits, row_array: Rows, slot: int) -> int:
+def plain_slot(noise_bound: int, rows: RowBits, row_array: RowIds, slot: int) -> int:
     """Draw one slot, uniform on {-R .. R}."""
     m = 2 * noise_bound + 1
     for k in count():

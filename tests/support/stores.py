@@ -24,7 +24,7 @@ from meteragent.domain.commit import (
     TimelineState,
 )
 from meteragent.domain.metric import Metric
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
@@ -38,7 +38,7 @@ LENGTH_MS = 1_800_000
 DAY_MS = 86_400_000
 TERMS = Terms(
     shape=Means(LENGTH_MS, LENGTH_MS),
-    readings=Readings(
+    readings=ReadingRules(
         kind=Kind.POWER,
         unit="W",
         interval_ms=900_000,

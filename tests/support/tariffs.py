@@ -8,7 +8,7 @@ from meteragent.consume import Series, collect
 from meteragent.domain.grid import parse_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shapes import UNKNOWN_BAND
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 
@@ -49,7 +49,7 @@ def received(schedule: Schedule, windows: Sequence[Mapping[str, int]], start_ms:
     assert schedule.first_start_ms(start_ms) == start_ms
     messages: list[bytes] = []
     for quanta in windows:
-        shared = describe(schedule.terms_at(start_ms))
+        shared = describe_terms(schedule.terms_at(start_ms))
         messages.append(shared.encode_message("m1", start_ms))
         for index, band in enumerate(shared.terms.places):
             value = quanta.get(band.name, 0) if band.name == UNKNOWN_BAND else quanta[band.name]

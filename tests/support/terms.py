@@ -4,11 +4,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from meteragent.domain.grid import Band
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.shapes import Means, Profile, Shape
 from meteragent.domain.terms import Terms
 
-_READINGS = {item.name for item in fields(Readings)}
+_READINGS = {item.name for item in fields(ReadingRules)}
 _SLOTS = {"length_ms", "step_ms"}
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from meteragent.domain import grid
 from meteragent.domain.commit import Commit, OpenWindow, Outgoing, Slot, TimelineState
 from meteragent.domain.metric import Metric
-from meteragent.domain.readings import Readings
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
@@ -30,7 +30,7 @@ WIDE = 10**30
 
 TERMS = Terms(
     shape=Means(12, 4),
-    readings=Readings(
+    readings=ReadingRules(
         kind=Kind.POWER,
         unit="W",
         interval_ms=0,

@@ -18,7 +18,7 @@ from meteragent.core.stream import Effects, Stream
 from meteragent.decode import json as json_profile
 from meteragent.domain.commit import Commit, Destination, Receiver, Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.grid import Epoch
+from meteragent.domain.grid import EpochGrid
 from meteragent.domain.identity import SourceTopic, pseudonym
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
@@ -44,7 +44,7 @@ def decode(payload: bytes) -> list[Reading]:
 
 def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
     """Return a stream of JSON readings with these terms or this schedule."""
-    schedule = terms if isinstance(terms, Schedule) else Schedule(terms, Epoch(terms.length_ms))
+    schedule = terms if isinstance(terms, Schedule) else Schedule(terms, EpochGrid(terms.length_ms))
     default = Stream(
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),

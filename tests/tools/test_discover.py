@@ -16,7 +16,7 @@ from meteragent.tools.discover.configuration import Access, configuration_toml
 from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import report_text
 from meteragent.tools.discover.search import search_log
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.decode.test_profiles import CASES
 from tests.support.configurations import settled
@@ -254,7 +254,7 @@ def test_alike_topics_are_one_proposal() -> None:
 
 def test_private_streams_are_left_out() -> None:
     """Records and descriptors of meteragent, and topics below them, are not meters."""
-    records = RecordFormat.of(describe(settled()))
+    records = RecordFormat.of(describe_terms(settled()))
     sent = [
         ("private/m1/power", records.encode("m1", 1_795_176_000_000, 0, 5)),
         ("private/m1/power/privacy", records.descriptor.encode_message("m1", 1_795_176_000_000)),

@@ -3,7 +3,7 @@
 import json
 
 from meteragent.tools.discover.describe import home_assistant
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.home_assistant import Discovery
 from tests.support.configurations import settled
 
@@ -11,7 +11,7 @@ from tests.support.configurations import settled
 def test_the_agent_s_own_devices_are_no_meters() -> None:
     """Neither private numbers nor diagnostic entities are described, whatever their names."""
     discovery = Discovery("homeassistant", "agent/status", total=True)
-    topic, payload = discovery.message("private/m/power", describe(settled()).encode_message("m", 0))
+    topic, payload = discovery.message("private/m/power", describe_terms(settled()).encode_message("m", 0))
     document = json.loads(payload)
     assert home_assistant.is_description(topic)
     assert list(home_assistant.read_statements(topic, document)) == []

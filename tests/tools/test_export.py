@@ -18,7 +18,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
 from meteragent.tools.export import COLUMNS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.consume.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
 from tests.support.configurations import written
 from tests.support.messages import HOURLY, KILO, NOON_MS, recorded
@@ -69,7 +69,7 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
 def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
     """A record's fields as they were written, its stream, and when the broker confirmed it."""
     leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
-    end = ("kW", "0.3111", describe(KILO).id, "", "", "2026-11-21T12:00:00Z")
+    end = ("kW", "0.3111", describe_terms(KILO).id, "", "", "2026-11-21T12:00:00Z")
     assert exported() == [
         list(COLUMNS),
         ["main", 'Müller, "2"', "2026-11-20T12:00:00Z", "PT30M", "-1234.567", *end],
@@ -94,7 +94,7 @@ def test_no_name_is_a_formula(path: Path, exported: Exported) -> None:
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
     """Undelivered rows and descriptors are left out, whatever they look like."""
-    descriptor = describe(TERMS).encode_message("m1", NOON_MS)
+    descriptor = describe_terms(TERMS).encode_message("m1", NOON_MS)
     leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
     assert [row[4] for row in exported()] == ["value", "1"]
 

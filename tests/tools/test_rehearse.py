@@ -14,7 +14,7 @@ from meteragent.domain.identity import pseudonym
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits
 from meteragent.tools.rehearse import Rehearsal, Row, View
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import written
 
 NOW = 1_795_176_123_456
@@ -95,7 +95,7 @@ def test_every_window_passes_in_seconds(preset: str, slots: int) -> None:
     assert len(stage.rows) >= 2 * slots
     for row in stage.rows:
         assert row.measured == pytest.approx(312, abs=1)
-        assert row.sd == pytest.approx(describe(terms).facts["sd"], rel=0.08)  # months of 28 to 31 days
+        assert row.sd == pytest.approx(describe_terms(terms).facts["sd"], rel=0.08)  # months of 28 to 31 days
 
 
 @pytest.mark.parametrize(("unit", "step"), [("Wh", "0.1"), ("kWh", "0.0001")])

@@ -16,13 +16,13 @@ from meteragent.cli.tap import LogLines
 from meteragent.core.factory import make_timeline
 from meteragent.core.pending import Pending
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.grid import Epoch
+from meteragent.domain.grid import EpochGrid
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.tools.tap import StreamView, Trace, View
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import TWO_STREAMS, energy, settled, written
 from tests.support.terms import terms_with
@@ -58,7 +58,7 @@ PEAK_OF_REGISTER = peak("kind = 'register'\nunit = 'Wh'\nmodulus = 1000")
 
 def trace_of(terms: Terms, *phases: str) -> Trace:
     """Return the trace of a meter whose slots are half hours under these terms."""
-    return Trace(phases, Schedule(terms, Epoch(SLOT)))
+    return Trace(phases, Schedule(terms, EpochGrid(SLOT)))
 
 
 def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
@@ -155,7 +155,7 @@ class Terminal:
 
     def record(self, topic: str, label: str, quanta: int, start_ms: int = START, stream: int = 0) -> None:
         """The record of a slot arrives."""
-        descriptor = describe(config.terms(self.config.stream[stream]))
+        descriptor = describe_terms(config.terms(self.config.stream[stream]))
         payload = RecordFormat.of(descriptor).encode(label, start_ms, 0, quanta)
         self.view.show_sink_message(self.streams[stream], topic, payload, retain=False)
 
@@ -232,7 +232,7 @@ def test_what_has_no_raw_side_is_shown_alone() -> None:
     shown = Terminal(written())
     shown.record("private/m9/power", "m9", 50)
     assert shown.lines[-1].split()[3:5] == ["-", "50.0"]
-    other = describe(settled(privacy="radius = 5"))
+    other = describe_terms(settled(privacy="radius = 5"))
     shown.view.show_sink_message(
         shown.streams[0], "private/m9/power", RecordFormat.of(other).encode("m9", START, 0, 5), retain=False
     )

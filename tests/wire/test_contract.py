@@ -21,7 +21,7 @@ from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.wire import contract, status, total
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from tests.commands import contracts
 from tests.support.archives import LONG, WIDE, Place, long_rows, manifest_of, save, wide_rows
 from tests.support.conformance_cases import NOON, descriptor, every_terms, record
@@ -45,7 +45,7 @@ def messages(terms: Terms) -> Iterator[tuple[str, bytes]]:
     yield "descriptor", descriptor(terms, NOON)
     archived = not terms.shape.is_priced  # archives release no amounts
     if archived:
-        yield "descriptor", describe(terms, is_archive=True).encode_message("", parse_time(NOON))
+        yield "descriptor", describe_terms(terms, is_archive=True).encode_message("", parse_time(NOON))
     for slot in range(terms.n):
         yield "record", record(terms, NOON, str(-3 * terms.quantum), slot, draws=2)
 

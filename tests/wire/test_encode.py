@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire.descriptor import canonical_json, describe, descriptor_topics
+from meteragent.wire.descriptor import canonical_json, describe_terms, descriptor_topics
 from meteragent.wire.number import decimal_text
 from meteragent.wire.record import RecordFormat
 from tests.support.terms import terms_with
@@ -61,7 +61,7 @@ def exact(payload: bytes) -> dict[str, Any]:
 
 def described(terms: Terms, label: str = "m1") -> dict[str, Any]:
     """A descriptor's fields."""
-    found = json.loads(describe(terms).encode_message(label, NOON_MS))
+    found = json.loads(describe_terms(terms).encode_message(label, NOON_MS))
     assert isinstance(found, dict)
     return found
 
@@ -78,7 +78,7 @@ def expected_id(facts: dict[str, Any]) -> str:
 
 def test_a_record_is_as_the_contract_has_it() -> None:
     """A record is the design's example with its own descriptor's id, byte for byte."""
-    shared = describe(APPLIANCE)
+    shared = describe_terms(APPLIANCE)
     expected = (
         '{"v":1,"meter":"m1","t":"2026-11-20T12:00:00Z","for":"PT30M","value":512,"unit":"W","sd":311.1,'
         f'"d":"{shared.id}"}}'
@@ -88,7 +88,7 @@ def test_a_record_is_as_the_contract_has_it() -> None:
 
 def test_a_record_of_energy() -> None:
     """A record of interval energy has the slot's energy in the source's unit, on the finer lattice."""
-    shared = describe(ENERGY)
+    shared = describe_terms(ENERGY)
     found = exact(RecordFormat.of(shared).encode("m1", NOON_MS, 0, -1025))
     assert (found["value"], found["unit"], found["for"]) == (Decimal("-0.5125"), "kWh", "PT30M")
     assert found["sd"] == Decimal("0.1556")
@@ -96,7 +96,7 @@ def test_a_record_of_energy() -> None:
 
 def test_a_record_of_a_part_of_a_window() -> None:
     """A slot's record says how long the slot is, not the window."""
-    shared = describe(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
+    shared = describe_terms(settled(window='length = "1h"\nstep = "10min"', privacy="radius = 220"))
     assert exact(RecordFormat.of(shared).encode("m1", NOON_MS, 1, 5)) == {
         "v": 1,
         "meter": "m1",
@@ -114,7 +114,7 @@ def test_a_record_of_a_part_of_a_window() -> None:
 def test_a_value_is_an_exact_multiple_of_the_quantum(quantum: str, value: int) -> None:
     """Whatever the lattice, the value read back as a decimal is exactly the number of quanta."""
     terms = replace(APPLIANCE, quantum_u=int(Decimal(quantum) * MICRO))
-    found = exact(RecordFormat.of(describe(terms)).encode("m1", NOON_MS, 0, value))["value"]
+    found = exact(RecordFormat.of(describe_terms(terms)).encode("m1", NOON_MS, 0, value))["value"]
     assert Fraction(found) == value * Fraction(quantum)
 
 
@@ -133,7 +133,7 @@ def test_every_record_of_a_stream_has_the_same_fields(
     label: str, value: int, start: int, more: tuple[str, int]
 ) -> None:
     """Two records of a stream differ in meter, time and value, never in which fields there are."""
-    shared = describe(APPLIANCE)
+    shared = describe_terms(APPLIANCE)
     one = exact(RecordFormat.of(shared).encode(label, start * 1_800_000, 0, value))
     other = exact(RecordFormat.of(shared).encode(more[0], NOON_MS, 0, more[1]))
     assert list(one) == list(other) == FIELDS
@@ -146,7 +146,7 @@ def test_every_record_of_a_stream_has_the_same_fields(
 )
 def test_a_name_cannot_break_a_message(label: str) -> None:
     """Quotes, backslashes, controls and other scripts in a name leave messages valid UTF-8 JSON."""
-    shared = describe(APPLIANCE)
+    shared = describe_terms(APPLIANCE)
     sent = RecordFormat.of(shared).encode(label, NOON_MS, 0, 512), shared.encode_message(label, NOON_MS)
     assert [exact(payload)["meter"] for payload in sent] == [label, label]
     assert exact(sent[0])["value"] == 512
@@ -157,7 +157,7 @@ def test_a_name_cannot_break_a_message(label: str) -> None:
 
 def test_a_descriptor_is_as_the_contract_has_it() -> None:
     """The default's descriptor is the design's in fields, order and figures, with what it adds of its own."""
-    shared = describe(APPLIANCE)
+    shared = describe_terms(APPLIANCE)
     contract = json.loads(DESIGN) | {"id": shared.id}
     found = described(APPLIANCE)
     added = {"preset": "appliance", "rounding": "dithered", "space": "linf"}
@@ -174,27 +174,30 @@ def test_a_descriptor_is_as_the_contract_has_it() -> None:
 def test_a_descriptor_of_half_up_terms_says_so() -> None:
     """Half-up rounding, which archives have, is stated as any other, and has its own figures."""
     half_up = replace(APPLIANCE, rounding="half-up")
-    assert describe(half_up).facts == describe(APPLIANCE).facts | {"ci95": 659.1, "rounding": "half-up"}
+    assert describe_terms(half_up).facts == describe_terms(APPLIANCE).facts | {
+        "ci95": 659.1,
+        "rounding": "half-up",
+    }
 
 
 def test_a_descriptor_has_no_spaces() -> None:
     """A descriptor is compact JSON, so that the same facts are the same bytes."""
-    sent = describe(APPLIANCE).encode_message("m1", NOON_MS)
+    sent = describe_terms(APPLIANCE).encode_message("m1", NOON_MS)
     assert sent == json.dumps(json.loads(sent), separators=(",", ":")).encode()
-    assert sent == describe(APPLIANCE).encode_message("m1", NOON_MS)
+    assert sent == describe_terms(APPLIANCE).encode_message("m1", NOON_MS)
 
 
 @pytest.mark.parametrize("terms", [APPLIANCE, ENERGY, settled("level = 0.1"), settled("hide = '20Wh'")])
 def test_the_id_is_the_hash_of_the_facts(terms: Terms) -> None:
     """The id is 8 hex digits of SHA-256 of the canonical JSON without id, meter and valid_from."""
     found = described(terms)
-    assert found["id"] == expected_id(found) == describe(terms).id
-    assert exact(RecordFormat.of(describe(terms)).encode("m1", NOON_MS, 0, 1))["d"] == found["id"]
+    assert found["id"] == expected_id(found) == describe_terms(terms).id
+    assert exact(RecordFormat.of(describe_terms(terms)).encode("m1", NOON_MS, 0, 1))["d"] == found["id"]
 
 
 def test_the_id_is_that_of_the_terms_alone() -> None:
     """Meters and times share an id; any change of the promise changes it."""
-    shared = describe(APPLIANCE)
+    shared = describe_terms(APPLIANCE)
     other = json.loads(shared.encode_message("m2", 0))
     assert (other["id"], other["meter"], other["valid_from"]) == (shared.id, "m2", "1970-01-01T00:00:00Z")
     changes: list[dict[str, Any]] = [
@@ -202,7 +205,7 @@ def test_the_id_is_that_of_the_terms_alone() -> None:
         *({"length_ms": 3_600_000}, {"length_ms": 900_000, "step_ms": 900_000}, {"clock": Clock.EVENT}),
         *({"kind": Kind.INTERVAL_ENERGY, "unit": "Wh"}, {"preset": None}, {"rounding": "half-up"}),
     ]
-    ids = {describe(terms_with(APPLIANCE, **change)).id for change in changes}
+    ids = {describe_terms(terms_with(APPLIANCE, **change)).id for change in changes}
     assert len(ids | {shared.id}) == len(changes) + 1
 
 

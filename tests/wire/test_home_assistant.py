@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meteragent import __version__
 from meteragent.domain.units import UNITS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.home_assistant import Discovery
 from tests.support.configurations import energy, settled
 
@@ -75,7 +75,7 @@ def announced(
     name: str, label: str = "m", *, discovery: Discovery = DISCOVERY, sink: str = SINK
 ) -> tuple[str, dict[str, Any]]:
     """The topic, and what is said there of a stream with these settings."""
-    shared = describe(settled(**SETTINGS[name]))
+    shared = describe_terms(settled(**SETTINGS[name]))
     topic, payload = discovery.message(sink, shared.encode_message(label, 0))
     document: dict[str, Any] = json.loads(payload)
     return topic, document
@@ -225,7 +225,7 @@ def test_diagnostic_entities_state_what_is_public(name: str) -> None:
         assert entity["unique_id"] == f"{device}_{component}"
         assert "state_class" not in entity
         assert "value_json.value" not in entity["value_template"]
-    facts = json.loads(describe(settled(**SETTINGS[name])).encode_message("m", 0))
+    facts = json.loads(describe_terms(settled(**SETTINGS[name])).encode_message("m", 0))
     assert entities["noise"]["unit_of_measurement"] == facts["unit"]
     assert isinstance(facts["sd"], int | float)
     assert float(entities["hidden"]["value_template"]) == pytest.approx(
@@ -251,7 +251,7 @@ def test_the_device_links_to_the_page() -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_guarantee_fits_into_attributes(name: str) -> None:
     """No field of a descriptor has a name that Home Assistant keeps for itself."""
-    facts = json.loads(describe(settled(**SETTINGS[name])).encode_message("m", 0))
+    facts = json.loads(describe_terms(settled(**SETTINGS[name])).encode_message("m", 0))
     assert not facts.keys() & BLOCKED_ATTRIBUTES
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.wire import status
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.home_assistant import Discovery
 from tests.support.stores import TERMS
 
@@ -29,7 +29,7 @@ def test_home_assistant_is_heard_below_its_prefix() -> None:
 
 def test_a_descriptor_has_the_mark_of_its_store() -> None:
     """Where there is one; the id is that of the terms, whichever store releases."""
-    described = describe(TERMS)
+    described = describe_terms(TERMS)
     plain, marked = (json.loads(described.encode_message("m1", NOON_MS, mark)) for mark in (None, "5" * 16))
     assert marked == plain | {"store": "5" * 16}
     assert "store" not in plain
@@ -38,7 +38,7 @@ def test_a_descriptor_has_the_mark_of_its_store() -> None:
 def test_a_descriptor_says_what_all_streams_of_a_meter_cost() -> None:
     """The day's charge of this stream and of the others, in 1/W."""
     others = replace(TERMS, others_per_day=Fraction(48, 600))
-    facts = json.loads(describe(others).encode_message("m1", NOON_MS))
+    facts = json.loads(describe_terms(others).encode_message("m1", NOON_MS))
     assert facts["meter_epsilon_per_day"] == str(TERMS.epsilon_per_w_day + Fraction(48, 600))
     assert facts["meter_epsilon_unit"] == "1/W"
-    assert "meter_epsilon_per_day" not in json.loads(describe(TERMS).encode_message("m1", NOON_MS))
+    assert "meter_epsilon_per_day" not in json.loads(describe_terms(TERMS).encode_message("m1", NOON_MS))

@@ -31,7 +31,7 @@ Commit = Callable[[str, int, bytes], Awaitable[None]]
 _log = logging.getLogger("meteragent")
 
 
-class Keys:
+class OperatorKeys:
     """The newest list of keys from each operator of a group, and the cryptography that uses the keys."""
 
     def __init__(self, group: Group, lists: dict[str, KeyList], commit: Commit) -> None:
@@ -47,16 +47,16 @@ class Keys:
 
     def may_open(self, label: str, start_ms: int) -> bool:
         """Return whether `label` is valid for a home, and both keys for the slot are known and differ."""
-        return is_label(label) and self._keys(start_ms // 1000) is not None
+        return is_label(label) and self._slot_keys(start_ms // 1000) is not None
 
     def has_slot(self, time_ms: int) -> bool:
         """Return whether both keys for the slot that contains `time_ms` are known and differ."""
-        return self._keys(time_ms // 1000) is not None
+        return self._slot_keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Open a slot; return its accumulator and sealed pad. Raises LinkError unless it `may_open`."""
         slot_s = start_ms // 1000
-        keys = self._keys(slot_s)
+        keys = self._slot_keys(slot_s)
         if keys is None:
             raise LinkError("the slot cannot open: a key is missing, or both keys are equal")
         slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
@@ -77,7 +77,7 @@ class Keys:
         )
         return close_slot(bytes.fromhex(terms.shape.group_id), window.public_id, home_slot)
 
-    def _keys(self, slot_s: int) -> SlotKeys | None:
+    def _slot_keys(self, slot_s: int) -> SlotKeys | None:
         """Return both keys for a slot's day; None if either is missing, or if they are equal."""
         if len(self._lists) < len(ROLES):
             return None
@@ -106,9 +106,9 @@ class Keys:
             self._wake.clear()
             while self._waiting:
                 role, payload = self._waiting.popitem()
-                await self._take(role, payload)
+                await self._accept_key_list(role, payload)
 
-    async def _take(self, role: str, payload: bytes) -> None:
+    async def _accept_key_list(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it; a refused one is logged.
 
         One with the newest serial changes nothing: an operator signs only one list for each serial.
@@ -124,7 +124,7 @@ class Keys:
             self._lists[role] = keys
 
 
-def load_keys(group: Group, thread: StoreThread) -> Keys:
+def load_operator_keys(group: Group, thread: StoreThread) -> OperatorKeys:
     """Return the keys of a group, starting with the lists in the store."""
     group_id = group.id.hex()
     lists = {
@@ -136,4 +136,4 @@ def load_keys(group: Group, thread: StoreThread) -> Keys:
         """Write a list on the store's thread."""
         await thread.call(crowd_keys.commit_keys, thread.store, group_id, role, serial, payload)
 
-    return Keys(group, lists, commit)
+    return OperatorKeys(group, lists, commit)

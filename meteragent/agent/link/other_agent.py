@@ -24,7 +24,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.problem import PROBLEMS
 from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.store import ledger
-from meteragent.wire.descriptor import LATEST
+from meteragent.wire.descriptor import LATEST_SUFFIX
 
 SUBSCRIPTIONS_MAX = 100
 """The largest number of subscriptions to request at once."""
@@ -40,8 +40,8 @@ _log = logging.getLogger("meteragent")
 class _Question:
     """A question about a topic: when it was asked, and the broker's answer to the subscription."""
 
-    question_s: float
-    grant_s: float | None = None
+    asked_s: float
+    reply_s: float | None = None
     is_refused: bool = False
 
 
@@ -76,9 +76,9 @@ class Listener:
         """
         now_s, listen_s = loop_s(), self._context.environment.listen_s
         for name, question in list(self._questions.items()):
-            since_s = question.question_s if question.grant_s is None else question.grant_s
+            since_s = question.asked_s if question.reply_s is None else question.reply_s
             if question.is_refused or now_s >= since_s + listen_s:
-                if question.grant_s is None:
+                if question.reply_s is None:
                     self._context.counts.add("unchecked")
                     _log.warning(_UNCHECKED, self._stream)
                 self._stop_listening(name)
@@ -88,10 +88,10 @@ class Listener:
 
     def hear_message(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Process a message from the sink's connection: perhaps a descriptor, or another agent's record."""
-        name = topic.removesuffix(LATEST)
+        name = topic.removesuffix(LATEST_SUFFIX)
         if name in self._silent_names and not retain:
             self._note_foreign(name, is_live=True)
-        if name not in self._questions or not topic.endswith(LATEST):
+        if name not in self._questions or not topic.endswith(LATEST_SUFFIX):
             return
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
@@ -125,11 +125,11 @@ class Listener:
         self._session = session
         self._silent_names = dict.fromkeys(self._silent_names, False)
         for question in self._questions.values():
-            question.grant_s = None
+            question.reply_s = None
         while True:
             self._wake.clear()
             items = [
-                item for item in self._questions.items() if item[1].grant_s is None and not item[1].is_refused
+                item for item in self._questions.items() if item[1].reply_s is None and not item[1].is_refused
             ]
             for start in range(0, len(items), SUBSCRIPTIONS_MAX):
                 await asyncio.gather(
@@ -146,18 +146,18 @@ class Listener:
             question.is_refused = True
             return
         try:
-            await session.subscribe(name + LATEST)
+            await session.subscribe(name + LATEST_SUFFIX)
         except SubscriptionRefused:
             question.is_refused = True
         except LinkError:
             return  # the connection has ended, or there is no answer: `take_free_topics` ends the wait
         else:
-            question.grant_s = loop_s()
+            question.reply_s = loop_s()
 
     def _stop_listening(self, name: str) -> None:
         question = self._questions.pop(name)
-        if question.grant_s is not None:
-            self._unsubscribe(name + LATEST)
+        if question.reply_s is not None:
+            self._unsubscribe(name + LATEST_SUFFIX)
 
     def _unsubscribe(self, topic: str) -> None:
         if self._session is not None:

@@ -28,7 +28,7 @@ from meteragent.store.outbox import WaitingRow
 from meteragent.wire.home_assistant import Discovery
 
 if TYPE_CHECKING:
-    from meteragent.agent.link.crowd import Keys
+    from meteragent.agent.link.crowd import OperatorKeys
 
 BIRTH_DELAY_MS = 2000
 """The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
@@ -48,7 +48,7 @@ class Outlet(NamedTuple):
     sink: Sink
     listener: Listener
     link: Link
-    crowd: "Keys | None" = None
+    crowd: "OperatorKeys | None" = None
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
         """Pass a message to the keys and the listener, then to the sink."""
@@ -183,12 +183,12 @@ def _link(endpoint: Endpoint, client_id: str, sink: Sink, role: str) -> Link:
     return Link(endpoint, client_id, sink.on_message, sink.on_delivered, sink.on_refused, role=role)
 
 
-def _crowd_keys(stream: settings.Stream, context: Context) -> "Keys | None":
+def _crowd_keys(stream: settings.Stream, context: Context) -> "OperatorKeys | None":
     if stream.group is None:
         return None
     from meteragent.agent.link import crowd  # noqa: PLC0415 -- it needs the extra `crowd`
 
-    return crowd.load_keys(stream.group, context.thread)
+    return crowd.load_operator_keys(stream.group, context.thread)
 
 
 def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:

@@ -11,7 +11,7 @@ from meteragent.report.format import hidden_text
 from meteragent.service.whole_file import whole_file
 from meteragent.store import Store, stored_terms
 from meteragent.store.grants import Receipt
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 
 
 def receipt_path(store: Path, receipt: Receipt) -> Path:
@@ -21,7 +21,7 @@ def receipt_path(store: Path, receipt: Receipt) -> Path:
 
 def receipt_text(receipt: Receipt, stream_terms: list[Terms]) -> str:
     """Return a receipt in words; `stream_terms` are all terms of the stream in the store."""
-    return "\n".join(_receipt_lines(receipt, {describe(item).id: item for item in stream_terms})) + "\n"
+    return "\n".join(_receipt_lines(receipt, {describe_terms(item).id: item for item in stream_terms})) + "\n"
 
 
 def _receipt_lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
@@ -37,9 +37,9 @@ def _receipt_lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[
     for row in receipt.rows:
         times = f"{iso_time(row.from_ms)} to {iso_time(row.to_ms)}"
         yield f"  {row.topic}: {row.records} of {times}, terms {row.descriptor_id}"
-    if receipt.discarded:
-        noun = "message" if receipt.discarded == 1 else "messages"
-        yield f"deleted:      {receipt.discarded} {noun} that the receiver's broker had not confirmed;"
+    if receipt.discarded_count:
+        noun = "message" if receipt.discarded_count == 1 else "messages"
+        yield f"deleted:      {receipt.discarded_count} {noun} that the receiver's broker had not confirmed;"
         yield "              if one of them was on its way, it may have arrived"
     yield ""
     yield "Terms of these records, as in their descriptors:"

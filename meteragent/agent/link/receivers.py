@@ -40,7 +40,7 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
     return last_ms + stream.window.catch_up + TRANSIT_MS
 
 
-def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
+def _ending_reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
     revoked_ms = revocation_ms(stream, receiver)
     if receiver.paused:
         return "paused"
@@ -51,14 +51,14 @@ def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -
     return None
 
 
-def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.Receiver]]:
+def _all_receivers(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.Receiver]]:
     return ((stream, receiver) for stream in config.stream for receiver in stream.receivers)
 
 
 def must_run(stream: settings.Stream, now_ms: int) -> bool:
     """Return whether a stream must run: it has its own sink, or a receiver gets it now or later."""
     return not stream.receivers or any(
-        _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
+        _ending_reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
 
 
@@ -72,9 +72,9 @@ def granted_receivers(stream: settings.Stream, store: Store) -> tuple[Receiver, 
     return tuple(grant.receiver for grant in stream_grants(stream, store)) if stream.receivers else None
 
 
-def next_ms(config: settings.Config, now_ms: int) -> int | None:
+def next_admission_ms(config: settings.Config, now_ms: int) -> int | None:
     """Return when a receiver, unless paused, is next admitted or revoked after `now_ms`; None if never."""
-    pairs = [(stream, receiver) for stream, receiver in _pairs(config) if not receiver.paused]
+    pairs = [(stream, receiver) for stream, receiver in _all_receivers(config) if not receiver.paused]
     times_ms = [receiver.start - LEAD_MS for _, receiver in pairs if receiver.start is not None]
     times_ms += [end_ms for pair in pairs if (end_ms := revocation_ms(*pair)) is not None]
     return min((time_ms for time_ms in times_ms if time_ms > now_ms), default=None)
@@ -87,8 +87,8 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
     used or a receipt cannot be written; a later call writes the receipt.
     """
     reasons, admissible = dict[tuple[str, str], str](), list[WantedGrant]()
-    for stream, receiver in _pairs(config):
-        reason = _reason(stream, receiver, now_ms)
+    for stream, receiver in _all_receivers(config):
+        reason = _ending_reason(stream, receiver, now_ms)
         reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
         if reason is None:
             admissible.append(_grant_request(stream, receiver, now_ms))
@@ -103,8 +103,8 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
         try:
             path = receipt.write_receipt(store, entry)
         except OSError as error:
-            name = receipt.receipt_path(store.path, entry)
-            raise StoreError(f"cannot write the receipt {name}: {error.strerror}") from error
+            receipt_path = receipt.receipt_path(store.path, entry)
+            raise StoreError(f"cannot write the receipt {receipt_path}: {error.strerror}") from error
         grants.note_receipt(store, entry.grant)
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 

@@ -72,7 +72,7 @@ class Refusals:
         return self._held_bytes.keys()
 
     @property
-    def next_s(self) -> float:
+    def next_trial_s(self) -> float:
         """When the next trial begins; infinite if no topic is held."""
         return min((end_s for end_s, _ in self._pauses.values()), default=inf)
 
@@ -131,10 +131,10 @@ class Refusals:
         self._due_trials |= due.keys() - self._trials.keys()
         self._pauses |= {topic: (now_s + RETRY_S, pause_s) for topic, pause_s in due.items()}
         if from_start := bool(due or accepted or self._recount):
-            self.restart_count()
+            self.restart_waiting_bytes()
         return from_start
 
-    def restart_count(self) -> None:
+    def restart_waiting_bytes(self) -> None:
         """Restart the count of waiting bytes, because the outbox is read from the beginning."""
         self._held_bytes = dict.fromkeys(self._held_bytes, 0)
         self._recount = False

@@ -43,14 +43,14 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token, Will
 from meteragent.store.outbox import WaitingRow
 from meteragent.wire import status
-from meteragent.wire.descriptor import LATEST, descriptor_topics
+from meteragent.wire.descriptor import LATEST_SUFFIX, descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
 
 FETCH_MAX = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
-ORDER = itemgetter(1, 0)
+ROW_ORDER = itemgetter(1, 0)
 """The order in which rows are sent: by due time, then by id."""
-BEGINNING = (-math.inf, 0.0)
+OUTBOX_START = (-math.inf, 0.0)
 """The position before all rows."""
 
 UNRETAINED_S = 3600.0
@@ -85,27 +85,27 @@ class SendQueue:
     """
 
     def __init__(self) -> None:
-        self.end: tuple[float, float] = BEGINNING
+        self.end: tuple[float, float] = OUTBOX_START
         self._rows: list[WaitingRow] = []
 
     def drop_rows(self) -> None:
         """Drop all rows, because the outbox is read from the beginning."""
-        self.end = BEGINNING
+        self.end = OUTBOX_START
         self._rows = []
 
     def add_rows(self, rows: Iterable[WaitingRow]) -> None:
         """Add the committed rows up to `end`; if the queue is too long then, shorten it and lower `end`."""
-        self._rows += [row for row in rows if ORDER(row) <= self.end]
-        self._rows.sort(key=ORDER)
+        self._rows += [row for row in rows if ROW_ORDER(row) <= self.end]
+        self._rows.sort(key=ROW_ORDER)
         if len(self._rows) > 2 * FETCH_MAX:
             del self._rows[FETCH_MAX:]
-            self.end = ORDER(self._rows[-1])
+            self.end = ROW_ORDER(self._rows[-1])
 
     def merge_rows(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
         """Add the rows read from the outbox up to `end`, and keep rows that were committed meanwhile."""
-        by_id = {row.id: row for row in self._rows if ORDER(row) <= end} | {row.id: row for row in rows}
+        by_id = {row.id: row for row in self._rows if ROW_ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
-        self._rows = sorted(by_id.values(), key=ORDER)
+        self._rows = sorted(by_id.values(), key=ROW_ORDER)
 
     def pop_due(self, now_ms: int) -> list[WaitingRow]:
         """Remove the rows that are due, and return them."""
@@ -115,7 +115,7 @@ class SendQueue:
         return rows
 
     @property
-    def next_ms(self) -> int | None:
+    def next_due_ms(self) -> int | None:
         """The time at which the first row is due; None if the queue is empty."""
         return self._rows[0].due_ms if self._rows else None
 
@@ -147,7 +147,7 @@ class Announcer:
     _devices_due_s: float = math.inf
     _period_s: float = math.inf
 
-    async def begin(self, session: Session, now_s: float) -> None:
+    async def begin_connection(self, session: Session, now_s: float) -> None:
         """Subscribe to starts of Home Assistant on a new connection, where everything is due at once."""
         self._status_due_s = self._descriptors_due_s = self._devices_due_s = now_s
         self._period_s = math.inf if session.retains else UNRETAINED_S
@@ -164,7 +164,7 @@ class Announcer:
         if discovery is not None and (topic, payload, retain) == (discovery.birth_topic, ONLINE, False):
             self._devices_due_s = min(self._devices_due_s, now_s + self.presence.delay_s)
 
-    def next_s(self) -> float:
+    def next_due_s(self) -> float:
         """Return when the next announcement is due; while the clock shows no time, no status is."""
         status_s = math.inf if self.presence.status is None or self.now_ms() is None else self._status_due_s
         return min(status_s, self._descriptors_due_s, self._devices_due_s)
@@ -195,14 +195,14 @@ class Announcer:
             open_topics = await self.outbox.open_topics()
             for descriptor in await self.outbox.latest_descriptors():
                 if descriptor.topic in open_topics:
-                    await self._introduce(session, descriptor.topic, descriptor.payload)
+                    await self._publish_device(session, descriptor.topic, descriptor.payload)
 
-    async def introduce_new(self, session: Session, row: WaitingRow) -> None:
+    async def introduce_meter(self, session: Session, row: WaitingRow) -> None:
         """Announce a meter's device before `row` is sent, if `row` is the meter's latest descriptor."""
-        if row.retain and (sink_topic := row.topic.removesuffix(LATEST)) != row.topic:
-            await self._introduce(session, sink_topic, row.payload)
+        if row.retain and (sink_topic := row.topic.removesuffix(LATEST_SUFFIX)) != row.topic:
+            await self._publish_device(session, sink_topic, row.payload)
 
-    async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
+    async def _publish_device(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
         if self.presence.discovery is not None:
             await self._publish_allowed(session, *self.presence.discovery.message(sink_topic, descriptor))
 
@@ -254,7 +254,7 @@ class Sink:
 
     def _read_again(self) -> None:
         self._read_s, self._from_start = -math.inf, True
-        self.refusals.restart_count()
+        self.refusals.restart_waiting_bytes()
 
     def finish(self) -> None:
         """Send only rows that are already due; once these are answered, `idle` stays set."""
@@ -263,7 +263,7 @@ class Sink:
 
     async def has_due(self) -> bool:
         """Return whether, after `finish`, a row waits for the broker that has not refused its topic."""
-        rows = await self._outbox.pending(self._last_ms, FETCH_MAX + len(self._unmarked_ids), BEGINNING)
+        rows = await self._outbox.due_rows(self._last_ms, FETCH_MAX + len(self._unmarked_ids), OUTBOX_START)
         held_topics = self.refusals.held_topics
         due_ids = {row.id for row in rows if self.refusals.topic_of(row.topic) not in held_topics}
         return len(rows) >= FETCH_MAX or not due_ids <= self._unmarked_ids
@@ -325,7 +325,7 @@ class Sink:
             loop_s(), retains=session.retains, version=session.version
         )
         try:
-            await self._announcer.begin(session, loop_s())
+            await self._announcer.begin_connection(session, loop_s())
             await self._send(session)
         finally:
             flights = {(flight.topic, flight.retain) for flight in self._in_flight.values()}
@@ -339,12 +339,12 @@ class Sink:
             await self._announcer.send_due(session, loop_s())
             if self.refusals.update_trials(loop_s()):
                 self._read_again()
-            rows = await self._due()
+            rows = await self._due_rows()
             if not rows:
                 if not self._in_flight and not self._wake.is_set():
                     self.refusals.on_idle()
                     self.idle.set()
-                await self._wait(self._queue.next_ms)
+                await self._wait(self._queue.next_due_ms)
             for row in rows:
                 await self._publish_row(session, row)
 
@@ -352,7 +352,7 @@ class Sink:
         """Publish a row, unless its topic is held or the row is, or becomes, too late."""
         topic, retain = self.refusals.topic_of(row.topic), row.retain or self.presence.retain
         if not self._is_too_late(row) and self.refusals.may_send(topic, row.id, row.size_bytes):
-            await self._announcer.introduce_new(session, row)
+            await self._announcer.introduce_meter(session, row)
             await self._wait_for_room(session)
             if not self._is_too_late(row):
                 await self._publish(session, Flight(row.id, topic, retain), row.topic, row.payload)
@@ -373,7 +373,7 @@ class Sink:
         self._publish_s = loop_s()
         self._in_flight[session.publish(topic, payload, retain=flight.retain)] = flight
 
-    async def _due(self) -> list[WaitingRow]:
+    async def _due_rows(self) -> list[WaitingRow]:
         """Return the due rows, if possible without the store, whose busy times reveal when a home is busy."""
         now_ms = self._now_ms()
         if now_ms is None:
@@ -390,15 +390,15 @@ class Sink:
         self._read_s = loop_s()
         until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
         from_start, self._from_start = self._from_start, False
-        position = BEGINNING if from_start else self._queue.end
+        position = OUTBOX_START if from_start else self._queue.end
         if until_ms < position[0]:
             return  # the clock was set back, and all due rows are in the queue
-        rows = await self._outbox.pending(until_ms, FETCH_MAX + row_count, position)
+        rows = await self._outbox.due_rows(until_ms, FETCH_MAX + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
             self._read_s = -math.inf
             return  # another start is wanted, or the queue became shorter and rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
-        end = ORDER(rows[-1]) if len(rows) >= FETCH_MAX + row_count else (until_ms, math.inf)
+        end = ROW_ORDER(rows[-1]) if len(rows) >= FETCH_MAX + row_count else (until_ms, math.inf)
         self._queue.merge_rows((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
@@ -415,5 +415,5 @@ class Sink:
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
             pause_s = (next_ms - now_ms) / 1000
-        pause_s = min(pause_s, self._announcer.next_s() - now_s, self.refusals.next_s - now_s)
+        pause_s = min(pause_s, self._announcer.next_due_s() - now_s, self.refusals.next_trial_s - now_s)
         await wait_at_most(self._wake, max(pause_s, 0))

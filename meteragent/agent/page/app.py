@@ -16,7 +16,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meteragent.agent.page import serialise
-from meteragent.agent.page.guard import COOKIE, LOGIN_PATH, Guard, Keys
+from meteragent.agent.page.guard import COOKIE, LOGIN_PATH, Guard, Login
 from meteragent.agent.page.view import Route, Settings, StreamView, View
 from meteragent.agent.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report.language import language_of_reader, use_language
@@ -24,7 +24,7 @@ from meteragent.texts import read_texts
 
 GATHER_S = 0.2
 """How long readings and records are collected into one event."""
-GLANCE_S = 2.0
+STATE_S = 2.0
 """The shortest time between two `glance` events of an open page."""
 RETRY = b"retry: 1000\n\n"
 """The instruction to a browser to wait for 1,000 ms before it reconnects."""
@@ -42,21 +42,21 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 
 def build_application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
     """Build the application: the page and the routes, behind the guard."""
-    keys = Keys(settings.token)
+    login = Login(settings.token)
     paths = [
-        *_Page(view, viewers, keys).routes,
-        *(At(route.path, _endpoint(route, keys)) for route in routes),
+        *_Page(view, viewers, login).routes,
+        *(At(route.path, _endpoint(route, login)) for route in routes),
     ]
-    return Guard(Router(paths, redirect_slashes=False), settings, keys, routes)
+    return Guard(Router(paths, redirect_slashes=False), settings, login, routes)
 
 
-def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(route: Route, login: Login) -> Callable[[Request], Awaitable[Response]]:
     """Return a route's endpoint; it answers a request without the token only with the status."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
         status, kind, body = await route.answer()
-        if not keys.has_token(request):
+        if not login.has_token(request):
             return PlainTextResponse("Send the token to see more.\n", status)
         return Response(body, status, media_type=kind)
 
@@ -66,10 +66,10 @@ def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Respons
 class _Page:
     """Responses for the page's paths; scripts, styles and images are read once."""
 
-    def __init__(self, view: View, viewers: Viewers, keys: Keys) -> None:
+    def __init__(self, view: View, viewers: Viewers, login: Login) -> None:
         self._view = view
         self._viewers = viewers
-        self._keys = keys
+        self._login = login
         self._history_lock = asyncio.Lock()
         self._files = {
             path.relative_to(_STATIC).as_posix(): (path.read_bytes(), _TYPES.get(path.suffix))
@@ -81,9 +81,9 @@ class _Page:
     def routes(self) -> list[At]:
         """The paths and their endpoints."""
         return [
-            At("/", self._front),
-            At(LOGIN_PATH, self._login, methods=["GET"]),
-            At(LOGIN_PATH, self._enter, methods=["POST"]),
+            At("/", self._show_front),
+            At(LOGIN_PATH, self._show_login, methods=["GET"]),
+            At(LOGIN_PATH, self._log_in, methods=["POST"]),
             At("/texts.json", self._texts_file),
             At("/facts.json", self._facts),
             At("/events", self._events),
@@ -91,22 +91,22 @@ class _Page:
             At("/static/{name:path}", self._file),
         ]
 
-    async def _front(self, request: Request) -> Response:
+    async def _show_front(self, request: Request) -> Response:
         return _html("index.html", _texts(request))
 
-    async def _login(self, request: Request) -> Response:
+    async def _show_login(self, request: Request) -> Response:
         return _html("login.html", {**_texts(request), "wrong": ""})
 
-    async def _enter(self, request: Request) -> Response:
+    async def _log_in(self, request: Request) -> Response:
         """Check a token; answer with the cookie of a login, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
-        is_right = self._keys.matches(form.get("token", [""])[0].encode(), request)
+        is_right = self._login.matches(form.get("token", [""])[0].encode(), request)
         if not is_right:
             texts = _texts(request)
             reason, status = ("login.wait", 429) if is_right is None else ("login.wrong", 403)
             return _html("login.html", {**texts, "wrong": texts[reason]}, status)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(COOKIE, self._login.cookie, httponly=True, samesite="strict", path="/")
         return answer
 
     async def _texts_file(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class _Page:
         body, kind = file
         return Response(body, media_type=kind)
 
-    def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
+    def _chosen_meter(self, request: Request) -> tuple[StreamView, str] | Response:
         """Return the stream and meter that a query names, by default the first ones, or an error response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
@@ -139,7 +139,7 @@ class _Page:
 
     async def _history(self, request: Request) -> Response:
         """Answer with a meter's history; only one is computed at a time, because the computation is slow."""
-        choice = self._choose(request)
+        choice = self._chosen_meter(request)
         if isinstance(choice, Response):
             return choice
         stream, meter = choice
@@ -149,7 +149,7 @@ class _Page:
 
     async def _events(self, request: Request) -> Response:
         """Answer with the events of a meter, or with the event `full` if too many pages are open."""
-        choice = self._choose(request)
+        choice = self._chosen_meter(request)
         if isinstance(choice, Response):
             return choice
         stream, meter = choice
@@ -162,16 +162,16 @@ class _Page:
     async def _stream_events(self, stream: StreamView, viewer: Viewer, language: str) -> AsyncIterator[bytes]:
         """Yield the events of an open page until it is closed or the server stops."""
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY_MAX)
-        yield RETRY + serialise.encode_event("start", serialise.first_event(viewer, history))
+        yield RETRY + serialise.encode_event("start", serialise.first_event_fields(viewer, history))
         loop = asyncio.get_running_loop()
         glance_s = loop.time()
         meters: list[str] = []
         while not viewer.is_over:
             if loop.time() >= glance_s:
-                glance_s = loop.time() + GLANCE_S
+                glance_s = loop.time() + STATE_S
                 meters, previous_meters = serialise.list_meters(stream), meters
-                state = await self._view.glance_at(stream.name, viewer.meter)
-                glance = serialise.glance_fields(state, stream.terms, self._view.counts)
+                state = await self._view.meter_state(stream.name, viewer.meter)
+                glance = serialise.state_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with use_language(language):
                     glance["problems"] = serialise.problem_rows(problems)

@@ -56,7 +56,7 @@ _HEADERS = {
 _log = logging.getLogger("meteragent")
 
 
-class Keys:
+class Login:
     """The token, compared in constant time, and the cookie that represents it during this run."""
 
     def __init__(self, token: bytes | None) -> None:
@@ -101,12 +101,12 @@ class Keys:
 class Guard:
     """A layer around the application that refuses requests, adds headers, and keeps error texts secret."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, login: Login, local: Collection[Route]) -> None:
         """Wrap an application; `local` lists the routes that only this machine may use."""
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self._names = _LOOPBACK | settings.hosts | {host}
         self._app = app
-        self._keys = keys
+        self._login = login
         self._local = {route.path: route for route in local}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +135,7 @@ class Guard:
         path = request.url.path
         if path in self._local:
             return self._local_refusal(request, self._local[path])
-        if path in OPEN_PATHS or self._keys.allows(request):
+        if path in OPEN_PATHS or self._login.allows(request):
             return None
         if path == "/":
             return RedirectResponse(LOGIN_PATH, 303)
@@ -144,7 +144,7 @@ class Guard:
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("Available only on this machine.\n", 403)
-        if route.is_open or self._keys.has_token(request):
+        if route.is_open or self._login.has_token(request):
             return None
         headers = {"WWW-Authenticate": "Bearer"}
         return PlainTextResponse("Send the header Authorization: Bearer TOKEN.\n", 401, headers)

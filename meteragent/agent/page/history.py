@@ -23,7 +23,7 @@ from meteragent.domain.grid import Calendar
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS, HOUR_MS
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 
 DAYS_SHOWN = 30
 """The number of days to show."""
@@ -130,7 +130,7 @@ def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict
     missing_records = {r.descriptor: r for r in records if r.descriptor not in by_id}
     for record in missing_records.values():
         start_ms = schedule.grid.start_ms(record.time_ms)
-        message = describe(schedule.terms_at(start_ms)).encode_message(record.meter, start_ms)
+        message = describe_terms(schedule.terms_at(start_ms)).encode_message(record.meter, start_ms)
         descriptor = Descriptor.parse(message)
         by_id[descriptor.id] = descriptor
     return by_id

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from meteragent import __version__
-from meteragent.agent.page.view import Allowance, Glance, Promises, StreamView
+from meteragent.agent.page.view import Allowance, MeterState, Promises, StreamView
 from meteragent.agent.viewers import News, Viewer
 from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
@@ -37,10 +37,10 @@ def encode_facts(
     views = [
         {
             "name": stream.name,
-            "own": _promise(stream_promises.guarantee),
-            "presets": {name: _said(preset) for name, preset in stream_promises.presets.items()},
+            "own": _promise_facts(stream_promises.guarantee),
+            "presets": {name: _promise_sentences(preset) for name, preset in stream_promises.presets.items()},
             "meters": list_meters(stream),
-            "group": _group(stream.stream.group),
+            "group": _group_fields(stream.stream.group),
             "arrivals": list_arrivals(stream),
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
@@ -72,7 +72,7 @@ def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
     return [row._asdict() for row in stream.arrivals()]
 
 
-def _group(group: Group | None) -> dict[str, Any] | None:
+def _group_fields(group: Group | None) -> dict[str, Any] | None:
     if group is None:
         return None
     return {
@@ -85,7 +85,7 @@ def _group(group: Group | None) -> dict[str, Any] | None:
     }
 
 
-def _promise(guarantee: Guarantee) -> dict[str, Any]:
+def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
     `per_power` is the value of 1 W or 1 kW over a slot (the shortest band, or the largest price).
@@ -96,7 +96,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
         per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading)
     return {
         **report.facts_of(guarantee),
-        "said": _said(guarantee),
+        "said": _promise_sentences(guarantee),
         "power_unit": POWER_UNIT[terms.readings.unit],
         "per_power": per_power,
         "step_ms": terms.step_ms,
@@ -110,7 +110,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def _said(guarantee: Guarantee) -> dict[str, Any]:
+def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
     """Return sentences of `check`, and the table of an attacker's success limits, header first."""
     return {
         "promise": wording.promise_lines(guarantee),
@@ -120,21 +120,21 @@ def _said(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def first_event(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
+def first_event_fields(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
     """Return the first event of a page: its meter, and the meter's latest records before it was opened."""
-    records = [_text(payload) for payload in history]
+    records = [_decode(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
 def news_fields(batch: News) -> dict[str, Any]:
     """Return readings as (time in ms, value), records, the count of dropped events, and means of slots."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
-    records = [_text(record) for record in batch.records]
+    records = [_decode(record) for record in batch.records]
     means = [mean._asdict() for mean in batch.means]
     return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
 
 
-def glance_fields(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
+def state_fields(state: MeterState, terms: Terms, counts: Counts) -> dict[str, Any]:
     """Return a meter's state; `spent` states epsilon in 1/W, and its level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
     return {
@@ -144,10 +144,10 @@ def glance_fields(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]
             name: {"epsilon": float(epsilon), "exact": str(epsilon), "level": float(epsilon * radius_w)}
             for name, epsilon in state.spent.items()
         },
-        "allowance": _allowance(state.allowance, terms),
+        "allowance": _allowance_fields(state.allowance, terms),
         "reports": state.reports and state.reports._asdict(),
         "last": message
-        and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.delivered_ms},
+        and {"topic": message.topic, "payload": _decode(message.payload), "left_ms": message.delivered_ms},
         "health": {
             "outbox": state.waiting_count,
             "lag_ms": state.lag_ms,
@@ -159,7 +159,7 @@ def glance_fields(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]
     }
 
 
-def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
+def _allowance_fields(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
     """Return a budget's period, limit and remainder as levels at the radius, and how many windows remain."""
     if allowance is None:
         return None
@@ -186,5 +186,5 @@ def encode_history(meter_history: "History") -> bytes:
     return json.dumps(document).encode()
 
 
-def _text(payload: bytes) -> str:
+def _decode(payload: bytes) -> str:
     return payload.decode("utf-8", "replace")

@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
         try:
             await asyncio.Event().wait()
         finally:
-            self._viewers.end_all()
+            self._viewers.end_viewers()
             await self.shutdown()
 
 

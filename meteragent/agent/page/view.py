@@ -101,7 +101,7 @@ class Reports(NamedTuple):
     has_keys: bool
 
 
-class Glance(NamedTuple):
+class MeterState(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
@@ -143,7 +143,7 @@ class StreamView:
     others_per_day: Fraction
     pseudonym_key: bytes | None
     meters: Callable[[], Collection[str]]
-    connected: Callable[[str], bool]
+    is_connected: Callable[[str], bool]
     upcoming: Callable[[str], Upcoming | None]
     receiver: Receiver
     arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
@@ -156,7 +156,7 @@ class StreamView:
         pipeline, outlets = unit.runner.pipeline, unit.outlets
         return cls(
             unit.stream,
-            settings.others_per_day(config, unit.stream),
+            settings.other_charges_per_day(config, unit.stream),
             unit.links.pseudonym_key,
             pipeline.meters,
             unit.watch.up.__getitem__,
@@ -213,7 +213,7 @@ def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
     """Return a stream's promises; a crowd's have no other presets."""
     compute = partial(guarantee.compute_guarantee, other_charges=others_per_day)
     promise = compute(stream)
-    names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
+    names = [] if stream.group else [name for name in settings.FULL_PRESETS if name != promise.terms.preset]
     variants = {name: variant for name in names if (variant := _with_preset(stream, name)) is not None}
     return Promises(promise, {name: compute(item) for name, item in variants.items()})
 
@@ -222,12 +222,12 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
     """Return the stream under a preset; None if that is refused, or the readings are too coarse for it."""
     window = stream.window.model_copy(update={"timezone": stream.window.timezone or "UTC"})
     window = window_of(PRESETS[preset], window)
-    preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
+    for_preset = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
-        raise_refusals(settings.Config(stream=(preset_stream,)), is_flat=True)
+        raise_refusals(settings.Config(stream=(for_preset,)), is_flat=True)
     except ConfigError:
         return None
-    return None if is_too_coarse(preset_stream) else preset_stream
+    return None if is_too_coarse(for_preset) else for_preset
 
 
 class View:
@@ -244,7 +244,7 @@ class View:
         self._clock = context.clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
 
-    async def glance_at(self, name: str, meter: str) -> Glance:
+    async def meter_state(self, name: str, meter: str) -> MeterState:
         """Return the state of a meter of a stream."""
         stream, now_ms = self._by_name[name], self._clock.now_ms()
         newest_ms, connection = self._clock.newest_ms, self._thread.store.connection
@@ -254,14 +254,14 @@ class View:
         )
         row = newest_row or cached_row
         self._last_rows[name] = newest_ms - _OVERLAP_MS, row
-        return Glance(
+        return MeterState(
             now_ms,
             epsilons,
             row,
             waiting_count,
             None if due_ms is None else newest_ms - due_ms,
-            stream.connected("source"),
-            stream.connected("sink"),
+            stream.is_connected("source"),
+            stream.is_connected("sink"),
             stream.upcoming(meter),
             await self._allowance(stream.stream, meter, newest_ms),
             stream.report_state(waiting_count, newest_ms),
@@ -305,11 +305,9 @@ def _read_state(
     connection: Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
     """Return a meter's epsilons; a queue's last delivery since a time, its depth and first due time."""
-    starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
-    epsilons = {
-        name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
-        for name, start_ms in starts_ms.items()
-    }
+    month_ms = grid.Calendar("UTC", "1mo").start_ms(now_ms)
+    starts_ms = {"today": grid.day_ms(now_ms), "month": month_ms, "start": 0}
+    epsilons = {name: ledger.sum_charges(connection, meter, ms, _EVER_MS) for name, ms in starts_ms.items()}
     rows = outbox.pending_rows(connection, queue, now_ms, 1)
     waiting_count, due_ms = outbox.queue_depth(connection, queue), rows[0].due_ms if rows else None
     return epsilons, outbox.last_delivered(connection, queue, since_ms), waiting_count, due_ms
@@ -323,19 +321,19 @@ class Route(NamedTuple):
     is_open: bool = False
 
 
-def machine_routes(watch: Watch) -> tuple[Route, ...]:
+def local_routes(watch: Watch) -> tuple[Route, ...]:
     """Return the routes for this machine's tools: `/healthz`, `/readyz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:
         """Return the problems of the agent itself as text, with status 503 if there are any."""
         # A restart because a phase fell silent would cure nothing, and be visible at the sink.
         vitals = await watch.vitals()
-        return _status([item for item in vitals.problems if item.code not in CODES])
+        return _problems_response([item for item in vitals.problems if item.code not in CODES])
 
     async def readyz() -> tuple[int, str, bytes]:
         """Return all problems as text, with status 503 if there are any, or if nothing has arrived yet."""
         vitals = await watch.vitals()
-        return _status(vitals.problems, is_waiting=vitals.state == "waiting")
+        return _problems_response(vitals.problems, is_waiting=vitals.state == "waiting")
 
     async def figures() -> tuple[int, str, bytes]:
         """Return the vitals in Prometheus' text format."""
@@ -348,7 +346,7 @@ def machine_routes(watch: Watch) -> tuple[Route, ...]:
     )
 
 
-def _status(problems: Sequence[Problem], *, is_waiting: bool = False) -> tuple[int, str, bytes]:
+def _problems_response(problems: Sequence[Problem], *, is_waiting: bool = False) -> tuple[int, str, bytes]:
     well = "waiting for the first message" if is_waiting else "all is well"
     text = "\n".join([f"{item.code}: {item.text}" for item in problems] or [well])
     return 503 if problems or is_waiting else 200, "text/plain", f"{text}\n".encode()

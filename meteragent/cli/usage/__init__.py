@@ -7,10 +7,10 @@ import argparse
 import importlib
 from typing import Any
 
-from meteragent.cli.exit_codes import CODES
-from meteragent.cli.usage.command import WIDTH_MAX, Format
+from meteragent.cli.exit_codes import EXIT_CODES
+from meteragent.cli.usage.command import WIDTH_MAX, HelpFormatter
 
-__all__ = ["COMMANDS", "GROUPS", "WIDTH_MAX", "make_parser"]
+__all__ = ["EXIT_CODES", "GROUPS", "WIDTH_MAX", "make_parser"]
 
 COMMANDS = {
     "run": "Run the agent until SIGTERM or Ctrl-C.",
@@ -54,12 +54,12 @@ GROUPS = {
 
 def make_parser(version: str, command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, or one that knows the arguments of `command` alone."""
-    codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
+    codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
     program = argparse.ArgumentParser(
         "meteragent",
         description="Add noise to smart-meter readings on your own device; only private numbers leave it.",
         epilog=f"`meteragent COMMAND --help` shows a command's options and example.\n\nexit codes:\n{codes}",
-        formatter_class=Format,
+        formatter_class=HelpFormatter,
     )
     program.add_argument("--version", action="version", version=f"meteragent {version}")
     parsers = program.add_subparsers(required=True, metavar="COMMAND", dest="command", title="commands")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meteragent.cli.exit_codes import CODES, EXIT_CRASH, EXIT_USAGE
+from meteragent.cli.exit_codes import EXIT_CODES, EXIT_CRASH, EXIT_USAGE
 
 WIDTH_MAX = 100
 """The maximum width of a help line, in characters."""
@@ -38,14 +38,14 @@ class Command:
 
     `example` holds command lines without the program's name, `groups` the arguments by the title of their
     group (empty for positional ones); of options in a list, at most one may be given. `meanings` holds the
-    exit codes whose meanings differ from `CODES`, `codes` the others. `actions` are subcommands, each with
-    its sentence; `destination` gets the name of the given one.
+    exit codes whose meanings differ from `EXIT_CODES`, `codes` the others. `actions` are subcommands, each
+    with its sentence; `destination` gets the name of the given one.
     """
 
     example: str
     groups: Mapping[str, Sequence[Argument | list[Argument]]]
     meanings: Mapping[int, str] = field(default_factory=dict)
-    codes: tuple[int, ...] = tuple(CODES)
+    codes: tuple[int, ...] = tuple(EXIT_CODES)
     actions: "Mapping[str, tuple[str, Command]]" = field(default_factory=dict)
     destination: str = "action"
 
@@ -53,7 +53,7 @@ class Command:
     def epilog(self) -> str:
         """The example and the exit codes."""
         rows = [
-            f"  {code:<3}  {self.meanings.get(code) or CODES[code]}"
+            f"  {code:<3}  {self.meanings.get(code) or EXIT_CODES[code]}"
             for code in sorted({*self.codes, *self.meanings})
         ]
         examples = [f"  meteragent {line}" for line in self.example.splitlines()]
@@ -62,7 +62,7 @@ class Command:
     def add_to(self, parsers: Any, name: str, sentence: str) -> None:
         """Add the parser for the command, or for an action of a command, with its sentence."""
         texts = {"help": sentence, "description": sentence, "epilog": self.epilog}
-        parser = parsers.add_parser(name, formatter_class=Format, **texts)
+        parser = parsers.add_parser(name, formatter_class=HelpFormatter, **texts)
         parser.set_defaults(refuse=parser.error)
         for title, arguments in self.groups.items():
             group = parser.add_argument_group(title) if title else parser
@@ -78,7 +78,7 @@ class Command:
                 action.add_to(subparsers, action_name, action_sentence)
 
 
-class Format(argparse.RawDescriptionHelpFormatter):
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps the epilog's line breaks."""
 
     def __init__(self, prog: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from meteragent.cli.usage.command import CONFIG, NO_CONFIG, STOPPED, Command, argument, parsed_by
-from meteragent.domain.presets import OFFERED
+from meteragent.domain.presets import OFFERED_PRESETS
 
 _URL = "its address: mqtt://host[:1883] or mqtts://host[:8883]"
 _AUTHORITY = "for mqtts://: the certificate authority to trust; default: the system's authorities"
@@ -24,7 +24,7 @@ _ANSWERS = (
     ("--unit", "UNIT", "the unit of the numbers, if the device does not say: W, kW, Wh or kWh"),
     ("--interval", "TIME", "the time that an interval energy covers; default: 15min"),
     ("--name", "NAME", "the meter's name in private records; default: home"),
-    ("--preset", "P", f"how much is hidden: {', '.join(OFFERED[:-1])} or {OFFERED[-1]}"),
+    ("--preset", "P", f"how much is hidden: {', '.join(OFFERED_PRESETS[:-1])} or {OFFERED_PRESETS[-1]}"),
     ("--topic", "TOPIC", "the topic under which private numbers are sent; default: private"),
 )
 _SOLAR = "whether power can flow out of the home (solar panels, a battery)"

@@ -22,7 +22,7 @@ _PLOT = "write a plot of error against hidden energy to a file whose name ends i
 _CROWD = "compare two totals of the homes: with noise from two operators, and with noise in every home"
 
 
-def _part(name: str, metavar: str, text: str, **settings: Any) -> Argument:
+def _option(name: str, metavar: str, text: str, **settings: Any) -> Argument:
     """Return an option that states a part of a question to `plan`."""
     return argument(f"--{name}", metavar, text, type=parsed_by("plan", f"parse_{name}"), **settings)
 
@@ -64,22 +64,22 @@ COMMANDS = {
         "plan --hide kettle --share half-hour --homes 100",
         {
             "the question: two of --hide, --share and --error": [
-                _part("hide", "WHAT", _HIDE),
-                _part("share", "WHAT", _SHARE),
-                _part("error", "P", _ERROR),
-                _part("homes", "N", "how many homes to average; default: 1"),
+                _option("hide", "WHAT", _HIDE),
+                _option("share", "WHAT", _SHARE),
+                _option("error", "P", _ERROR),
+                _option("homes", "N", "how many homes to average; default: 1"),
             ],
             # argparse parses the defaults, too, because they are strings.
             "assumptions": [
-                _part("price", "P", "for costs: the largest absolute price per kWh; default: 0.5EUR"),
-                _part(
+                _option("price", "P", "for costs: the largest absolute price per kWh; default: 0.5EUR"),
+                _option(
                     "level", "L", "the level of a window; smaller is more private; default: 1", default="1"
                 ),
-                _part(
+                _option(
                     "timezone", "ZONE", "the time zone of local days and months; default: UTC", default="UTC"
                 ),
             ],
-            "output": [_part("plot", "FILE", _PLOT), _LANGUAGE, JSON],
+            "output": [_option("plot", "FILE", _PLOT), _LANGUAGE, JSON],
         },
         {1: "failed: --plot needs matplotlib, which is not installed"},
         NO_CONFIG,

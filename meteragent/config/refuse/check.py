@@ -15,16 +15,16 @@ Refusals = Iterator[ConfigError]
 GRID_KEYS = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
 """Keys that determine the windows and slots of a stream."""
 
-AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value", "source.part")
+AMOUNT_KEYS = tuple(f"source.{key}" for key in ("kind", "unit", "interval", "profile", "value", "part"))
 """Keys that determine the size, in W, of the unit of a stream's numbers."""
 
 PROMISE_KEYS = (
-    *(*GRID_KEYS, *AMOUNTS, "privacy.metric"),
+    *(*GRID_KEYS, *AMOUNT_KEYS, "privacy.metric"),
     *("privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum"),
 )
 """Keys that determine the noise."""
 
-WITHOUT_SLOTS = frozenset(Window.model_fields).difference(SLOT_KEYS, ["timezone"])
+NO_SLOT_KEYS = frozenset(Window.model_fields).difference(SLOT_KEYS, ["timezone"])
 """The keys of `[window]` that determine neither windows nor slots."""
 
 

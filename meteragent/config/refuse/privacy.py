@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from meteragent.config.model import Stream
-from meteragent.config.refuse.check import AMOUNTS, GRID_KEYS, PROMISE_KEYS, Refusals, check_of
+from meteragent.config.refuse.check import AMOUNT_KEYS, GRID_KEYS, PROMISE_KEYS, Refusals, check_of
 from meteragent.config.terms import calendar_unit, distinct_terms, length_ms, quantum, terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact_text
@@ -31,7 +31,7 @@ _KEYS = {
 
 
 @check_of("privacy.hide", "privacy.radius")
-def _alternatives(stream: Stream) -> Refusals:
+def _alternative_refusals(stream: Stream) -> Refusals:
     """Yield a refusal if two keys set how much is hidden."""
     privacy = stream.privacy
     if privacy.hide is not None and privacy.radius is not None:
@@ -40,7 +40,7 @@ def _alternatives(stream: Stream) -> Refusals:
 
 
 @check_of("privacy.quantum", *GRID_KEYS)
-def _lattice(stream: Stream) -> Refusals:
+def _lattice_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a quantum that is not a number with at most six decimals."""
     step = quantum(stream)
     if (step * MICRO).denominator != 1:
@@ -48,8 +48,8 @@ def _lattice(stream: Stream) -> Refusals:
         yield ConfigError("privacy.quantum", exact_text(step), expected)
 
 
-@check_of(*GRID_KEYS, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
-def _radius(stream: Stream) -> Refusals:
+@check_of(*GRID_KEYS, *AMOUNT_KEYS, "privacy.hide", "privacy.radius", "privacy.quantum")
+def _radius_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a radius that is not a multiple of the quantum."""
     step = quantum(stream)
     for window in distinct_terms(stream):
@@ -62,7 +62,7 @@ def _radius(stream: Stream) -> Refusals:
 
 
 @check_of(*PROMISE_KEYS)
-def _noise(stream: Stream) -> Refusals:
+def _noise_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a quantum so fine that the noise exceeds the samplers' range."""
     step = quantum(stream)
     for window in distinct_terms(stream):
@@ -76,7 +76,7 @@ def _noise(stream: Stream) -> Refusals:
 
 
 @check_of(*PROMISE_KEYS)
-def _receivable(stream: Stream) -> Refusals:
+def _bound_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of terms with a number that receivers refuse."""
     for window in distinct_terms(stream):
         numbers: dict[str, int | Fraction] = {
@@ -96,7 +96,7 @@ def _receivable(stream: Stream) -> Refusals:
 
 
 @check_of("privacy.budget", *PROMISE_KEYS)
-def _budget(stream: Stream) -> Refusals:
+def _budget_refusals(stream: Stream) -> Refusals:
     """Yield a refusal if the budget's period is not in whole days, or the schedule exceeds the budget."""
     limit = stream.privacy.budget
     if limit is None:
@@ -125,5 +125,8 @@ def _windows_within(stream: Stream, period_ms: int) -> int:
     return (period_ms - 1) // shortest_ms + 1
 
 
-CHECKS = (_alternatives, _lattice, _radius, _receivable, _noise, _budget)
+CHECKS = (
+    *(_alternative_refusals, _lattice_refusals, _radius_refusals, _bound_refusals, _noise_refusals),
+    _budget_refusals,
+)
 """The checks in their order."""

@@ -33,13 +33,13 @@ _NOT_WITH_PARTS = {
 
 
 @check_of(*(f"source.{key}" for key in _BROKER))
-def _source_broker(stream: Stream) -> Refusals:
+def _source_broker_refusals(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not form the address of the source's broker."""
     yield from address_refusals("source", stream.source.url, stream.source)
 
 
 @check_of(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
-def _sink_broker(stream: Stream) -> Refusals:
+def _sink_broker_refusals(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not form the address of the sink's broker."""
     yield from address_refusals("sink", sink_url(stream), sink_broker(stream))
     is_same = stream.source.client_id == stream.sink.client_id and sink_url(stream) == stream.source.url
@@ -51,7 +51,7 @@ def _sink_broker(stream: Stream) -> Refusals:
 
 
 @check_of("source.kind", "source.unit")
-def _unit(stream: Stream) -> Refusals:
+def _unit_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a unit that does not fit the kind."""
     source = stream.source
     if source.unit not in UNITS[source.kind]:
@@ -60,7 +60,7 @@ def _unit(stream: Stream) -> Refusals:
 
 
 @check_of("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
-def _topic(stream: Stream) -> Refusals:
+def _topic_refusals(stream: Stream) -> Refusals:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
     if source.part and source.meter is None:  # `_parts` asks for the name
@@ -78,7 +78,7 @@ def _topic(stream: Stream) -> Refusals:
 
 
 @check_of(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
-def _parts(stream: Stream) -> Refusals:
+def _part_refusals(stream: Stream) -> Refusals:
     """Yield refusals of keys that exclude parts, of equal topics, and of a part's own keys."""
     source = stream.source
     if not source.part:
@@ -99,12 +99,12 @@ def _parts(stream: Stream) -> Refusals:
     for index, part in enumerate(source.part):
         if not part.model_fields_set.isdisjoint(_PART_KEYS):
             own_stream = stream.model_copy(update={"source": sources[index + 1]})
-            yield from _own_keys(own_stream, f"source.part[{index}]")
+            yield from _part_key_refusals(own_stream, f"source.part[{index}]")
 
 
-def _own_keys(stream: Stream, path: str) -> Refusals:
+def _part_key_refusals(stream: Stream, path: str) -> Refusals:
     """Yield refusals of a part's own keys; `stream` reads only this part."""
-    for check in (_device, _meter_id, _expressions):
+    for check in (_device_refusals, _meter_id_refusals, _expression_refusals):
         for error in check.refusals(stream):
             key = error.key.removeprefix("source.")
             place = f"{path}.{key}" if key in _PART_KEYS else path
@@ -112,7 +112,7 @@ def _own_keys(stream: Stream, path: str) -> Refusals:
 
 
 @check_of("source.meter", "sink.pseudonym_key_file")
-def _meter(stream: Stream) -> Refusals:
+def _meter_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
     if name is not None and not has_pseudonym and (not identity.fits_segment(name) or "/" in name):
@@ -121,7 +121,7 @@ def _meter(stream: Stream) -> Refusals:
 
 
 @check_of("source.kind", "source.modulus", "source.phases")
-def _kind(stream: Stream) -> Refusals:
+def _kind_refusals(stream: Stream) -> Refusals:
     """Yield refusals of keys that do not apply to the kind."""
     source = stream.source
     if source.modulus is not None and source.kind is not Kind.REGISTER:
@@ -133,7 +133,7 @@ def _kind(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.time")
-def _device(stream: Stream) -> Refusals:
+def _device_refusals(stream: Stream) -> Refusals:
     """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` next to a profile."""
     source, device_profile = stream.source, profile_of(stream.source)
     if source.profile in FORMATS:
@@ -146,10 +146,10 @@ def _device(stream: Stream) -> Refusals:
         expected = f"no time: the profile {device_profile.name!r} finds it in the payload"
         yield ConfigError("source.time", repr(source.time), expected)
     if quantity_of(source) is None:
-        yield _quantity(source, device_profile)
+        yield _quantity_refusal(source, device_profile)
 
 
-def _quantity(source: Source, device: Profile) -> ConfigError:
+def _quantity_refusal(source: Source, device: Profile) -> ConfigError:
     """Return the refusal of a quantity that a device does not send."""
     names = [name for name, quantity in device.quantities.items() if quantity.kind is source.kind]
     if source.value is not None and names:
@@ -161,7 +161,7 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
 
 
 @check_of("source.timezone", "source.profile", "source.kind", "source.value")
-def _local_time(stream: Stream) -> Refusals:
+def _local_time_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a time zone that does not exist, or that the source's times do not need."""
     source, key = stream.source, "source.timezone"
     if source.timezone is None:
@@ -179,7 +179,7 @@ def _local_time(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.interval")
-def _interval(stream: Stream) -> Refusals:
+def _interval_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of an interval energy whose interval is unknown."""
     source = stream.source
     if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
@@ -188,7 +188,7 @@ def _interval(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
-def _stamp(stream: Stream) -> Refusals:
+def _stamp_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of `stamp` for readings that cover no interval, or that have no timestamp."""
     source = stream.source
     if source.stamp == "end" or (source.kind is Kind.INTERVAL_ENERGY and has_times(source)):
@@ -199,7 +199,7 @@ def _stamp(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.id")
-def _meter_id(stream: Stream) -> Refusals:
+def _meter_id_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a missing id that the profile needs, or of an id without a device's profile."""
     source, device_profile = stream.source, profile_of(stream.source)
     if device_profile is None and source.id is not None:
@@ -211,7 +211,7 @@ def _meter_id(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.meter", "sink.pseudonym_key_file")
-def _identifier(stream: Stream) -> Refusals:
+def _identifier_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a topic that would reveal the identifier of a device or a person."""
     source, device_profile = stream.source, profile_of(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
@@ -222,7 +222,7 @@ def _identifier(stream: Stream) -> Refusals:
 
 
 @check_of("source.profile", "source.value", "source.time")
-def _expressions(stream: Stream) -> Refusals:
+def _expression_refusals(stream: Stream) -> Refusals:
     """Yield refusals of expressions that are invalid, or set although the payload is a bare number."""
     source = stream.source
     for key in ("value", "time") if source.profile in FORMATS else ():
@@ -240,7 +240,8 @@ def _expressions(stream: Stream) -> Refusals:
 
 
 CHECKS = (
-    *(_source_broker, _sink_broker, _unit, _topic, _parts, _meter, _kind),
-    *(_device, _local_time, _interval, _stamp, _meter_id, _identifier, _expressions),
+    *(_source_broker_refusals, _sink_broker_refusals, _unit_refusals, _topic_refusals, _part_refusals),
+    *(_meter_refusals, _kind_refusals, _device_refusals, _local_time_refusals, _interval_refusals),
+    *(_stamp_refusals, _meter_id_refusals, _identifier_refusals, _expression_refusals),
 )
 """The checks in their order."""

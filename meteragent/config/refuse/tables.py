@@ -7,17 +7,17 @@ from math import gcd
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import together
-from meteragent.config.refuse.check import WITHOUT_SLOTS, Refusals, Table, check_of, is_wrong, repeated_places
+from meteragent.config.refuse.check import NO_SLOT_KEYS, Refusals, Table, check_of, is_wrong, repeated_places
 from meteragent.config.refuse.window import zone_refusals
 from meteragent.config.shapes import keys_needed, range_text
 from meteragent.config.source import interval_ms, lateness_ms
-from meteragent.config.tables import NO_TOPIC, group_of, link, nested_streams, of_preset, parse_length_ms
+from meteragent.config.tables import NO_TOPIC, for_preset, group_of, nested_streams, parse_length_ms, sent_to
 from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
 from meteragent.config.value import parse_length
 from meteragent.crowd.group import Group, is_label
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text, exact_text
-from meteragent.domain.grid import Epoch, format_duration
+from meteragent.domain.grid import EpochGrid, format_duration
 from meteragent.domain.lines import Path
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import SHAPES, Equal
@@ -25,7 +25,7 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
 
 
-def _not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+def _forbidden_keys(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
     """Yield the table and the name of each key that is set in one of these tables but not allowed there."""
     for table, names in allowed.items():
         for name in sorted(getattr(stream, table).model_fields_set.difference(names)):
@@ -34,7 +34,7 @@ def _not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iter
 
 # Crowds -------------------------------------------------------------------------------------------
 
-_BESIDE_CROWD = {"window": WITHOUT_SLOTS, "privacy": ("accept", "budget")}
+_BESIDE_CROWD = {"window": NO_SLOT_KEYS, "privacy": ("accept", "budget")}
 """The keys of `[window]` and `[privacy]` that may be set next to `sink.crowd`."""
 _RECORD_KEYS = ("total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
@@ -61,8 +61,8 @@ def crowd_refusals(stream: Stream) -> Refusals:
 
 def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Refusals:
     """Yield refusals of keys that the group determines or that concern records, and of the event clock."""
-    terms = "" if group is None else f": {_terms(group)}"
-    for table, name in _not_allowed(stream, _BESIDE_CROWD):
+    terms = "" if group is None else f": {_terms_text(group)}"
+    for table, name in _forbidden_keys(stream, _BESIDE_CROWD):
         yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
     for name in _RECORD_KEYS:
         if name in stream.sink.model_fields_set:
@@ -75,7 +75,7 @@ def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Refusals:
         yield ConfigError("window.clock", "'event'", "'wall': a report has a deadline")
 
 
-def _terms(group: Group) -> str:
+def _terms_text(group: Group) -> str:
     """Return a group's terms in words, for the refusal of a key that could contradict them."""
     level, hide_wh, quantum_wh = map(exact_text, (group.level, group.hide_wh, group.quantum_wh))
     windows = f"windows of one slot of {format_duration(1000 * group.slot_s)}"
@@ -83,7 +83,7 @@ def _terms(group: Group) -> str:
 
 
 @check_of("sink.crowd.group", "window.range")
-def _limits(stream: Stream) -> Refusals:
+def _limit_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a range beyond the group's range, because totals could then be implausible."""
     if (group := stream.group) is None:
         return
@@ -97,7 +97,7 @@ def _limits(stream: Stream) -> Refusals:
 @check_of(
     "sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value"
 )
-def _lattice(stream: Stream) -> Refusals:
+def _lattice_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of an interval for which the group's quantum is not whole in units of accumulators."""
     source, group = stream.source, stream.group
     if group is None or source.kind is Kind.POWER:
@@ -109,7 +109,7 @@ def _lattice(stream: Stream) -> Refusals:
 
 
 @check_of("sink.crowd.group", "source.meter", "sink.pseudonym_key_file")
-def _label(stream: Stream) -> Refusals:
+def _label_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a meter's name that cannot be the home's label."""
     name = stream.source.meter
     if stream.group is None or name is None or stream.sink.pseudonym_key_file is not None:
@@ -122,7 +122,7 @@ def _label(stream: Stream) -> Refusals:
 @check_of(
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
-def _deadline(stream: Stream) -> Refusals:
+def _deadline_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a group whose deadline may pass before the agent sends the report of a slot."""
     if stream.group is None:
         return
@@ -136,13 +136,13 @@ def _deadline(stream: Stream) -> Refusals:
         yield ConfigError("sink.crowd.group", format_duration(sum(delays_ms)), expected)
 
 
-CROWD_CHECKS = (_limits, _lattice, _label, _deadline)
+CROWD_CHECKS = (_limit_refusals, _lattice_refusals, _label_refusals, _deadline_refusals)
 """The checks of a stream with the terms of its group; the last check refuses the key that all others read."""
 
 # Nested streams -----------------------------------------------------------------------------------
 
 _BESIDE_SHARES = {
-    "window": WITHOUT_SLOTS | {"timezone"},
+    "window": NO_SLOT_KEYS | {"timezone"},
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
 """The keys of `[window]` and `[privacy]` that may be set next to `privacy.shares`."""
@@ -156,11 +156,11 @@ _SLOTS = "a window of nested streams is one slot"
 
 
 @check_of("privacy.shares", "window", "privacy.preset")
-def _shares(stream: Stream) -> Refusals:
+def _share_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
-    for table, name in _not_allowed(stream, _BESIDE_SHARES):
+    for table, name in _forbidden_keys(stream, _BESIDE_SHARES):
         reason = _NOT_WITH_SHARES.get(f"{table}.{name}", _SLOTS)
         yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with privacy.shares: {reason}")
     if not issubclass(SHAPES[PRESETS[stream.privacy.preset].space], Equal):
@@ -169,7 +169,7 @@ def _shares(stream: Stream) -> Refusals:
 
 
 @check_of("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
-def _nesting(stream: Stream) -> Refusals:
+def _nesting_refusals(stream: Stream) -> Refusals:
     """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest."""
     if (shares := stream.privacy.shares) is None:
         return
@@ -193,22 +193,22 @@ def _nesting(stream: Stream) -> Refusals:
         yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
     lengths = sorted(shares, key=parse_length_ms)
     for fine, coarse in pairwise(zip(lengths, streams, strict=True)):
-        yield from _misfit(*fine, *coarse)
+        yield from _misfits(*fine, *coarse)
 
 
-def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
+def _misfits(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
     """Yield a refusal if the windows of a stream do not fill the windows of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
     if parse_length_ms(fine) == parse_length_ms(coarse):
         yield ConfigError(key, value, "lengths that differ")
-    elif isinstance(coarse_grid, Epoch):
-        if not isinstance(fine_grid, Epoch):
+    elif isinstance(coarse_grid, EpochGrid):
+        if not isinstance(fine_grid, EpochGrid):
             expected = "'1w' or '1mo': local days fill no other length"
             yield ConfigError(f"privacy.shares.{coarse}", value, expected)
         elif coarse_grid.length_ms % fine_grid.length_ms:
             yield ConfigError(key, value, f"a length that divides {coarse!r}")
-    elif not isinstance(fine_grid, Epoch):
+    elif not isinstance(fine_grid, EpochGrid):
         if parse_length(fine) == "1w":
             yield ConfigError(key, value, "'1d': weeks do not fill months")
     elif (common_ms := _common_ms(coarse_stream)) % fine_grid.length_ms:
@@ -230,13 +230,13 @@ def _common_ms(stream: Stream) -> int:
     return common_ms
 
 
-SHARES_CHECKS = (_shares, _nesting)
+SHARES_CHECKS = (_share_refusals, _nesting_refusals)
 """The checks of a table before its level is divided."""
 
 # Receivers ----------------------------------------------------------------------------------------
 
 _BESIDE_RECEIVERS = {
-    "window": WITHOUT_SLOTS.union(["timezone"], *(keys_needed(preset) for preset in PRESETS.values())),
+    "window": NO_SLOT_KEYS.union(["timezone"], *(keys_needed(preset) for preset in PRESETS.values())),
     "privacy": ("accept",),
     "sink": ("pseudonym_key_file", "spread", "inflight"),
 }
@@ -263,13 +263,13 @@ def receiver_refusals(
     if config.archive is not None:
         yield ConfigError("archive", "a table together with [[receiver]]", "a file of its own")
     yield from _conflicts_with_receivers(config.stream[0], wrong_paths)
-    yield from _names_and_times(config)
-    yield from _links(config, wrong_paths, checks)
+    yield from _name_and_time_refusals(config)
+    yield from _link_refusals(config, wrong_paths, checks)
 
 
 def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> Refusals:
     """Yield refusals of all settings that shared streams cannot have, and of the event clock."""
-    for table, name in _not_allowed(stream, _BESIDE_RECEIVERS):
+    for table, name in _forbidden_keys(stream, _BESIDE_RECEIVERS):
         key = f"{table}.{name}"
         is_stand_in = key == "sink.topic" and stream.sink.topic == NO_TOPIC
         if not is_stand_in and not is_wrong(wrong_paths, key):
@@ -280,7 +280,7 @@ def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> 
         yield ConfigError("window.clock", "'event'", expected)
 
 
-def _names_and_times(config: Config) -> Refusals:
+def _name_and_time_refusals(config: Config) -> Refusals:
     """Yield refusals of repeated names and client ids, and of an end that is not after the start."""
     for number in repeated_places(receiver.name for receiver in config.receiver):
         value, expected = repr(config.receiver[number].name), "a different name for each receiver"
@@ -295,13 +295,13 @@ def _names_and_times(config: Config) -> Refusals:
             yield ConfigError(f"receiver[{number}].end", value, "a time after the start")
 
 
-def _links(
+def _link_refusals(
     config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Refusals]
 ) -> Refusals:
     """Yield the refusals of each receiver's stream, broker and topic; shared keys are refused only once."""
     [base] = config.stream
     tables = [
-        Table(link(of_preset(base, receiver.preset), receiver), f"receiver[{number}].", set(wrong_paths))
+        Table(sent_to(for_preset(base, receiver.preset), receiver), f"receiver[{number}].", set(wrong_paths))
         for number, receiver in enumerate(config.receiver)
     ]
     by_table = ((checks(table.stream, table.wrong_paths), table.prefix) for table in tables)

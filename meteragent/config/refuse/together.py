@@ -12,7 +12,7 @@ from meteragent.config.terms import metric, sink_url
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path
-from meteragent.domain.refusal import nearest
+from meteragent.domain.refusal import similar
 from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.mqtt import Endpoint
 
@@ -42,23 +42,23 @@ def topic_refusals(tables: Sequence[Table]) -> Refusals:
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     streams = [table.stream for table in sound_tables]
     for index, (stream, prefix, wrong_paths) in enumerate(sound_tables):
-        problem = _sink(stream, streams, streams[:index])
+        problem = _sink_refusal(stream, streams, streams[:index])
         if problem is None and not is_wrong(wrong_paths, "sink.status"):
             problem = _status_refusal(stream, streams, streams[:index])
         if problem is not None:
             yield problem.with_prefix(prefix)
 
 
-def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]) -> ConfigError | None:
+def _sink_refusal(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
     """Return the refusal of a stream's sink topic; None if the topic can be used."""
     template, broker = identity.parse_sink_template(stream.sink.topic), _broker_of(sink_url(stream))
     for reader in streams:
         if broker == _broker_of(reader.source.url) and _reads(reader, template):
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
-    for writer in earlier_streams:
-        peer_template = identity.parse_sink_template(writer.sink.topic)
-        is_shared = identity.overlaps(peer_template, template) or identity.overlaps(template, peer_template)
+    for writer in earlier:
+        peer_topic = identity.parse_sink_template(writer.sink.topic)
+        is_shared = identity.can_overlap(peer_topic, template) or identity.can_overlap(template, peer_topic)
         if is_shared and broker == _broker_of(sink_url(writer)):
             expected = "a different topic for each stream: records of two streams would mix"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
@@ -76,7 +76,7 @@ def _status_refusal(
     for peer in streams:
         is_read = _broker_of(peer.source.url) == broker and _reads(peer, segments)
         template = identity.parse_sink_template(peer.sink.topic)
-        is_written = _broker_of(sink_url(peer)) == broker and identity.overlaps(segments, template)
+        is_written = _broker_of(sink_url(peer)) == broker and identity.can_overlap(segments, template)
         if is_read or is_written:
             expected = "a topic that no reading and no record uses"
             return ConfigError("sink.status", repr(status), expected)
@@ -103,13 +103,13 @@ def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
     """Return whether a stream gets readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_sink_template(stream.sink.topic)
     is_read = _broker_of(stream.source.url) == broker and _reads(stream, segments)
-    is_written = identity.overlaps(segments, template) or topic == stream.sink.status
+    is_written = identity.can_overlap(segments, template) or topic == stream.sink.status
     return is_read or (is_written and _broker_of(sink_url(stream)) == broker)
 
 
 def _reads(stream: Stream, segments: tuple[str, ...]) -> bool:
     """Return whether a topic of the stream's source could be this topic or one of its subtopics."""
-    return any(identity.overlaps(topic, segments) for topic in topic_branches(stream.source))
+    return any(identity.can_overlap(topic, segments) for topic in topic_branches(stream.source))
 
 
 def archive_refusals(tables: Sequence[Table]) -> Refusals:
@@ -156,7 +156,7 @@ def _band_refusals(config: Config) -> Refusals:
         unknown_bands = [band for band in tariff.prices if band not in all_bands]
         for band in unknown_bands:
             expected = f"one of {', '.join(map(repr, all_bands))}"
-            key, meant = f"tariff[{number}].prices.{band}", nearest(band, all_bands)
+            key, meant = f"tariff[{number}].prices.{band}", similar(band, all_bands)
             yield ConfigError(key, "a price", expected, meant=meant)
         priced = [*tariff.prices, UNKNOWN_BAND]  # the band for energy of unknown time needs no price
         unpriced_bands = min((set(bands).difference(priced) for bands in by_stream), key=len)

@@ -13,7 +13,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.refusal import nearest
+from meteragent.domain.refusal import similar
 from meteragent.domain.shapes import SHAPES, UNKNOWN_BAND, Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
@@ -46,12 +46,12 @@ def unknown_zone_refusal(key: str, name: str, alternative: str = "") -> ConfigEr
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         expected = f"a time zone such as 'Europe/Amsterdam' or 'UTC'{alternative}"
-        return ConfigError(key, repr(name), expected, meant=nearest(name, [*zoneinfo.available_timezones()]))
+        return ConfigError(key, repr(name), expected, meant=similar(name, [*zoneinfo.available_timezones()]))
     return None
 
 
 @check_of("window.step", "window.blocks", "window.bands")
-def _alternatives(stream: Stream) -> Refusals:
+def _alternative_refusals(stream: Stream) -> Refusals:
     """Yield a refusal if more than one key defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
@@ -63,12 +63,12 @@ def _alternatives(stream: Stream) -> Refusals:
 
 
 @check_of(*GRID_KEYS)
-def _keys(stream: Stream) -> Refusals:
+def _key_refusals(stream: Stream) -> Refusals:
     """Yield refusals of keys of `[window]` that belong to other kinds, are missing, or define other slots."""
     row, window = row_of(stream), stream.window
     for key in OWN_KEYS:
         if key not in row.own_keys and getattr(window, key):
-            yield _elsewhere(stream, key)
+            yield _misplaced_key_refusal(stream, key)
     for key, example in row.own_keys.items():
         if example is not None and not getattr(window, key):
             yield ConfigError(f"window.{key}", "nothing", example)
@@ -77,7 +77,7 @@ def _keys(stream: Stream) -> Refusals:
             yield ConfigError(f"window.{key}", "slots of another kind", expected)
 
 
-def _elsewhere(stream: Stream, key: str) -> ConfigError:
+def _misplaced_key_refusal(stream: Stream, key: str) -> ConfigError:
     """Return the refusal of a key that other kinds have, with the settings that choose them."""
     kinds = [kind for kind, row in ROWS.items() if key in row.own_keys]
     for kind in kinds:
@@ -90,7 +90,7 @@ def _elsewhere(stream: Stream, key: str) -> ConfigError:
 
 
 @check_of("privacy.metric", "source.kind", "sink.total", *GRID_KEYS)
-def _numbers(stream: Stream) -> Refusals:
+def _number_refusals(stream: Stream) -> Refusals:
     """Yield refusals of a metric, of readings, and of a running total that the values do not support."""
     shape, distance = shape_class(stream), metric(stream)
     if distance not in shape.metrics:
@@ -119,7 +119,7 @@ def further_refusals(stream: Stream) -> Refusals:
 
 
 @check_of(*GRID_KEYS)
-def _names(stream: Stream) -> Refusals:
+def _name_refusals(stream: Stream) -> Refusals:
     """Yield refusals of repeated or reserved names of bands."""
     names = [band.name for band in stream.window.band]
     names += [] if stream.window.rest is None else [stream.window.rest]
@@ -132,7 +132,7 @@ def _names(stream: Stream) -> Refusals:
 
 
 @check_of(*GRID_KEYS, "source.kind")
-def _hours(stream: Stream) -> Refusals:
+def _hour_refusals(stream: Stream) -> Refusals:
     """Yield refusals of hours that are too many or overlap, and of hours without local days."""
     row, blocks = row_of(stream), stream.window.blocks
     if row.rules is None:
@@ -157,7 +157,7 @@ def _hours(stream: Stream) -> Refusals:
 
 
 @check_of(*GRID_KEYS, "source.kind")
-def _cover(stream: Stream) -> Refusals:
+def _cover_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of the first hours without a band."""
     window = stream.window
     for day, weekday in enumerate(WEEKDAYS) if window.band and window.rest is None else ():
@@ -179,7 +179,7 @@ def _clock_text(minute: int) -> str:
 
 
 @check_of("window.band", "source.kind", "source.interval", "source.profile", "source.value")
-def _interval(stream: Stream) -> Refusals:
+def _interval_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of energies whose intervals are too long for bands."""
     interval = interval_ms(stream.source)
     if stream.window.band and stream.source.kind is Kind.INTERVAL_ENERGY and interval > HOUR_MS:
@@ -191,7 +191,7 @@ def _interval(stream: Stream) -> Refusals:
 
 
 @check_of(*GRID_KEYS)
-def _slots(stream: Stream) -> Refusals:
+def _slot_refusals(stream: Stream) -> Refusals:
     """Yield a refusal if the number or length of slots does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
     for window in distinct_terms(stream) if not band_rules(stream).rules else ():
@@ -201,11 +201,11 @@ def _slots(stream: Stream) -> Refusals:
             yield ConfigError("window.blocks", str(blocks), expected)
             return
         if step is not None and length % step:
-            yield _step(length, step)
+            yield _step_refusal(length, step)
             return
 
 
-def _step(length: int, step: int) -> ConfigError:
+def _step_refusal(length: int, step: int) -> ConfigError:
     """Return the refusal of a step that does not divide the window, with the nearest steps that do."""
     counts = [count for count in (length // step, length // step + 1) if count]
     divisors = [format_duration(length // count) for count in counts if length % count == 0]
@@ -215,7 +215,7 @@ def _step(length: int, step: int) -> ConfigError:
 
 
 @check_of(*GRID_KEYS, "window.clock")
-def _weights(stream: Stream) -> Refusals:
+def _weight_refusals(stream: Stream) -> Refusals:
     """Yield refusals of a table without prices, of an unsuitable topic, and of prices beyond the bound."""
     table = stream.window.weights
     if table is None:
@@ -243,7 +243,7 @@ def _weights(stream: Stream) -> Refusals:
 
 
 @check_of("window.range")
-def _limits(stream: Stream) -> Refusals:
+def _limit_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
@@ -257,7 +257,7 @@ def _own_values(stream: Stream) -> Refusals:
 
 
 @check_of("window.range", "window.gap", *PROMISE_KEYS)
-def _gap(stream: Stream) -> Refusals:
+def _gap_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a gap value outside the range of readings."""
     readings = terms(stream).readings
     if not readings.holds(readings.gap_u):
@@ -266,7 +266,8 @@ def _gap(stream: Stream) -> Refusals:
 
 
 CHECKS = (
-    *(zone_refusals, _alternatives, _keys, _numbers, _names, _hours, _cover, _interval),
-    *(_slots, _weights, _limits, _own_values, _gap),
+    *(zone_refusals, _alternative_refusals, _key_refusals, _number_refusals, _name_refusals),
+    *(_hour_refusals, _cover_refusals, _interval_refusals, _slot_refusals, _weight_refusals),
+    *(_limit_refusals, _own_values, _gap_refusals),
 )
 """The checks in their order; `further_refusals` relies on those of the noise."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from meteragent.decode.profile import Coded, Profile
+from meteragent.decode.profile import CodedPart, Profile
 
 _FOLDER = Path(__file__).parent
 _MODULES = {
@@ -54,7 +54,7 @@ def _read_file(name: str) -> Profile:
     if name not in _MODULES:
         return profile_file.parse_profile(text, name)
     profile = profile_file.parse_profile(text, name, is_coded=True)
-    coded: Coded = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED[name]
+    coded: CodedPart = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED[name]
     return dataclasses.replace(
         profile,
         quantities={**profile.quantities, **coded.quantities},

@@ -9,14 +9,14 @@ from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_or_text, time_of, value_at
 from meteragent.decode.number import read_bare, sum_clamped
 from meteragent.decode.p1 import Telegram, parse_telegram
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
 
 _KILO, _WH = Fraction(1000), Fraction(1)
 
 
-def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
+def _total(numbers: Sequence[Decimal | None]) -> Decimal:
     """Return the sum of numbers. Raises PayloadError if a number is missing."""
     present_numbers = [number for number in numbers if number is not None]
     if not present_numbers or len(present_numbers) < len(numbers):
@@ -42,13 +42,13 @@ def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
     return Quantity(Kind.POWER, _KILO, _telegram_reader(find), in_zone=partial(_telegram_reader, find))
 
 
-def _energy(direction: int) -> Quantity:
-    find = _register(direction)
+def _energy_quantity(direction: int) -> Quantity:
+    find = _register_finder(direction)
     in_zone = partial(_telegram_reader, find)
     return Quantity(Kind.REGISTER, _KILO, _telegram_reader(find), step_wh=_WH, counters=2, in_zone=in_zone)
 
 
-def _register(direction: int) -> Callable[[Telegram], Decimal]:
+def _register_finder(direction: int) -> Callable[[Telegram], Decimal]:
     """Make a function that returns one direction's register, 1 (import) or 2 (export), in kWh.
 
     The register is the meter's own sum over all tariffs or, if it sends no such sum, the sum of its two to
@@ -64,7 +64,7 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
             return all_tariffs
         while len(tariffs) > 2 and tariffs[-1] is None:
             tariffs.pop()
-        return _sum(tariffs)
+        return _total(tariffs)
 
     return find
 
@@ -74,23 +74,23 @@ def _net_kw(message: Telegram) -> Decimal:
     import_kw, export_kw = message.read_code("1-0:1.7.0", "kW"), message.read_code("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
         return sum_clamped([import_kw, export_kw.copy_negate()])
-    return _sum([message.read_code("1-0:16.7.0", "kW", is_signed=True)])
+    return _total([message.read_code("1-0:16.7.0", "kW", is_signed=True)])
 
 
-_P1 = Coded(
+_P1 = CodedPart(
     {
-        "power": _power(lambda message: _sum([message.read_code("1-0:1.7.0", "kW")])),
-        "power-returned": _power(lambda message: _sum([message.read_code("1-0:2.7.0", "kW")])),
+        "power": _power(lambda message: _total([message.read_code("1-0:1.7.0", "kW")])),
+        "power-returned": _power(lambda message: _total([message.read_code("1-0:2.7.0", "kW")])),
         "power-net": _power(_net_kw),
-        "import": _energy(1),
-        "export": _energy(2),
+        "import": _energy_quantity(1),
+        "export": _energy_quantity(2),
     }
 )
 
 # dsmr-reader --------------------------------------------------------------------------------------
 
 
-def _difference(positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()) -> Read:
+def _difference_reader(positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()) -> Read:
     """Make a reader of the sum of the positive fields minus the sum of the negative fields."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -112,22 +112,22 @@ _IMPORT_REGISTERS = ("electricity_delivered_1", "electricity_delivered_2")
 _EXPORT_REGISTERS = ("electricity_returned_1", "electricity_returned_2")
 
 
-def _pair(names: tuple[str, ...]) -> Quantity:
+def _pair_quantity(names: tuple[str, ...]) -> Quantity:
     """Make the quantity for the sum of two tariffs' registers."""
-    return Quantity(Kind.REGISTER, _KILO, _difference(names), step_wh=_WH, counters=2)
+    return Quantity(Kind.REGISTER, _KILO, _difference_reader(names), step_wh=_WH, counters=2)
 
 
-_READER = Coded(
+_READER = CodedPart(
     {
-        "power": Quantity(Kind.POWER, _KILO, _difference(_IMPORT)),
-        "power-returned": Quantity(Kind.POWER, _KILO, _difference(_EXPORT)),
-        "power-net": Quantity(Kind.POWER, _KILO, _difference(_IMPORT, _EXPORT)),
-        "import": _pair(_IMPORT_REGISTERS),
-        "export": _pair(_EXPORT_REGISTERS),
+        "power": Quantity(Kind.POWER, _KILO, _difference_reader(_IMPORT)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _difference_reader(_EXPORT)),
+        "power-net": Quantity(Kind.POWER, _KILO, _difference_reader(_IMPORT, _EXPORT)),
+        "import": _pair_quantity(_IMPORT_REGISTERS),
+        "export": _pair_quantity(_EXPORT_REGISTERS),
     },
     fields=(*_IMPORT, *_EXPORT, *_IMPORT_REGISTERS, *_EXPORT_REGISTERS, "timestamp"),
 )
-_TOPICS = Coded(
+_TOPICS = CodedPart(
     {
         "power": Quantity(Kind.POWER, _KILO, read_bare, has_time=False),
         "register": Quantity(Kind.REGISTER, _KILO, read_bare, has_time=False, step_wh=_WH),

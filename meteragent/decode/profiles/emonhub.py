@@ -11,7 +11,7 @@ from fractions import Fraction
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import parse_number, read_bare, text_of
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
 
@@ -53,7 +53,7 @@ def _position_quantity(kind: Kind, name: str) -> Quantity | None:
 
 
 CODED = {
-    "emonhub": Coded(
+    "emonhub": CodedPart(
         {
             "power1": Quantity(Kind.POWER, Fraction(1), _input("power1")),
             "P1": Quantity(Kind.POWER, Fraction(1), _input("P1")),
@@ -64,7 +64,7 @@ CODED = {
         named=lambda kind, name: Quantity(kind, None, _input(name)),  # the configuration states the unit
         fields=("time", "power1", "P1", "pulsecount", "pulse", "E1"),
     ),
-    "emonhub-csv": Coded(
+    "emonhub-csv": CodedPart(
         {"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), has_time=False)}, named=_position_quantity
     ),
 }

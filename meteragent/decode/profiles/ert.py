@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, number_or_text, time_of, value_at
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
@@ -63,7 +63,7 @@ def _whole_number(value: Any, largest: int) -> int:
     return int(number)
 
 
-def _serial(value: Any) -> str:
+def _read_serial(value: Any) -> str:
     """Return a meter's id as a string. Raises PayloadError if the value is not a whole number."""
     text = str(number_of(value))
     if not text.isdecimal():
@@ -71,7 +71,7 @@ def _serial(value: Any) -> str:
     return text
 
 
-def _code(message: Any, key: str) -> int:
+def _read_code(message: Any, key: str) -> int:
     """Return a code, which is a number or a string such as 0x17. Raises PayloadError for other values."""
     value = value_at(message, key)
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
@@ -81,14 +81,14 @@ def _code(message: Any, key: str) -> int:
 
 def _check_medium(message: Any, medium_key: str) -> None:
     """Check that code and word say electricity. Raises PayloadError (`other` for other or unknown media)."""
-    word, code = value_at(message, "MeterType"), _code(message, medium_key)
+    word, code = value_at(message, "MeterType"), _read_code(message, medium_key)
     if word not in (None, "Electric") or code & 0xF not in _ELECTRICITY:
         raise PayloadError("other")
 
 
 def _check_packet(message: Any) -> None:
     """Check that a message with intervals is an IDM. Raises PayloadError (`other` for a NetIDM)."""
-    if _code(message, "PacketTypeID") != _IDM_PACKET:
+    if _read_code(message, "PacketTypeID") != _IDM_PACKET:
         raise PayloadError("other")
 
 
@@ -100,14 +100,14 @@ def _end_ms(sent_ms: int | None, offset: int) -> int | None:
     return rounded_ms if sent_ms is not None else rounded_ms or None
 
 
-def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[PayloadNumber]:
+def _read_intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[PayloadNumber]:
     """Return the intervals of an IDM, oldest first. Raises PayloadError if one is missing or wrong."""
     blocks = value_at(message, "DifferentialConsumptionIntervals")
     if blocks is None:
         raise PayloadError("refused_missing")
     if not isinstance(blocks, list) or len(blocks) != _INTERVALS:
         raise PayloadError("refused_type")
-    end_ms = _end_ms(sent_ms, _offset(message)) or 0
+    end_ms = _end_ms(sent_ms, _read_offset(message)) or 0
     intervals = [
         PayloadNumber(
             end_ms - position * _INTERVAL_MS or None, Decimal(_whole_number(block, _INTERVAL_MAX)), id_
@@ -117,7 +117,7 @@ def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[Paylo
     return intervals[::-1]
 
 
-def _offset(message: Any) -> int:
+def _read_offset(message: Any) -> int:
     """Return the time since the newest interval's end, in 1/16 s. Raises PayloadError above five minutes."""
     offset = _whole_number(value_at(message, "TransmitTimeOffset"), _COUNT_MAX)
     if offset > _OFFSET_MAX:
@@ -125,7 +125,7 @@ def _offset(message: Any) -> int:
     return offset
 
 
-def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
+def _read_message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
     """Return the message, its meter and its time. Raises PayloadError (`other` for other types and media)."""
     document = document_of(payload)
     type_ = value_at(document, form.type_key)
@@ -138,43 +138,43 @@ def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
     if form.type == "IDM":
         _check_packet(message)
     time_ms = None if form.time_key is None else time_of(value_at(document, form.time_key))
-    return message, _serial(value_at(message, form.id_key)), time_ms
+    return message, _read_serial(value_at(message, form.id_key)), time_ms
 
 
-def _register(form: _Format) -> Read:
+def _register_reader(form: _Format) -> Read:
     """Make a reader of a register; an IDM's register was read when the newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the register, its time and its meter. Raises PayloadError if the message is refused."""
-        message, id_, time_ms = _message(payload, form)
+        message, id_, time_ms = _read_message(payload, form)
         count = Decimal(_whole_number(value_at(message, form.count_key), _COUNT_MAX))
         if form.type == "IDM":
-            time_ms = _end_ms(time_ms, _offset(message))
+            time_ms = _end_ms(time_ms, _read_offset(message))
         return (PayloadNumber(time_ms, count, id_),)
 
     return read
 
 
-def _blocks(form: _Format) -> Read:
+def _interval_reader(form: _Format) -> Read:
     """Make a reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the intervals, oldest first. Raises PayloadError if the message is refused."""
-        message, id_, time_ms = _message(payload, form)
-        return _intervals(message, time_ms, id_)
+        message, id_, time_ms = _read_message(payload, form)
+        return _read_intervals(message, time_ms, id_)
 
     return read
 
 
-def _attributes(payload: bytes) -> list[PayloadNumber]:
+def _read_attribute_intervals(payload: bytes) -> list[PayloadNumber]:
     """Read the intervals in rtlamr2mqtt's attributes, which are an IDM without its id and register."""
     message = document_of(payload)
     _check_medium(message, "ERTType")
     _check_packet(message)
-    return _intervals(message, None, None)
+    return _read_intervals(message, None, None)
 
 
-def _state(payload: bytes) -> tuple[PayloadNumber]:
+def _read_state(payload: bytes) -> tuple[PayloadNumber]:
     """Read rtlamr2mqtt's register: a number, or a string in the format that its configuration sets."""
     document = document_of(payload)
     number = number_or_text(value_at(document, "reading"))
@@ -184,11 +184,11 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
 def _quantities(scm: _Format, scm_plus: _Format, idm: _Format) -> dict[str, Quantity]:
     timed = scm.time_key is not None
     return {
-        "scm": Quantity(Kind.REGISTER, None, _register(scm), has_time=timed, is_count=True),
-        "scm-plus": Quantity(Kind.REGISTER, None, _register(scm_plus), has_time=timed, is_count=True),
-        "idm": Quantity(Kind.REGISTER, None, _register(idm), has_time=timed, is_count=True),
+        "scm": Quantity(Kind.REGISTER, None, _register_reader(scm), has_time=timed, is_count=True),
+        "scm-plus": Quantity(Kind.REGISTER, None, _register_reader(scm_plus), has_time=timed, is_count=True),
+        "idm": Quantity(Kind.REGISTER, None, _register_reader(idm), has_time=timed, is_count=True),
         "intervals": Quantity(
-            Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, has_time=timed, is_count=True
+            Kind.INTERVAL_ENERGY, None, _interval_reader(idm), _INTERVAL_MS, has_time=timed, is_count=True
         ),
     }
 
@@ -198,7 +198,7 @@ _FIELDS = (
     *("Consumption", "LastConsumptionCount", "TransmitTimeOffset", "DifferentialConsumptionIntervals", "IDM"),
 )
 """The names that all programs use."""
-_RTL_433 = Coded(
+_RTL_433 = CodedPart(
     _quantities(
         _rtl_433("ERT-SCM", "id", "consumption_data", "ert_type"),
         _rtl_433("SCMplus", "id", "Consumption", "EndpointType"),
@@ -207,7 +207,7 @@ _RTL_433 = Coded(
     needs_id=True,
     fields=(*_FIELDS, "model", "ERT-SCM", "SCMplus", "consumption_data", "ert_type"),
 )
-_RTLAMR = Coded(
+_RTLAMR = CodedPart(
     _quantities(
         _rtlamr("SCM", "ID", "Consumption", "Type"),
         _rtlamr("SCM+", "EndpointID", "Consumption", "EndpointType"),
@@ -216,11 +216,11 @@ _RTLAMR = Coded(
     needs_id=True,
     fields=(*_FIELDS, "Time", "Message", "Type", "SCM", "SCM+"),
 )
-_RTLAMR2MQTT = Coded(
+_RTLAMR2MQTT = CodedPart(
     {
-        "reading": Quantity(Kind.REGISTER, None, _state),
+        "reading": Quantity(Kind.REGISTER, None, _read_state),
         "intervals": Quantity(
-            Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, has_time=False, is_count=True
+            Kind.INTERVAL_ENERGY, None, _read_attribute_intervals, _INTERVAL_MS, has_time=False, is_count=True
         ),
     },
     fields=(*_FIELDS, "reading", "lastseen"),

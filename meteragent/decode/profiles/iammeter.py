@@ -11,7 +11,7 @@ from typing import Any
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, value_at
 from meteragent.decode.number import sum_clamped
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
 
@@ -19,7 +19,7 @@ _POWER, _IMPORT, _EXPORT = 2, 3, 4
 _COLUMNS = (5, 7)
 
 
-def _rows(payload: bytes) -> list[list[Any]]:
+def _read_rows(payload: bytes) -> list[list[Any]]:
     """Return a row for each phase. Raises PayloadError if the rows do not match a known meter."""
     document = document_of(payload)
     phase, rows = value_at(document, "Data"), value_at(document, "Datas")
@@ -34,22 +34,22 @@ def _rows(payload: bytes) -> list[list[Any]]:
     return phases[:3]
 
 
-def _sum(column: int) -> Read:
+def _sum_reader(column: int) -> Read:
     """Make a reader of a column's sum over all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the sum. Raises PayloadError if a number is missing or wrong."""
-        return (PayloadNumber(None, sum_clamped(number_of(row[column]) for row in _rows(payload))),)
+        return (PayloadNumber(None, sum_clamped(number_of(row[column]) for row in _read_rows(payload))),)
 
     return read
 
 
-def _phase(index: int, column: int) -> Read:
+def _phase_reader(index: int, column: int) -> Read:
     """Make a reader of a column's number for one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the phase's number. Raises PayloadError if it is missing or wrong."""
-        rows = _rows(payload)
+        rows = _read_rows(payload)
         if index >= len(rows):
             raise PayloadError("refused_missing")
         return (PayloadNumber(None, number_of(rows[index][column])),)
@@ -60,14 +60,14 @@ def _phase(index: int, column: int) -> Read:
 def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Quantity]:
     """Return the quantities in a column: the sum over all phases, and each phase."""
     phases = {
-        f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), has_time=False)
+        f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase_reader(index, column), has_time=False)
         for index, letter in enumerate("abc")
     }
-    return {name: Quantity(kind, Fraction(scale), _sum(column), has_time=False), **phases}
+    return {name: Quantity(kind, Fraction(scale), _sum_reader(column), has_time=False), **phases}
 
 
 CODED = {
-    "iammeter": Coded(
+    "iammeter": CodedPart(
         {
             **_quantities(Kind.POWER, 1, "power", _POWER),
             **_quantities(Kind.REGISTER, 1000, "import", _IMPORT),

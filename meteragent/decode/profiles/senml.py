@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.decode.senml import J_IN_WH, make_reader
 from meteragent.domain.units import Kind
 
@@ -18,7 +18,7 @@ def _named_quantity(kind: Kind, name: str) -> Quantity | None:
 
 
 CODED = {
-    "senml": Coded(
+    "senml": CodedPart(
         {
             "the only power": Quantity(Kind.POWER, Fraction(1), make_reader(Kind.POWER, None)),
             "the only register": Quantity(Kind.REGISTER, J_IN_WH, make_reader(Kind.REGISTER, None)),

@@ -12,7 +12,7 @@ from typing import Any
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import sum_clamped
-from meteragent.decode.profile import Coded, Direction, Quantity
+from meteragent.decode.profile import CodedPart, Direction, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
@@ -22,7 +22,7 @@ _FIELDS = ("aenergy", "ret_aenergy", "minute_ts", "by_minute")
 """The names in payloads on which the energies of minutes depend."""
 
 
-def _status(payload: bytes, component: str) -> Any:
+def _read_status(payload: bytes, component: str) -> Any:
     """Return a component's status. Raises PayloadError (`other` if the message lacks its energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
@@ -37,7 +37,7 @@ def _status(payload: bytes, component: str) -> Any:
     return status
 
 
-def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
+def _read_minutes(energy: Any) -> tuple[int, list[Decimal]]:
     """Return the end of the newest minute, and the energies, newest first. Raises PayloadError if wrong."""
     end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
     if end_ms % MINUTE_MS:
@@ -49,12 +49,12 @@ def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
     return end_ms, [number_of(block) for block in blocks]
 
 
-def _energy_minutes(component: str) -> Read:
+def _energy_reader(component: str) -> Read:
     """Make a reader of the energy in both directions in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the minutes' energies, oldest first. Raises PayloadError if one is missing or wrong."""
-        end_ms, blocks = _blocks(value_at(_status(payload, component), "aenergy"))
+        end_ms, blocks = _read_minutes(value_at(_read_status(payload, component), "aenergy"))
         return _numbers(end_ms, blocks)
 
     return read
@@ -66,14 +66,14 @@ def _numbers(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
     return numbers[::-1]
 
 
-def _import_minutes(component: str) -> Read:
+def _import_reader(component: str) -> Read:
     """Make a reader of the energy drawn in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the minutes' energies, oldest first. Raises PayloadError if one is missing or wrong."""
-        status = _status(payload, component)
-        end_ms, energy_blocks = _blocks(value_at(status, "aenergy"))
-        export_end_ms, export_blocks = _blocks(value_at(status, "ret_aenergy"))
+        status = _read_status(payload, component)
+        end_ms, energy_blocks = _read_minutes(value_at(status, "aenergy"))
+        export_end_ms, export_blocks = _read_minutes(value_at(status, "ret_aenergy"))
         if export_end_ms != end_ms or len(export_blocks) != len(energy_blocks):
             raise PayloadError("refused_time")
         import_blocks = [
@@ -100,14 +100,14 @@ def _quantity(read: Read, counters: int, direction: Direction) -> Quantity:
 def _quantities(component: str, channels: int) -> dict[str, Quantity]:
     keys = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
     import_quantities = {
-        f"minutes{suffix}": _quantity(_import_minutes(key), 2, "import") for suffix, key in keys.items()
+        f"minutes{suffix}": _quantity(_import_reader(key), 2, "import") for suffix, key in keys.items()
     }
     return import_quantities | {
-        f"energy-minutes{suffix}": _quantity(_energy_minutes(key), 1, "both") for suffix, key in keys.items()
+        f"energy-minutes{suffix}": _quantity(_energy_reader(key), 1, "both") for suffix, key in keys.items()
     }
 
 
 CODED = {
-    "shelly-gen2-switch": Coded(_quantities("switch", 4), fields=_FIELDS),
-    "shelly-gen2-pm1": Coded(_quantities("pm1", 1), fields=_FIELDS),
+    "shelly-gen2-switch": CodedPart(_quantities("switch", 4), fields=_FIELDS),
+    "shelly-gen2-pm1": CodedPart(_quantities("pm1", 1), fields=_FIELDS),
 }

@@ -8,7 +8,7 @@ OBIS code on ``../id`` announces the quantity once.
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import read_bare
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.units import Kind
 
 
@@ -21,7 +21,7 @@ def _read(payload: bytes) -> tuple[PayloadNumber]:
 
 
 CODED = {
-    "vzlogger": Coded(
+    "vzlogger": CodedPart(
         {"power": Quantity(Kind.POWER, None, _read), "register": Quantity(Kind.REGISTER, None, _read)},
         fields=("timestamp", "value"),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import sum_clamped
-from meteragent.decode.profile import Coded, Quantity
+from meteragent.decode.profile import CodedPart, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
 
@@ -74,7 +74,7 @@ def _telegram_reader(find: Callable[[Any, str | None], Decimal]) -> Read:
     return read
 
 
-def _field(name: str) -> Read:
+def _field_reader(name: str) -> Read:
     """Make a reader of the quantity `name`, in the field that the telegram's driver uses for it."""
     return _telegram_reader(
         lambda document, driver: number_of(
@@ -83,7 +83,7 @@ def _field(name: str) -> Read:
     )
 
 
-def _sum_of_tariffs(direction: str, count: int) -> Read:
+def _tariff_sum_reader(direction: str, count: int) -> Read:
     """Make a reader of the sum of exactly `count` tariffs' registers."""
     names = _tariff_names(direction, count + 1)
 
@@ -109,16 +109,16 @@ def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
     if match is None or kind is not Kind.REGISTER:
         return None
     count = int(match[2])
-    return Quantity(kind, _KILO, _sum_of_tariffs(_DIRECTIONS[match[1]], count), counters=count)
+    return Quantity(kind, _KILO, _tariff_sum_reader(_DIRECTIONS[match[1]], count), counters=count)
 
 
 CODED = {
-    "wmbusmeters": Coded(
+    "wmbusmeters": CodedPart(
         {
-            "power": Quantity(Kind.POWER, _KILO, _field("power")),
-            "power-production": Quantity(Kind.POWER, _KILO, _field("power-production")),
-            "import": Quantity(Kind.REGISTER, _KILO, _field("import")),
-            "export": Quantity(Kind.REGISTER, _KILO, _field("export")),
+            "power": Quantity(Kind.POWER, _KILO, _field_reader("power")),
+            "power-production": Quantity(Kind.POWER, _KILO, _field_reader("power-production")),
+            "import": Quantity(Kind.REGISTER, _KILO, _field_reader("import")),
+            "export": Quantity(Kind.REGISTER, _KILO, _field_reader("export")),
         },
         named=_tariffs_quantity,
         fields=(

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache, total_ordering
 from typing import Any
 
-from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, rational
+from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, to_rational
 
 Sum = Mapping[Fraction, Fraction]
 """A sum of terms c e^r as {r: c}, without zero coefficients."""
@@ -129,13 +129,13 @@ class Number:
 
 
 def to_number(name: str, value: Any) -> Number:
-    """Return `value`, a Number or an exact value, as a Number. Raises as `rational` does."""
-    return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
+    """Return `value`, a Number or an exact value, as a Number. Raises as `to_rational` does."""
+    return value if isinstance(value, Number) else Number(_constant(to_rational(name, value)), _ONE)
 
 
 def exp(exponent: Exact) -> Number:
-    """Return e^exponent, exactly. Raises as `rational` does."""
-    return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
+    """Return e^exponent, exactly. Raises as `to_rational` does."""
+    return Number({to_rational("exponent", exponent): Fraction(1)}, _ONE)
 
 
 def _operand(value: object) -> Number | None:

@@ -121,7 +121,7 @@ class Matrix:
         inputs = tuple(points)
         return self._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
-    def times(self, other: Matrix) -> Self:
+    def combine_product(self, other: Matrix) -> Self:
         """Combine independent channels, each on one part of a pair of inputs: the products of their rows."""
         rows = (
             tuple(p * q for p, q in product(row, other_row))
@@ -129,9 +129,9 @@ class Matrix:
         )
         return self._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
-    def beside(self, other: Matrix) -> Self:
+    def combine_parallel(self, other: Matrix) -> Self:
         """Combine independent channels on one input; epsilons add (Pauwels 2016, Proposition 3)."""
-        return self.times(other).after(lambda x: (x, x), self.inputs)
+        return self.combine_product(other).after(lambda x: (x, x), self.inputs)
 
 
 def _distinct(name: str, points: Iterable[Point]) -> tuple[Point, ...]:

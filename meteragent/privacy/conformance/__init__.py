@@ -31,20 +31,20 @@ other half bounds how well it distinguishes the two points. `audit_release` does
 and any claims, except for the checks of promise and shapes.
 
 The probability that a mechanism whose promise and `log_mass` are true fails any of the tests on draws is at
-most `alarm`, which is divided among these tests.
+most `false_alarm`, which is divided among these tests.
 
 For example, a simple Laplace mechanism on whole numbers, and a subclass that adds half of the noise that it
 states:
 
     >>> import numpy as np
     >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace
-    >>> from meteragent.privacy.exact import positive, rational
+    >>> from meteragent.privacy.exact import positive, to_rational
     >>> class Mine:
     ...     def __init__(self, epsilon):
     ...         self.epsilon = positive("epsilon", epsilon)  # a float is refused
     ...         self.space = Numbers(quantum=1)
     ...     def loss(self, distance):
-    ...         exact = rational("distance", distance)
+    ...         exact = to_rational("distance", distance)
     ...         if exact < 0:
     ...             raise ValueError("a distance must not be negative")
     ...         return self.epsilon * exact

@@ -27,15 +27,15 @@ _REPEATS = 4
 
 
 def check_pairs(
-    release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
+    release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, false_alarm: float
 ) -> Iterator[Check]:
-    """Yield checks that true claims fail with chance `alarm`. Raises UnsupportedMechanism without claims."""
+    """Yield checks that true claims fail with chance `false_alarm`. Raises UnsupportedMechanism for none."""
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:
         outputs = [release_copies(release, point, samples) for point in (pair.x, pair.x_prime)]
         statistics = dict(_statistics(pair, *outputs))
-        share = alarm / len(pairs) / len(statistics)
+        share = false_alarm / len(pairs) / len(statistics)
         bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
         lower, statistic = max(bounds)
         finding = f"a loss of at least {lower:.3f} (statistic: {statistic}); the claim is {pair.loss:.3f}"

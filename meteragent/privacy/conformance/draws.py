@@ -123,7 +123,7 @@ def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
     return min(1.0, 2 * math.exp(-(total**2) / (2 * (variance + bound * total / 3)))) if total else 1.0
 
 
-def check_calibration(trial: Trial, alarm: float) -> Check:
+def check_calibration(trial: Trial, false_alarm: float) -> Check:
     """Check that draws from the two points of a pair differ as `log_mass` states, for up to six pairs."""
     pairs = trial.most_telling_pairs(CALIBRATION_PAIRS)
     draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
@@ -131,10 +131,10 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
     side, scale, variance = calibration_p_values(ratios, second)
     detects = math.inf
     if variance:
-        detects = (math.sqrt(2 * math.log(4 / alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance)
+        detects = (math.sqrt(2 * math.log(4 / false_alarm)) + stats.norm.isf(MISS)) / math.sqrt(variance)
     figures = {"side": side, "scale": scale, "detects": detects, "draws": second.size}
     text = f"p = {min(side, scale):.2g}; a scale {detects:.1%} off would be detected"
-    return Check("draws are calibrated", min(side, scale) > alarm / 2, text, figures)
+    return Check("draws are calibrated", min(side, scale) > false_alarm / 2, text, figures)
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
@@ -150,7 +150,7 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
     return ratios, second
 
 
-def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
+def check_frequencies(trial: Trial, false_alarm: float) -> Iterator[Check]:
     """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1.
 
     Floats are not checked, nor is a point whose testable outputs have less than 5% of the mass, unless masses
@@ -164,7 +164,7 @@ def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
         p, total_mass, covered = _frequencies(trial, draws, pair.x)
         if covered < _COVERED and total_mass <= 1:
             continue
-        passed = p > alarm / len(points) and total_mass <= 1 + 1e-9
+        passed = p > false_alarm / len(points) and total_mass <= 1 + 1e-9
         text = f"p = {p:.2g} over {covered:.1%} of the mass" + (
             "" if total_mass <= 1 + 1e-9 else f"; the masses sum to {total_mass}"
         )
@@ -199,7 +199,7 @@ def _key(value: Any) -> Any:
     return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
-def check_independence(trial: Trial, alarm: float) -> Check:
+def check_independence(trial: Trial, false_alarm: float) -> Check:
     """Check that consecutive draws fill a 2 x 2 table as independent draws would (Fisher's exact test)."""
     pair = trial.most_telling_pairs(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
@@ -208,4 +208,4 @@ def check_independence(trial: Trial, alarm: float) -> Check:
     high = (sample[: len(sample) // 2 * 2] >= cut).reshape(-1, 2)
     table = np.bincount(2 * high[:, 0] + high[:, 1], minlength=4).reshape(2, 2)
     p = float(stats.fisher_exact(table).pvalue)
-    return Check("draws are independent", p > alarm, f"p = {p:.2g}", {"p": p})
+    return Check("draws are independent", p > false_alarm, f"p = {p:.2g}", {"p": p})

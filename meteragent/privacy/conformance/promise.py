@@ -87,10 +87,10 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
     )
 
 
-def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
+def check_hockey_sticks(trial: Trial, false_alarm: float) -> Check:
     """Check that none of up to 64 pairs needs more than delta at its epsilon (Holohan 2014, Definition 1)."""
     pairs = trial.pairs[:: 1 + len(trial.pairs) // 64]
-    sticks = [_hockey_stick(trial, pair, alarm / len(pairs)) for pair in pairs]
+    sticks = [_hockey_stick(trial, pair, false_alarm / len(pairs)) for pair in pairs]
     worst, covered = max(worst for worst, _ in sticks), min(covered for _, covered in sticks)
     delta = pairs[0].delta
     scope = "exactly" if covered > 1 - _SLACK else f"at least (from {covered:.1%} of the mass, or draws)"
@@ -99,16 +99,16 @@ def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
     return Check("hockey stick within delta", passed, f"{scope} {worst:.6g} of {delta:.6g}", figures)
 
 
-def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
+def _hockey_stick(trial: Trial, pair: PointPair, false_alarm: float) -> tuple[float, float]:
     """Return a lower bound on the sum of max(0, P - e^epsilon P'), and how much of P the sum covers.
 
     P and P' are the distributions of the outputs at x and x'. The covered mass is 1 if the sum is exact. For
-    outputs that are floats it is 0, and the bound is wrong with a probability of at most `alarm`.
+    outputs that are floats it is 0, and the bound is wrong with a probability of at most `false_alarm`.
     """
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))
-        return float(gain.mean()) - math.sqrt(math.log(1 / alarm) / (2 * len(draws))), 0.0
+        return float(gain.mean()) - math.sqrt(math.log(1 / false_alarm) / (2 * len(draws))), 0.0
     outputs = list_outputs(
         trial, append_points(draws, list_points(trial.mechanism.space) or [pair.x]), pair.x
     )

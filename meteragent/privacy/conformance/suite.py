@@ -66,7 +66,7 @@ def conform(
     make: partial[Any] | None = None,
     tight: bool = True,
     samples: int = SAMPLES,
-    alarm: float = ALARM,
+    false_alarm: float = ALARM,
     bits: Bits | None = None,
 ) -> Report:
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
@@ -75,7 +75,7 @@ def conform(
     `audit_release`. `pairs` replace those of the mechanism's space, each numeric keyword of the partial
     `make` is tested with a float, `tight` asks that the log ratio reaches the loss at a pair
     (`MetricMechanism`), `samples` are drawn for each test, and a mechanism that keeps its promise fails with
-    a probability of at most `alarm`.
+    a probability of at most `false_alarm`.
 
     Raises UnsupportedMechanism if the mechanism lacks a method, no pair of points can be tested, or a method
     returns an array of the wrong shape or a log mass of NaN.
@@ -84,16 +84,17 @@ def conform(
     trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=has_law), samples, bits or BulkBits())
     checks = [] if make is None else [promise.check_parameters(make)]
     if not has_law:
-        checks += _black_box_checks(trial, alarm)
-        return Report(repr(mechanism), samples, alarm, tuple(checks))
+        checks += _black_box_checks(trial, false_alarm)
+        return Report(repr(mechanism), samples, false_alarm, tuple(checks))
     if isinstance(mechanism, MetricMechanism):
         checks += [promise.check_loss(mechanism), *promise.check_ratios(trial, tight=tight)]
     else:
-        checks += [promise.check_hockey_sticks(trial, alarm / 4)]
+        checks += [promise.check_hockey_sticks(trial, false_alarm / 4)]
     checks += [draws.check_shapes(trial), draws.check_randomness(trial)]
-    checks += [draws.check_calibration(trial, alarm / 4), *draws.check_frequencies(trial, alarm / 4)]
-    checks += [draws.check_independence(trial, alarm / 8), *_windows(trial, alarm / 8)]
-    return Report(repr(mechanism), samples, alarm, tuple(checks))
+    checks += [draws.check_calibration(trial, false_alarm / 4)]
+    checks += draws.check_frequencies(trial, false_alarm / 4)
+    checks += [draws.check_independence(trial, false_alarm / 8), *_windows(trial, false_alarm / 8)]
+    return Report(repr(mechanism), samples, false_alarm, tuple(checks))
 
 
 def audit_release(
@@ -101,7 +102,7 @@ def audit_release(
     claims: Iterable[tuple[Any, Any, float]],
     *,
     samples: int = SAMPLES,
-    alarm: float = ALARM,
+    false_alarm: float = ALARM,
     name: str = "release",
 ) -> Report:
     """Test whether the outputs of a release distinguish points better than is claimed.
@@ -109,22 +110,23 @@ def audit_release(
     `release` returns an output for each point of an array, with fresh noise of any distribution. Each of
     `claims`, (x, x', loss), says that no event's probability changes by more than e^loss between x and x'.
     `samples` are drawn at each point; a release that keeps all claims fails with a probability of at most
-    `alarm`. Raises UnsupportedMechanism if there is no claim, or not one output per point.
+    `false_alarm`. Raises UnsupportedMechanism if there is no claim, or not one output per point.
     """
     pairs = [PointPair(x, x_prime, float(claim)) for x, x_prime, claim in claims]
-    return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))
+    checks = tuple(black_box.check_pairs(release, pairs, samples, false_alarm))
+    return Report(name, samples, false_alarm, checks)
 
 
-def _black_box_checks(trial: Trial, alarm: float) -> Iterator[Check]:
+def _black_box_checks(trial: Trial, false_alarm: float) -> Iterator[Check]:
     """Yield the checks of the loss, shapes and outputs of a mechanism without `log_mass`."""
     release = partial(trial.mechanism.release, bits=trial.bits)
     tested_pairs = trial.most_telling_pairs(draws.CALIBRATION_PAIRS)
     yield promise.check_loss(trial.mechanism)
     yield draws.check_shapes(trial)
-    yield from black_box.check_pairs(release, tested_pairs, trial.samples, alarm)
+    yield from black_box.check_pairs(release, tested_pairs, trial.samples, false_alarm)
 
 
-def _windows(trial: Trial, alarm: float) -> Iterator[Check]:
+def _windows(trial: Trial, false_alarm: float) -> Iterator[Check]:
     """Yield the checks of the audit if the mechanism adds noise to unbounded windows under d_inf."""
     mechanism, space, x = trial.mechanism, trial.mechanism.space, trial.pairs[0].x
     is_unbounded = (
@@ -132,4 +134,4 @@ def _windows(trial: Trial, alarm: float) -> Iterator[Check]:
     )
     if is_unbounded and hasattr(mechanism, "quantum") and trial.draw(x, 1).shape[1:] == (space.n,):
         samples = min(trial.samples, max(4000, (1 << 22) // space.n))
-        yield from audit(mechanism, samples=samples, alarm=alarm, bits=trial.bits).checks
+        yield from audit(mechanism, samples=samples, false_alarm=false_alarm, bits=trial.bits).checks

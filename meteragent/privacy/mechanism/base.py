@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import Exact, not_negative, rational
+from meteragent.privacy.exact import Exact, not_negative, to_rational
 
 
 class Guarantee(NamedTuple):
@@ -28,7 +28,7 @@ class Guarantee(NamedTuple):
 
 def make_guarantee(epsilon: Exact, delta: Exact) -> Guarantee:
     """Return the pair (Holohan 2014, Definition 1). Raises ValueError if either is out of its range."""
-    exact_delta = rational("delta", delta)
+    exact_delta = to_rational("delta", delta)
     if not 0 <= exact_delta <= 1:
         raise ValueError(f"delta must lie in [0, 1], not {exact_delta}")
     return Guarantee(not_negative("epsilon", epsilon), exact_delta)

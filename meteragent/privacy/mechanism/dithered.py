@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, rational, set_fields
+from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, set_fields, to_rational
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.whole import require_int64_vectors
 from meteragent.privacy.space import Windows
@@ -85,7 +85,7 @@ class DitheredLaplace:
         ValueError if it is negative.
         """
         lattice_loss = self.noise.loss(distance)
-        part = rational("distance", distance) / self.quantum % 1
+        part = to_rational("distance", distance) / self.quantum % 1
         if self.n > 1 or not part:
             return lattice_loss
         # h(d) - a ceil(d) = ln(f + (1 - f) e^-a), f = {d}.

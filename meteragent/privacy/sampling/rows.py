@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import Bits, RowBits, Rows
+from meteragent.privacy.bits import Bits, RowBits, RowIds
 from meteragent.privacy.exact import Exact
 from meteragent.privacy.sampling.windows import Words, propose_bounds, table_of
 
@@ -68,13 +68,13 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     return noise
 
 
-def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.int64]:
+def _noise_bounds(n: int, a: Exact, rows: RowIds, source: RowBits) -> NDArray[np.int64]:
     """Draw each row's R, from its first accepted attempt."""
     table, noise_bounds, pending = table_of(n, a), np.empty(rows.size, np.int64), np.arange(rows.size)
     for attempt in range(ATTEMPTS):
         pending_rows = rows[pending]
 
-        def stream(index: int, rows: Rows = pending_rows, page: int = STREAMS + attempt) -> Bits:
+        def stream(index: int, rows: RowIds = pending_rows, page: int = STREAMS + attempt) -> Bits:
             """Return the bits of a pending row, from the page of this attempt."""
             return source.stream(int(rows[index]), page)
 
@@ -87,7 +87,7 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
     raise OverflowError(f"{ATTEMPTS} attempts at a noise bound failed: the bits are not random")
 
 
-def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
+def _fill(noise: NDArray[np.int64], rows: RowIds, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
     """Fill each row of `noise` with the noise of its slots, uniform on {-R .. R}."""
     ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
     if int(ranges.max(initial=0)) > _WIDEST:
@@ -103,12 +103,12 @@ def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64],
     noise -= noise_bounds[:, np.newaxis]
 
 
-def _fill_narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+def _fill_narrow(values: NDArray[np.int64], rows: RowIds, ranges: Words, source: RowBits) -> None:
     """Fill `values` with integers below each row's range, which is at most 2^32."""
     product, surplus = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
-    def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+    def redraw(row: RowIds, slot: RowIds, page: int) -> NDArray[np.bool_]:
         """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
         return fresh.astype(np.uint32) < surplus[row]
@@ -117,13 +117,13 @@ def _fill_narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: R
     product >>= np.uint64(32)
 
 
-def _fill_wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+def _fill_wide(noise: NDArray[np.int64], rows: RowIds, ranges: Words, source: RowBits) -> None:
     """Fill `noise` with integers below each row's range, which is at most 2^63."""
     values, largest = noise.view(np.uint64), ranges - np.uint64(1)
     mask = np.array([(1 << value.bit_length()) - 1 for value in largest.tolist()], np.uint64)
     np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
-    def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+    def redraw(row: RowIds, slot: RowIds, page: int) -> NDArray[np.bool_]:
         """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
         return fresh > largest[row]
@@ -131,7 +131,7 @@ def _fill_wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowB
     _retry(values > largest[:, np.newaxis], redraw)
 
 
-def _retry(rejected: NDArray[np.bool_], redraw: Callable[[Rows, Rows, int], NDArray[np.bool_]]) -> None:
+def _retry(rejected: NDArray[np.bool_], redraw: Callable[[RowIds, RowIds, int], NDArray[np.bool_]]) -> None:
     """Redraw the rejected slots, from a new page at each attempt, until `redraw` rejects none."""
     pending = np.flatnonzero(rejected)
     for page in range(SLOTS + 1, SLOTS + ATTEMPTS):

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from meteragent.privacy.exact import Exact, positive, rational, set_fields
+from meteragent.privacy.exact import Exact, positive, set_fields, to_rational
 from meteragent.privacy.metric import Distance, square_root
 from meteragent.privacy.space.base import Pair, pairs_both_ways
 
@@ -54,7 +54,7 @@ class Curve:
 
     def __call__(self, time_s: Exact) -> Fraction:
         """Return the value at `time_s`. Raises ValueError if it is outside [0, T]."""
-        time = rational("time_s", time_s)
+        time = to_rational("time_s", time_s)
         if not 0 <= time <= self.duration_s:
             raise ValueError(f"time_s must lie in [0, {self.duration_s}], not {time}")
         i = min(bisect_right(self.times_s, time), len(self.pieces)) - 1
@@ -79,16 +79,16 @@ class Curve:
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
     """Return the curve of values[i] from edges_s[i] to the next, from 0. Raises ValueError as `Curve`."""
-    pieces = tuple((value, value) for value in (rational("value", v) for v in values))
-    return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
+    pieces = tuple((value, value) for value in (to_rational("value", v) for v in values))
+    return Curve(tuple(to_rational("edge_s", t) for t in edges_s), pieces)
 
 
 def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
     """Return the continuous curve through values[i] at times_s[i], from 0. Raises ValueError as `Curve`."""
     if len(times_s) != len(values):
         raise ValueError(f"a curve needs as many values as times, not {len(values)} and {len(times_s)}")
-    numbers = [rational("value", v) for v in values]
-    return Curve(tuple(rational("time_s", t) for t in times_s), tuple(pairwise(numbers)))
+    numbers = [to_rational("value", v) for v in values]
+    return Curve(tuple(to_rational("time_s", t) for t in times_s), tuple(pairwise(numbers)))
 
 
 @dataclass(frozen=True, init=False)

@@ -145,7 +145,7 @@ class Databases:
         return points is not None and len(points) ** self.n <= limit
 
 
-def _normalised(rows: Space) -> Rowwise:
+def _normalised_metric(rows: Space) -> Rowwise:
     width = rows.diameter
     if not isinstance(width, Fraction) or not width:
         raise ValueError(f"the rows' diameter must be rational and positive to normalise d_1, not {width}")
@@ -156,7 +156,7 @@ _METRICS: Mapping[str, Callable[[Space], Rowwise]] = MappingProxyType(
     {
         "hamming": lambda _: hamming,
         "l1": lambda rows: Rowwise(rows.metric),
-        "normalised l1": _normalised,
+        "normalised l1": _normalised_metric,
         "linf": lambda rows: Rowwise(rows.metric, "linf"),
     }
 )

@@ -46,7 +46,7 @@ class Numbers:
     @property
     def points(self) -> tuple[int, ...]:
         """All numbers, in quanta."""
-        return tuple(_listed(self.low, self.high, 1))
+        return tuple(_list_values(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
         """Yield all pairs of a small space; otherwise pairs 1, 2, 5 or 100 quanta apart, and the two ends."""
@@ -107,7 +107,7 @@ class Windows:
     @property
     def points(self) -> tuple[tuple[int, ...], ...]:
         """All windows."""
-        return tuple(product(_listed(self.low, self.high, self.n), repeat=self.n))
+        return tuple(product(_list_values(self.low, self.high, self.n), repeat=self.n))
 
     def pairs(self) -> Iterator[Pair]:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted copy, and the corners.
@@ -175,7 +175,7 @@ def _inner_point(low: int | None, high: int | None) -> int:
     return 0 if low is None and high is None else low + 1000 if low is not None else (high or 0) - 1000
 
 
-def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
+def _list_values(low: int | None, high: int | None, n: int) -> Sequence[int]:
     """List the values of each of n numbers. Raises AttributeError if the space cannot be listed."""
     if low is None or high is None:
         raise AttributeError("a space that lacks a bound has no list of points: give low and high")

@@ -21,10 +21,10 @@ from meteragent.report.event import EVENTS
 from meteragent.report.format import amount_text, energy_text, localise, mean_label, wrap_text
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.language import say
-from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, name_forms
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Change, name_forms
 from meteragent.report.plan.render import join_titles, paste_lines
 from meteragent.report.plan.setting import configuration_text, largest_energy, level_text
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 _MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
 
@@ -86,7 +86,7 @@ class AmountQuestion:
     """A question: the amount to share, and the energy to hide, the error to reach, or both."""
 
     share: AmountShare
-    hide: Hide | None
+    hide: Change | None
     goal: Money | None
     bound: Money = USUAL_BOUND
     level: Fraction = Fraction(1)
@@ -187,7 +187,7 @@ def as_text(answer: AmountAnswer) -> str:
     """Return the answer as text: its errors, the hidden energy, its configuration, and the next step."""
     question, setting = answer.question, answer.setting
     currency = question.bound.currency
-    lines = [_verdict(answer), "", say("plan.amount_costs")]
+    lines = [_verdict_line(answer), "", say("plan.amount_costs")]
     for homes in sorted({1, question.homes, *CROWDS}):
         error = amount_text(setting.terms.sd / math.sqrt(homes), currency)
         lines.append(f"  {mean_label(homes):<28}{error:>14}")
@@ -204,7 +204,7 @@ def as_text(answer: AmountAnswer) -> str:
     return "\n".join([*lines, wrap_text(hides), "", *paste_lines(setting.text)])
 
 
-def _verdict(answer: AmountAnswer) -> str:
+def _verdict_line(answer: AmountAnswer) -> str:
     question = answer.question
     parts = [say("plan.hide", change=question.hide.title)] if question.hide else []
     parts.append(say("plan.amount_share", share=question.share.title, price=question.bound.text))
@@ -228,8 +228,8 @@ def as_json(answer: AmountAnswer) -> str:
         "hides_at_most_wh": None if limit is None or limit.is_largest else str(limit.hide_wh),
         "level": str(question.level),
         "homes": question.homes,
-        "error": figure(setting.error),
-        "error_of_one_home": figure(setting.terms.sd),
+        "error": shorten(setting.error),
+        "error_of_one_home": shorten(setting.terms.sd),
         "configuration": setting.text,
         "check": facts.facts_of(guarantee.compute_guarantee(setting.stream)),
     }

@@ -23,7 +23,7 @@ _ARTICLES = {"a", "an", "the"}
 _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "programme", "empty": "away"}
 
 
-class Hide(NamedTuple):
+class Change(NamedTuple):
     """A change to hide: an event, or any change by an energy, which `name` states as the question does."""
 
     name: str
@@ -138,20 +138,20 @@ class Goal:
         return float(base / share.hours)
 
 
-def parse_hide(text: str) -> Hide:
+def parse_hide(text: str) -> Change:
     """Parse what to hide: ``kettle``, ``tv evening``, ``110Wh`` or ``2000W 30min``. Raises ValueError."""
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
         if not 0 < energy_wh <= ENERGY_MAX_WH:
             raise ValueError("a positive energy of at most 10000kWh, such as 110Wh")
-        return Hide(f"{match[1]} {match[2]}", energy_wh)
+        return Change(f"{match[1]} {match[2]}", energy_wh)
     try:
         hidden_event = event.parse_event(text)
     except ValueError:
         hidden_event = _public_event(text)
     if hidden_event.duration_ms > _EVENT_MAX_MS:
         raise ValueError("an event of at most 31 days, such as '250W 7d'")
-    return Hide(hidden_event.name, hidden_event.energy_wh, hidden_event)
+    return Change(hidden_event.name, hidden_event.energy_wh, hidden_event)
 
 
 def _public_event(text: str) -> Event:

@@ -21,13 +21,13 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration
 from meteragent.privacy import LInfLaplace, nested, sd
-from meteragent.privacy.nested import Kind
+from meteragent.privacy.nested import Node
 from meteragent.report.format import energy_text, full_text, localise, wrap_text
 from meteragent.report.language import say
-from meteragent.report.plan.ask import Goal, Hide, Share
+from meteragent.report.plan.ask import Change, Goal, Share
 from meteragent.report.plan.render import error_text, paste_lines
 from meteragent.report.plan.setting import configuration_text, level_text
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 LEVEL_PARTS = 20
 """The number of equal parts into which the search grid divides a level."""
@@ -56,7 +56,7 @@ class Division:
         for length, share in zip(self.lengths, self.shares, strict=True):
             level = max(share, _NO_SHARE) * self.level  # numbers with a share of 0 have almost no weight
             mechanism = noise_mechanism(self.hide_wh / length.hours, level)
-            kinds.append(Kind(mechanism, "dithered", float(length.hours / 1000)))  # in kWh
+            kinds.append(Node(mechanism, "dithered", float(length.hours / 1000)))  # in kWh
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
         path = nested.regular_path(kinds, counts)
         return tuple(
@@ -69,7 +69,7 @@ class Division:
 class NestedQuestion:
     """A question: what to hide, the lengths to share (from fine to coarse), and the goals for errors."""
 
-    hide: Hide
+    hide: Change
     lengths: tuple[Share, ...]
     goals: tuple[Goal | None, ...] = ()
     level: Fraction = Fraction(1)
@@ -134,7 +134,7 @@ def solve(question: NestedQuestion) -> NestedAnswer:
 
     divisions = [
         Division(question.lengths, shares, question.hide.energy_wh, question.level)
-        for shares in _grid(len(question.lengths))
+        for shares in _share_grid(len(question.lengths))
     ]
     single = next(division for division in divisions if division.shares[0] == 1)
     best = min(divisions, key=largest_ratio)
@@ -162,7 +162,7 @@ def _check(question: NestedQuestion) -> None:
         raise ValueError("an error for each length, such as any,0.7kWh,1.5kWh")
 
 
-def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
+def _share_grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
     """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
 
     def distribute(places: int, steps: int) -> Iterator[tuple[int, ...]]:
@@ -191,21 +191,21 @@ def as_text(answer: NestedAnswer) -> str:
     choice = say("plan.nested_is_better" if answer.is_better else "plan.nested_is_single")
     head = f"{say(verdict, question=say('plan.join').join(parts))} {choice}"
     heads = [say(f"plan.nested_{name}") for name in ("share", "nested", "single", "goal")]
-    lines = [wrap_text(head), "", say("plan.nested_costs"), _row("", *heads)]
+    lines = [wrap_text(head), "", say("plan.nested_costs"), _row_text("", *heads)]
     goals = question.goals or (None,) * len(question.lengths)
     rows = zip(
         question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
     )
     for length, share, error_w, single_w, goal in rows:
         cells = localise(exact_text(share)), error_text(error_w, length), error_text(single_w, length)
-        lines.append(_row(length.title, *cells, goal.text if goal else "-"))
+        lines.append(_row_text(length.title, *cells, goal.text if goal else "-"))
     hides = say(
         "plan.nested_hides", energy=energy_text(question.hide.energy_wh), level=full_text(question.level)
     )
     return "\n".join([*lines, "", hides, "", *paste_lines(answer.text)])
 
 
-def _row(name: str, share: str, nested_error: str, single_error: str, goal: str) -> str:
+def _row_text(name: str, share: str, nested_error: str, single_error: str, goal: str) -> str:
     return f"  {name:<16}{share:>8}{nested_error:>14}{single_error:>16}{goal:>12}"
 
 
@@ -217,21 +217,21 @@ def as_json(answer: NestedAnswer) -> str:
         "level": str(question.level),
         "possible": answer.is_possible,
         "nested_is_better": answer.is_better,
-        "lengths": _rows(answer),
+        "lengths": _row_facts(answer),
         "configuration": answer.text,
     }
     return json.dumps(document, indent=2)
 
 
-def _rows(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
+def _row_facts(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
     best, single = answer.best, answer.single
     columns = best.lengths, best.shares, best.errors_w, single.errors_w
     return [
         {
             "share": length.name,
             "part_of_level": str(share),
-            "error_w": figure(error_w),
-            "error_of_one_stream_w": figure(single_w),
+            "error_w": shorten(error_w),
+            "error_of_one_stream_w": shorten(single_w),
         }
         for length, share, error_w, single_w in zip(*columns, strict=True)
     ]

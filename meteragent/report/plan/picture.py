@@ -12,7 +12,7 @@ from meteragent.report.event import EVENTS
 from meteragent.report.format import mean_label
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.language import say
-from meteragent.report.plan.ask import Hide
+from meteragent.report.plan.ask import Change
 from meteragent.report.plan.render import error_text
 from meteragent.report.plan.setting import Setting, least_energy_setting
 from meteragent.report.plan.solve import Answer, nearby_settings
@@ -74,7 +74,7 @@ def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
 
 def _draw_examples(axes: Axes, setting: Setting) -> None:
     """Mark the smallest energy at which each public example is hidden."""
-    hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
+    hides = [Change(event.name, event.energy_wh, event) for event in EVENTS]
     starts = [(least_energy_setting(hide, setting).hide_wh, hide.title) for hide in hides]
     labels: list[tuple[float, str]] = []
     for start_wh, name in sorted(starts):

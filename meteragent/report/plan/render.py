@@ -32,7 +32,7 @@ from meteragent.report.plan.setting import (
     radius_percent,
 )
 from meteragent.report.plan.solve import Answer, SlidingSetting, find_sliding, homes_needed, nearby_settings
-from meteragent.wire.number import figure
+from meteragent.wire.number import shorten
 
 ERROR_GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 """Errors of a mean, as shares of `MEAN_W`; the answer shows how many homes each error requires."""
@@ -55,7 +55,7 @@ def share_of_home(power_w: float) -> str:
     return say("number.times", count=localise(f"{share:,.0f}"))
 
 
-def _question(answer: Answer) -> str:
+def _question_text(answer: Answer) -> str:
     question, goal = answer.question, answer.question.goal
     parts = [] if question.hide is None else [say("plan.hide", change=question.hide.title)]
     parts += [] if question.share is None else [say("plan.share", share=question.share.title)]
@@ -72,23 +72,23 @@ def _question(answer: Answer) -> str:
 def as_text(answer: Answer) -> str:
     """Return the answer as text: its configuration, a table of errors, and the next step."""
     verdict = "possible" if answer.is_possible else "impossible"
-    head = say(f"plan.{verdict}", question=_question(answer), reason=answer.why_not)
-    lines = [wrap_text(head), "", *_considered(answer)]
+    head = say(f"plan.{verdict}", question=_question_text(answer), reason=answer.why_not)
+    lines = [wrap_text(head), "", *_considered_lines(answer)]
     if not answer.is_possible:
-        lines += [*_nearest(answer), ""]
+        lines += [*_nearest_lines(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
-        return "\n".join([*lines, *(_paste(setting, say("plan.paste_first")) if setting else [])])
+        return "\n".join([*lines, *(_setting_lines(setting, say("plan.paste_first")) if setting else [])])
     setting = answer.setting
     assert setting is not None
     for section in (
-        _costs(answer, setting),
-        _paste(setting, say("plan.paste")),
-        _table(answer, setting),
-        _slots(answer, setting),
+        _cost_lines(answer, setting),
+        _setting_lines(setting, say("plan.paste")),
+        _table_lines(answer, setting),
+        _slot_lines(answer, setting),
     ):
         lines += [*section, ""] if section else []
     windows = find_sliding(answer.question, setting)
-    lines += [*_sliding(windows), ""] if windows else []
+    lines += [*_sliding_lines(windows), ""] if windows else []
     if setting.share.unit is not None and setting.slots > 1:  # the number of blocks was chosen
         key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
         origin = say(key, blocks=setting.slots, examples=len(EVENTS))
@@ -96,13 +96,13 @@ def as_text(answer: Answer) -> str:
     return "\n".join([*lines, wrap_text(say("plan.next"))])
 
 
-def _considered(answer: Answer) -> list[str]:
+def _considered_lines(answer: Answer) -> list[str]:
     """Return the lines about the shares that were compared; empty if none were compared."""
-    if not answer.considered:
+    if not answer.considered_settings:
         return []
     goal = answer.question.goal
     lines = [say("plan.considered", homes=mean_label(answer.homes))]
-    for setting in answer.considered:
+    for setting in answer.considered_settings:
         watts = setting.error_w(answer.homes)
         is_enough = goal is not None and homes_needed(setting, goal.power_w(setting.share)) <= answer.homes
         mark = say("plan.yes" if is_enough else "plan.no")
@@ -111,7 +111,7 @@ def _considered(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
-def _costs(answer: Answer, setting: Setting) -> list[str]:
+def _cost_lines(answer: Answer, setting: Setting) -> list[str]:
     share, one_w = setting.share, setting.error_w()
     lines, of_home = [say("plan.costs", share=share.title)], say("plan.of_home", watts=MEAN_W)
     for homes in sorted({1, answer.homes, *CROWDS}):
@@ -123,13 +123,13 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     homes_by_goal = {goal: whole_text(homes_needed(setting, float(goal * MEAN_W))) for goal in ERROR_GOALS}
     counts = "; ".join(f"{percent_text(str(100 * goal))}: {homes}" for goal, homes in homes_by_goal.items())
     lines.append(f"  {say('plan.homes_needed', counts=counts)}")
-    lines += _slack(answer, setting)
+    lines += _slack_lines(answer, setting)
     floor = say("plan.floor", floor=error_text(setting.floor_w, share), error=error_text(one_w, share))
     lines.append(wrap_text(floor, "  "))
-    return [*lines, "", *_hidden(answer, setting)]
+    return [*lines, "", *_hidden_lines(answer, setting)]
 
 
-def _slack(answer: Answer, setting: Setting) -> list[str]:
+def _slack_lines(answer: Answer, setting: Setting) -> list[str]:
     """Return a line that compares the error with the goal; empty if there is no goal."""
     goal = answer.question.goal
     if goal is None:
@@ -141,21 +141,21 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
     return [wrap_text(text, "  ")]
 
 
-def _hidden(answer: Answer, setting: Setting) -> list[str]:
+def _hidden_lines(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy_text(setting.hide_wh), level=full_text(setting.level))
     events, percentage = covered_events(setting), radius_percent(setting)
-    limit = guess_limit_text(percentage, _names(events) if events else "")
+    limit = guess_limit_text(percentage, _event_names(events) if events else "")
     has_limit = answer.question.hide is None and setting.hide_wh >= ENERGY_MAX_WH
     search = say("plan.search_limit", energy=energy_text(setting.hide_wh)) if has_limit else ""
-    sentences = (hides, search, limit, _odds(answer, setting), say("plan.assumed"))
+    sentences = (hides, search, limit, _odds_sentence(answer, setting), say("plan.assumed"))
     return [wrap_text(" ".join(filter(None, sentences)))]
 
 
-def _names(events: Iterable[Event]) -> str:
+def _event_names(events: Iterable[Event]) -> str:
     return join_titles(events) or say("plan.no_example")
 
 
-def _odds(answer: Answer, setting: Setting) -> str:
+def _odds_sentence(answer: Answer, setting: Setting) -> str:
     """Return a sentence about the odds of a whole event: the levels of the windows that it touches add up."""
     hide = answer.question.hide
     if hide is None:
@@ -181,12 +181,12 @@ def paste_lines(text: str) -> list[str]:
     return [say("plan.paste"), "", *text.splitlines(), "", wrap_text(say("plan.next"))]
 
 
-def _paste(setting: Setting, title: str) -> list[str]:
+def _setting_lines(setting: Setting, title: str) -> list[str]:
     head = say("plan.paste_preset", title=title, preset=repr(setting.preset)) if setting.preset else title
     return [head, "", *setting.text.splitlines()]
 
 
-def _table(answer: Answer, setting: Setting) -> list[str]:
+def _table_lines(answer: Answer, setting: Setting) -> list[str]:
     """Return a table of the error against the hidden energy, with a row for each of `ENERGY_FACTORS`."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     heads = [
@@ -208,7 +208,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
     return lines
 
 
-def _slots(answer: Answer, setting: Setting) -> list[str]:
+def _slot_lines(answer: Answer, setting: Setting) -> list[str]:
     """Return the line about the choice of the number of slots; empty if there was no choice."""
     question = answer.question
     if question.hide is None:
@@ -220,9 +220,9 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     return [wrap_text(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
-def _sliding(offer: SlidingSetting) -> list[str]:
+def _sliding_lines(offer: SlidingSetting) -> list[str]:
     """Return the lines that offer a stronger promise."""
-    plan, setting, simple = offer.plan, offer.setting, offer.simple
+    plan, setting, simple = offer.plan, offer.setting, offer.simple_setting
     share, windows = setting.share, plan.blocks_touched(plan.span)
     text = say(
         "plan.sliding",
@@ -235,12 +235,12 @@ def _sliding(offer: SlidingSetting) -> list[str]:
         level=full_text(setting.level),
         error=error_text(setting.error_w(), share),
         energy=energy_text(simple.hide_wh),
-        simple=error_text(simple.error_w(), share),
+        simple_setting=error_text(simple.error_w(), share),
     )
     return [wrap_text(text), "", *setting.text.splitlines()]
 
 
-def _nearest(answer: Answer) -> list[str]:
+def _nearest_lines(answer: Answer) -> list[str]:
     if not answer.nearest:
         return [say("plan.none_near")]
     lines = [say("plan.near")]
@@ -252,7 +252,7 @@ def _nearest(answer: Answer) -> list[str]:
         size = error_text(setting.error_w(homes), setting.share)
         lines.append(wrap_text(f"{near.change}: {numbers}: {size}", "  ", "    "))
         if near.kind == "less" or answer.question.hide is None:
-            lines.append(f"    {say('plan.near_hides', events=_names(covered_events(setting)))}")
+            lines.append(f"    {say('plan.near_hides', events=_event_names(covered_events(setting)))}")
     return lines
 
 
@@ -264,14 +264,14 @@ def as_json(answer: Answer) -> str:
     setting = answer.setting if answer.is_possible else None
     windows = None if setting is None else find_sliding(answer.question, setting)
     document: dict[str, Any] = {
-        "question": _question(answer),
+        "question": _question_text(answer),
         "possible": answer.is_possible,
         "why_not": answer.why_not or None,
         "homes": answer.homes,
         "setting": _facts(setting, answer.homes) if setting else None,
-        "considered": [_facts(option, answer.homes) for option in answer.considered],
+        "considered": [_facts(option, answer.homes) for option in answer.considered_settings],
         "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
-        "sliding": windows and _windows(windows, answer.homes),
+        "sliding": windows and _sliding_facts(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
             for row in (nearby_settings(setting, ENERGY_FACTORS) if setting else ())
@@ -290,16 +290,16 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "level": str(setting.level),
         "preset": setting.preset,
         "homes": homes,
-        "error_w": figure(setting.error_w(homes)),
-        "error_of_one_home_w": figure(setting.error_w()),
-        "floor_of_one_home_w": figure(setting.floor_w),
+        "error_w": shorten(setting.error_w(homes)),
+        "error_of_one_home_w": shorten(setting.error_w()),
+        "floor_of_one_home_w": shorten(setting.floor_w),
         "right_of_100": radius_percent(setting),
         "hides": [event.name for event in covered_events(setting)],
         "configuration": setting.text,
     }
 
 
-def _windows(offer: SlidingSetting, homes: int) -> dict[str, Any]:
+def _sliding_facts(offer: SlidingSetting, homes: int) -> dict[str, Any]:
     """Return the facts about consecutive windows: any `span` numbers touch at most `windows` windows."""
     plan = offer.plan
     return {"span": plan.span, "windows": plan.blocks_touched(plan.span), **_facts(offer.setting, homes)}

@@ -16,7 +16,7 @@ from meteragent.privacy import success_bound
 from meteragent.privacy.floor import WindowFloor
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.guarantee import success_percent
-from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Change, Share
 
 TOML_HEAD = """\
 source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
@@ -78,7 +78,7 @@ class Setting:
     @cached_property
     def terms(self) -> Terms:
         """The terms of an ordinary window."""
-        shape = _shape(self.share, self.slots, self.timezone)
+        shape = _terms_of(self.share, self.slots, self.timezone)
         return replace(
             shape, level=self.level, radius=self.radius_w, quantum_u=int(self.quantum_w * 10**6), preset=None
         )
@@ -109,7 +109,7 @@ class Setting:
         )
         privacy = {"privacy.hide": f'"{hide}"', "privacy.level": level_text(self.level)}
         quantum = {"privacy.quantum": exact_text(self.quantum_w)}
-        return configuration_text(_window(self.share, self.slots) | zone | privacy | quantum)
+        return configuration_text(_window_keys(self.share, self.slots) | zone | privacy | quantum)
 
     @property
     def stream(self) -> config.Stream:
@@ -132,7 +132,7 @@ def level_text(level: Fraction) -> str:
     return f'"{level}"' if level.denominator > 1 else str(level)
 
 
-def _window(share: Share, slots: int) -> dict[str, str]:
+def _window_keys(share: Share, slots: int) -> dict[str, str]:
     """Return the keys for the grid and the space."""
     if share.unit is None:
         keys = {"window.length": f'"{format_duration(share.step_ms * slots)}"'}
@@ -144,10 +144,10 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _shape(share: Share, slots: int, timezone: str) -> Terms:
+def _terms_of(share: Share, slots: int, timezone: str) -> Terms:
     """Return the terms of a share's windows, with the noise of the default preset."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
-    return config.terms(config.parse(configuration_text(_window(share, slots) | zone)).stream[0])
+    return config.terms(config.parse(configuration_text(_window_keys(share, slots) | zone)).stream[0])
 
 
 def last_place_wh(wh: float) -> Fraction:
@@ -165,7 +165,7 @@ def aligned_distances(event: Event, setting: Setting) -> tuple[tuple[Fraction, .
 
 @lru_cache(maxsize=256)
 def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[tuple[Fraction, ...], ...]:
-    return tuple(sorted(window_distances(event, _shape(share, slots, timezone)), key=sum, reverse=True))
+    return tuple(sorted(window_distances(event, _terms_of(share, slots, timezone)), key=sum, reverse=True))
 
 
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
@@ -205,7 +205,7 @@ def odds_level(setting: Setting, event: Event) -> float:
     return float(max(losses) + noise.a)
 
 
-def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+def least_error_setting(hide: Change, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`; a preset is preferred to an equal one."""
     best = min(candidate_settings(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -217,7 +217,7 @@ def least_error_setting(hide: Hide, share: Share, level: Fraction, timezone: str
 
 
 @lru_cache(maxsize=256)
-def candidate_settings(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
+def candidate_settings(hide: Change, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
     """Find, for each number of slots to try, the setting with the least energy that hides `hide`.
 
     A change of any shape may lie in one slot, and so may an event no longer than a slot. For these, more
@@ -225,7 +225,7 @@ def candidate_settings(hide: Hide, share: Share, level: Fraction, timezone: str)
     slots is left out if its error, even with that power as the radius, is not below those of fewer slots.
     """
     if not share.blocks:
-        return (_advised(hide, share, level, timezone),)
+        return (_advised_setting(hide, share, level, timezone),)
     event, start = hide.event, Setting(share, share.blocks, hide.energy_wh, level, timezone)
     settings = [least_energy_setting(hide, start)]
     if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
@@ -240,7 +240,7 @@ def candidate_settings(hide: Hide, share: Share, level: Fraction, timezone: str)
     return tuple(settings)
 
 
-def _advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+def _advised_setting(hide: Change, share: Share, level: Fraction, timezone: str) -> Setting:
     """Choose a curve's number of blocks by the least bound on its error for a day with all public events.
 
     Each event raises and lowers the power once, so the bound for k blocks is (all rises and falls) / (2 k)
@@ -255,7 +255,7 @@ def _advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Settin
     return min(bounds)[2]
 
 
-def least_energy_setting(hide: Hide, setting: Setting) -> Setting:
+def least_energy_setting(hide: Change, setting: Setting) -> Setting:
     """Find the setting with the least energy that hides `hide`, with the windows of `setting`."""
     if hide.event is None:
         return setting

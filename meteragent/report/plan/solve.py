@@ -9,7 +9,7 @@ from meteragent.privacy.stream import SlidingPlan
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import figures_text
 from meteragent.report.language import say
-from meteragent.report.plan.ask import DAY, SHARES, Goal, Hide, Share
+from meteragent.report.plan.ask import DAY, SHARES, Change, Goal, Share
 from meteragent.report.plan.setting import Setting, covered_events, least_error_setting, most_hiding_setting
 
 _ROUNDING = 1e-9
@@ -19,14 +19,14 @@ _ROUNDING = 1e-9
 class Question:
     """A question: the change to hide and the numbers to share, one of these and a goal, or all three."""
 
-    hide: Hide | None = None
+    hide: Change | None = None
     share: Share | None = None
     homes: int | None = None
     goal: Goal | None = None
     level: Fraction = Fraction(1)
     timezone: str = "UTC"
 
-    def least_error_setting(self, hide: Hide, share: Share) -> Setting:
+    def least_error_setting(self, hide: Change, share: Share) -> Setting:
         """Find the setting with the least error that hides `hide`."""
         return least_error_setting(hide, share, self.level, self.timezone)
 
@@ -35,7 +35,7 @@ class Question:
         error_w = goal_w * math.sqrt(homes)
         if share.blocks:
             return most_hiding_setting(share, self.level, self.timezone, error_w)
-        slots = {self.least_error_setting(Hide(event.name, event.energy_wh), share).slots for event in EVENTS}
+        slots = {self.least_error_setting(Change(e.name, e.energy_wh), share).slots for e in EVENTS}
         settings = [most_hiding_setting(share, self.level, self.timezone, error_w, n) for n in sorted(slots)]
         return max(filter(None, settings), key=lambda setting: setting.radius_w, default=None)
 
@@ -68,7 +68,7 @@ class SlidingSetting:
 
     plan: SlidingPlan
     setting: Setting
-    simple: Setting
+    simple_setting: Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Answer:
     homes: int
     why_not: str = ""
     nearest: tuple[NearbySetting, ...] = ()
-    considered: tuple[Setting, ...] = ()
+    considered_settings: tuple[Setting, ...] = ()
 
     @property
     def is_possible(self) -> bool:
@@ -95,13 +95,13 @@ def solve(question: Question) -> Answer:
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:
-        return _error(question, hide, share)
+        return _solve_error(question, hide, share)
     if goal is None or (hide is None and share is None):
         raise ValueError("give two of --hide, --share and --error (for one home, or for --homes homes)")
     if hide is not None:
-        return _share(question, hide, goal)
+        return _solve_share(question, hide, goal)
     assert share is not None
-    return _hide(question, share, goal)
+    return _solve_hide(question, share, goal)
 
 
 def homes_needed(setting: Setting, goal_w: float) -> int:
@@ -109,11 +109,11 @@ def homes_needed(setting: Setting, goal_w: float) -> int:
     return max(1, math.ceil((setting.error_w() / goal_w) ** 2 - _ROUNDING))
 
 
-def _meets(setting: Setting, homes: int, goal_w: float) -> bool:
+def _is_within_goal(setting: Setting, homes: int, goal_w: float) -> bool:
     return homes_needed(setting, goal_w) <= homes
 
 
-def _watts(goal: Goal, share: Share) -> float | None:
+def _goal_w(goal: Goal, share: Share) -> float | None:
     """Return the goal as a power, in W; None if the goal is an energy and the share is a power."""
     try:
         return goal.power_w(share)
@@ -124,29 +124,29 @@ def _watts(goal: Goal, share: Share) -> float | None:
 # Given the change to hide and the share ---------------------------------------------------------------
 
 
-def _error(question: Question, hide: Hide, share: Share) -> Answer:
+def _solve_error(question: Question, hide: Change, share: Share) -> Answer:
     setting = question.least_error_setting(hide, share)
     if question.goal is None:
         return Answer(question, setting, question.homes or 1)
     goal_w = question.goal.power_w(share)
     homes = question.homes or homes_needed(setting, goal_w)
-    if _meets(setting, homes, goal_w):
+    if _is_within_goal(setting, homes, goal_w):
         return Answer(question, setting, homes)
     reason = say("plan.why_error", factor=figures_text(setting.error_w(homes) / goal_w))
     more_homes = NearbySetting("homes", setting, homes_needed(setting, goal_w))
-    shares, smaller = _sufficient_shares(question, hide, homes), _smaller(question, share, homes, goal_w)
+    shares, smaller = (_sufficient_shares(question, hide, homes), _smaller(question, share, homes, goal_w))
     return Answer(question, setting, homes, reason, (more_homes, *shares, *smaller))
 
 
-def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[NearbySetting]:
+def _sufficient_shares(question: Question, hide: Change, homes: int) -> list[NearbySetting]:
     """Return the other shares that meet the goal with `homes` homes, finest first."""
     alternatives = []
     for share in SHARES:
-        goal_w = _watts(question.goal, share) if question.goal else None
+        goal_w = _goal_w(question.goal, share) if question.goal else None
         if goal_w is None or share == question.share:
             continue
         setting = question.least_error_setting(hide, share)
-        if _meets(setting, homes, goal_w):
+        if _is_within_goal(setting, homes, goal_w):
             alternatives.append(NearbySetting("share", setting, homes))
     return alternatives
 
@@ -160,14 +160,14 @@ def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> lis
 # Given the change to hide and the error ---------------------------------------------------------------------
 
 
-def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
+def _solve_share(question: Question, hide: Change, goal: Goal) -> Answer:
     homes = question.homes or 1
-    goals_w = {share: goal_w for share in SHARES if (goal_w := _watts(goal, share))}
+    goals_w = {share: goal_w for share in SHARES if (goal_w := _goal_w(goal, share))}
     considered = [(question.least_error_setting(hide, share), goal_w) for share, goal_w in goals_w.items()]
     settings = tuple(setting for setting, _ in considered)
     for setting, goal_w in considered:
-        if _meets(setting, homes, goal_w):
-            return Answer(question, setting, homes, considered=settings)
+        if _is_within_goal(setting, homes, goal_w):
+            return Answer(question, setting, homes, considered_settings=settings)
     reason = say("plan.why_share")
     with_more_homes = sorted(
         (NearbySetting("homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
@@ -181,16 +181,16 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
 # Given the share and the error --------------------------------------------------------------------
 
 
-def _hide(question: Question, share: Share, goal: Goal) -> Answer:
+def _solve_hide(question: Question, share: Share, goal: Goal) -> Answer:
     homes, goal_w = question.homes or 1, goal.power_w(share)
     setting = question.most_hiding_setting(share, homes, goal_w)
     if setting is not None and covered_events(setting):
         return Answer(question, setting, homes)
     event = min(EVENTS, key=lambda event: event.energy_wh)
-    smallest = question.least_error_setting(Hide(event.name, event.energy_wh, event), share)
+    smallest = question.least_error_setting(Change(event.name, event.energy_wh, event), share)
     nearest = [NearbySetting("event", smallest, homes_needed(smallest, goal_w), event)]
     for candidate in SHARES:
-        candidate_w = None if candidate == share else _watts(goal, candidate)
+        candidate_w = None if candidate == share else _goal_w(goal, candidate)
         largest = question.most_hiding_setting(candidate, homes, candidate_w) if candidate_w else None
         if largest is not None and covered_events(largest):
             nearest.append(NearbySetting("share", largest, homes))

@@ -33,13 +33,13 @@ def assemble_candidates(points: Iterable[Point]) -> tuple[list[Candidate], list[
         devices[point.device].append(point)
     candidates, unplaced = [], []
     for members in devices.values():
-        candidate, refused = _meter(members)
+        candidate, refused = _assemble_meter(members)
         candidates += [] if candidate is None else [candidate]
         unplaced += refused
     return candidates, unplaced
 
 
-def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
+def _assemble_meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_directions(points):
@@ -50,14 +50,14 @@ def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
             groups[point.kind, stated.direction, stated.channel, stated.labels].append(point)
     offers = []
     for members in groups.values():
-        offer = _offer(members)
+        offer = _merge_points(members)
         if isinstance(offer, str):
             unplaced += [_refusal(point, offer) for point in members]
         else:
             offers.append(offer)
     if not offers:
         return None, unplaced
-    first, *alternatives = sorted(offers, key=_order)
+    first, *alternatives = sorted(offers, key=_candidate_rank)
     first.alternatives = alternatives
     return first, unplaced
 
@@ -66,7 +66,7 @@ def _refusal(point: Point, reason: str) -> Unplaced:
     return Unplaced(point.log.topic, reason if point.value is None else f"{point.value}: {reason}")
 
 
-def _order(candidate: Candidate) -> tuple[object, ...]:
+def _candidate_rank(candidate: Candidate) -> tuple[object, ...]:
     return (
         _ROLES.index(candidate.role),
         _DIRECTIONS.index(candidate.direction) > 2,
@@ -108,11 +108,11 @@ def _meaning_in_context(
     return stated
 
 
-def _offer(points: Sequence[Point]) -> Candidate | str:
+def _merge_points(points: Sequence[Point]) -> Candidate | str:
     """Return a candidate for one quantity's points, or the reason not to propose them."""
     wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
-    phases = _by([point for point in points if point.meaning.tariff is None], "phase")
-    tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")
+    phases = _first_by_part([point for point in points if point.meaning.tariff is None], "phase")
+    tariffs = _first_by_part([point for point in points if point.meaning.phase is None], "tariff")
     if wholes and set(phases) == {"2", "3"} and not any(point.meaning.is_total for point in wholes):
         return _sum([wholes[0], phases["2"], phases["3"]], "phases; the name without a phase is phase 1")
     if wholes:
@@ -127,7 +127,7 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     return "only one phase: no other phase's numbers were received"
 
 
-def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
+def _first_by_part(points: Iterable[Point], part: str) -> dict[str, Point]:
     """Return the first point of each phase or tariff."""
     index: dict[str, Point] = {}
     for point in points:

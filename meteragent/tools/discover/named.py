@@ -37,17 +37,17 @@ def find_named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | 
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for log in logs:
-        for certain, refused in (_bare(log), _document(log, described)):
+        for certain, refused in (_read_bare(log), _read_document(log, described)):
             points += certain
             unplaced += refused
     return points, unplaced
 
 
-def _bare(log: TopicLog) -> Outcome:
+def _read_bare(log: TopicLog) -> Outcome:
     """Read a topic with bare numbers: the last segment that is not generic names the number."""
     numbers = numbers_at(log, None)
     if not numbers:
-        return [], _foreign(log)
+        return [], _list_foreign(log)
     segments = log.topic.split("/")
     leaf = _leaf_index(segments)
     stated, topic_meaning = meaning_of(segments[leaf]), meaning_of(log.topic)
@@ -79,7 +79,7 @@ def _leaf_index(segments: Sequence[str]) -> int:
     return places[-1] if places else len(segments) - 1
 
 
-def _foreign(log: TopicLog) -> list[Unplaced]:
+def _list_foreign(log: TopicLog) -> list[Unplaced]:
     """List a topic whose payload has the form of another program, with what to send instead.
 
     A list or a number with a comma may be anything, unless the topic names a power, an energy or a meter.
@@ -101,12 +101,12 @@ def _names_a_device(segment: str) -> bool:
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
     """Complete a name's meaning from the surrounding segments or objects, whose objections count, too."""
     for outer in context:
-        stated = stated.completed_by(outer)
+        stated = stated.complete_with(outer)
     role = stated.role if stated.role is not Role.UNKNOWN else topic_meaning.role
     return replace(stated, role=role, objection=stated.objection or topic_meaning.objection)
 
 
-def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
+def _read_document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
     """Read the fields of a topic's JSON objects, with the unit and time from each field's newest message."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
@@ -116,7 +116,7 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
     for leaf in fields.values():
         if (log.topic, to_jmespath(leaf.path)) in described:
             continue
-        certain, refused = _field(log, leaf)
+        certain, refused = _read_field(log, leaf)
         points += certain
         unplaced += refused
     foreign = {path: form for payload in log.payloads for path, form in foreign_fields(payload)}
@@ -126,7 +126,7 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
     return points, unplaced
 
 
-def _field(log: TopicLog, leaf: Leaf) -> Outcome:
+def _read_field(log: TopicLog, leaf: Leaf) -> Outcome:
     names = [str(step) for step in leaf.path]
     if len(names) == 1 and names[0].lower() in _GENERIC:
         segments = log.topic.split("/")
@@ -159,7 +159,7 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
         source=BY_NAME,
         rank=2,
         profile="json",
-        time=_time(leaf),
+        time=_time_path(leaf),
         numbers=numbers_at(log, leaf.expression),
     )
     return _judge(point, stated.kind is not None)
@@ -187,23 +187,23 @@ def _judge(point: Point, has_kind: bool) -> Outcome:
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")
         reason = (None if stated.is_quiet else stated.objection) or (_ONLY_DIRECTION if missing else None)
-        return [], ([] if reason is None else [_unplaced(point, reason, missing)])
+        return [], ([] if reason is None else [_to_unplaced(point, reason, missing)])
     if stated.objection is not None:
-        return [], [_unplaced(point, stated.objection, ())]
+        return [], [_to_unplaced(point, stated.objection, ())]
     if not point.unit:
         kind, units = "power" if point.kind is Kind.POWER else "energy", " or ".join(UNITS[point.kind])
         missing = ("unit",) if point.kind is Kind.POWER or stated.is_register else ("kind", "unit")
         text = f"its name refers to {kind}, but not to the unit: {units}?"
-        return [], [_unplaced(point, text, missing)]
+        return [], [_to_unplaced(point, text, missing)]
     if point.kind is Kind.REGISTER and not stated.is_register:
-        return [], [_unplaced(point, _KIND_UNKNOWN, ("kind",))]
+        return [], [_to_unplaced(point, _KIND_UNKNOWN, ("kind",))]
     if point.kind is Kind.REGISTER and any(b.number < a.number for a, b in pairwise(point.numbers)):
-        return [], [_unplaced(point, _FELL, ("kind",))]
+        return [], [_to_unplaced(point, _FELL, ("kind",))]
     point.doubts.append(BY_NAME)
     return [point], []
 
 
-def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
+def _to_unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
     """Return the entry for a point; if `missing` names keys, include the known keys."""
     source = {"topic": point.log.topic, "profile": point.profile}
     if point.value is not None:
@@ -216,7 +216,7 @@ def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unp
     return Unplaced(point.log.topic, text or "", missing, source if missing else {})
 
 
-def _time(leaf: Leaf) -> str | None:
+def _time_path(leaf: Leaf) -> str | None:
     """Return the path of a readable time in the same object as a field; None if there is no such time."""
     for key in _TIME_KEYS:
         if key in leaf.siblings:

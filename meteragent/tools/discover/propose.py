@@ -38,10 +38,10 @@ def report_text(
     if outcome.ours:
         lines.append(f"Left out: {count_text(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
-        lines += ["", *_about(place, candidate, access)]
+        lines += ["", *_candidate_lines(place, candidate, access)]
     if not meters:
         lines += ["", _UNCERTAIN if outcome.unplaced else _NOTHING]
-    lines += _not_proposed(outcome)
+    lines += _unproposed_lines(outcome)
     if len(meters) > 1 or any(len(candidate.meters) > 1 for candidate in meters):
         lines += ["", _SEVERAL]
     return "\n".join([*lines, "", *_next_steps(outcome)])
@@ -63,7 +63,7 @@ def _next_steps(outcome: Search) -> Iterator[str]:
     if outcome.candidates:
         yield "Next: save a configuration as home.toml, then: meteragent check home.toml"
     elif any(entry.missing for entry in outcome.unplaced):
-        yield from _wrapped(
+        yield from _wrap(
             "Next: ",
             "find out what is missing above, in the device's manual or on its display. Write the topic and"
             " all of these keys below [source] in home.toml, then: meteragent check home.toml",
@@ -76,8 +76,8 @@ def _next_steps(outcome: Search) -> Iterator[str]:
     yield "post it."
 
 
-def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
-    yield from _wrapped(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
+def _candidate_lines(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
+    yield from _wrap(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
     alternatives = [_alternative_text(candidate, offer) for offer in candidate.alternatives]
     facts = {
         "topic": candidate.template,
@@ -89,15 +89,15 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     }
     for name, text in facts.items():
         if text:
-            yield from _wrapped(f"   {name:<9}", text)
+            yield from _wrap(f"   {name:<9}", text)
     if alternatives:
         yield "   also (each quantity that you release adds to the privacy spent)"
-        yield from (line for text in alternatives for line in _wrapped("   - ", text))
+        yield from (line for text in alternatives for line in _wrap("   - ", text))
     traps = candidate.device.traps if candidate.device else ()
     for name, texts in (("assumed or uncertain", list_doubts(candidate)), ("good to know", traps)):
         if texts:
             yield f"   {name}"
-            yield from (line for text in texts for line in _wrapped("   - ", text))
+            yield from (line for text in texts for line in _wrap("   - ", text))
     yield from ("   a configuration to start with:", "")
     lines = configuration_toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
     yield from (f"       {line}".rstrip() for line in lines)
@@ -114,16 +114,16 @@ def _keys_text(keys: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {toml_value(value)}" for key, value in keys.items())
 
 
-def _not_proposed(outcome: Search) -> Iterator[str]:
+def _unproposed_lines(outcome: Search) -> Iterator[str]:
     """Yield the topics that are not proposed, with reasons, and topics that name neither power nor energy."""
     if outcome.unplaced:
         yield from ("", "Heard, but not proposed:")
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:
             yield f"  {entry.topic}"
-            yield from _wrapped("    ", entry.reason)
+            yield from _wrap("    ", entry.reason)
             if entry.missing:
                 keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
-                yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
+                yield from _wrap("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
         if len(outcome.unplaced) > _UNPLACED_SHOWN:
             yield f"  and {len(outcome.unplaced) - _UNPLACED_SHOWN:,} more: use --topic"
     if outcome.quiet:
@@ -134,7 +134,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
             yield f"  and {len(outcome.quiet) - _SHOWN:,} more"
 
 
-def _wrapped(head: str, text: str) -> list[str]:
+def _wrap(head: str, text: str) -> list[str]:
     """Wrap a paragraph for a terminal without breaking names; `head` begins the first line."""
     return textwrap.wrap(
         text,

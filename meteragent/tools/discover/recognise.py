@@ -23,7 +23,7 @@ from meteragent.tools.discover.rows import (
     named_kind,
     place_of,
     read_quantity,
-    rows_of,
+    read_rows,
     ways_of,
 )
 from meteragent.tools.discover.words import Direction, Role, meaning_of, split_words
@@ -91,20 +91,20 @@ def recognise_families(
         ]
         for template in fill_wildcards(profile.topics, logs):
             places = [place for log in plausible_logs if (place := place_of(template, log)) is not None]
-            likely, refused = _of_template(profile, template, places, roles)
+            likely, refused = _recognise(profile, template, places, roles)
             candidates += likely
             unplaced += refused
-    candidates = _by_meter(candidates)
+    candidates = _merge_by_meter(candidates)
     for log in logs:
         profile_name = elsewhere.get(log.topic)
         if profile_name is not None and not any(log in candidate.topics for candidate in candidates):
-            likely, refused = _of_template(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
+            likely, refused = _recognise(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
             candidates += likely
             unplaced += refused
     placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
     placed |= {entry.topic for entry in unplaced}
     remaining = [log for log in logs if log.topic not in placed]
-    likely, refused = _elsewhere(remaining, roles, profiles, described)
+    likely, refused = _recognise_elsewhere(remaining, roles, profiles, described)
     return candidates + likely, _with_kinds(unplaced + refused, logs)
 
 
@@ -113,11 +113,11 @@ def _reads(profile: Profile, log: TopicLog) -> bool:
     return any(read_quantity(quantity, log) for quantity in profile.quantities.values())
 
 
-def _of_template(
+def _recognise(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Return candidates, one for all meters of a kind, and the template's topics that are not proposed."""
-    rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
+    rows = {name: read_rows(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
         names = tuple(name for name in rows if any(place.meter == meter for place, _ in rows[name]))
@@ -159,7 +159,7 @@ def _candidate(
         if _is_one_tariff(offer):
             unplaced += [Unplaced(log.topic, _ONE_TARIFF) for log in offer.topics]
         elif not any(_repeats(offer, earlier) for earlier in offers):
-            offers += _clamps(offer)
+            offers += _split_clamps(offer)
     unplaced = list({entry.topic: entry for entry in reversed(unplaced)}.values())
     if not offers:
         return None, unplaced
@@ -209,7 +209,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
         device=profile,
         scale=quantity.scale,
         direction=_direction(quantity, name, template),
-        certainty=_CERTAINTY[rank] + ("" if profile.known.is_captured else _DOCUMENTED),
+        certainty=_CERTAINTY[rank] + ("" if profile.evidence.is_captured else _DOCUMENTED),
         label=name if name not in {"power", "total", "register", "energy"} else "",
         doubts=[_BOTH] if quantity.direction == "both" else [],
     )
@@ -244,7 +244,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
     return entries
 
 
-def _clamps(offer: Candidate) -> list[Candidate]:
+def _split_clamps(offer: Candidate) -> list[Candidate]:
     """Return a candidate for each of two clamps and one for both; return any other offer unchanged."""
     if offer.phases != _PAIR:
         return [offer]
@@ -275,7 +275,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
     return unit in UNITS[quantity.kind] and not quantity.is_count
 
 
-def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _merge_by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge the candidates for the same meters into the alternatives of the first power, or of the first."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
@@ -291,7 +291,7 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
     return best
 
 
-def _elsewhere(
+def _recognise_elsewhere(
     logs: Sequence[TopicLog],
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile],
@@ -302,13 +302,13 @@ def _elsewhere(
     unplaced: list[Unplaced] = []
     free = {log.topic: log for log in logs}
     for profile in profiles.values():
-        groups = _ended(profile, free)
+        groups = _topics_by_ending(profile, free)
         groups |= {log.topic: [Place(log, None, None)] for log in free.values() if _is_known(profile, log)}
-        stated = () if profile.known.marks is None and not profile.known.ends else described
+        stated = () if profile.evidence.marks is None and not profile.evidence.ends else described
         for template, places in groups.items():
             topics = free.keys() - stated
             open_places = [place for place in places if place.log.topic in topics]
-            likely, refused = _of_template(profile, template, open_places, roles, rank=1)
+            likely, refused = _recognise(profile, template, open_places, roles, rank=1)
             for candidate in likely:
                 candidate.doubts.append(_UNUSUAL.format(" or ".join(profile.topics)))
             candidates += likely
@@ -317,7 +317,7 @@ def _elsewhere(
             placed |= {entry.topic for entry in refused}
             free = {topic: log for topic, log in free.items() if topic not in placed}
     unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in free.values() if _is_of_other_medium(log)]
-    unplaced += [_by_position(log) for [(log, _, _)] in _ended(PROFILES[_CSV], free).values()]
+    unplaced += [_position_entry(log) for [(log, _, _)] in _topics_by_ending(PROFILES[_CSV], free).values()]
     return candidates, unplaced
 
 
@@ -325,8 +325,8 @@ def _is_known(profile: Profile, log: TopicLog) -> bool:
     """Return whether a topic's newest payload can only be one of a profile's family."""
     if not log.newest.lstrip().startswith(_DOCUMENTS) or not _reads(profile, _log_of(log.newest)):
         return False
-    if profile.known.marks is not None:
-        return profile.known.marks(document_of(log.newest))
+    if profile.evidence.marks is not None:
+        return profile.evidence.marks(document_of(log.newest))
     return not any(_reads(profile, _log_of(plain)) for plain in _PLAIN)
 
 
@@ -334,20 +334,20 @@ def _log_of(payload: bytes) -> TopicLog:
     return TopicLog("", payloads=deque([payload]))
 
 
-def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Place]]:
+def _topics_by_ending(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Place]]:
     """Return the topics that have one of a profile's ends after any beginning, by their template."""
     places: defaultdict[str, list[Place]] = defaultdict(list)
-    for end in profile.known.ends:
+    for end in profile.evidence.ends:
         for topic, log in logs.items():
             beginning = "".join(f"{segment}/" for segment in topic.split("/")[: -1 - end.count("/")])
             place = place_of(f"{beginning}{end}", log)
-            beside = [f"{beginning}{name}" in logs for name in profile.known.beside]
+            beside = [f"{beginning}{name}" in logs for name in profile.evidence.beside]
             if place is not None and (not beside or any(beside)):
                 places[fill_wildcards([f"{beginning}{end}"], [log])[0]].append(place)
     return places
 
 
-def _by_position(log: TopicLog) -> Unplaced:
+def _position_entry(log: TopicLog) -> Unplaced:
     """Return the entry for a topic whose number of unnamed values is unusual."""
     count = log.newest.count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"

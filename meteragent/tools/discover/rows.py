@@ -69,7 +69,7 @@ def read_quantity(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
     return numbers
 
 
-def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
+def read_rows(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
     """Return the rows of topics with a quantity; a bare number counts if its topic can mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := read_quantity(quantity, place.log))]

@@ -51,8 +51,8 @@ def search_log(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -
     }
     described = read_descriptions(logs)
     logged = [log for log in logs.values() if log.topic not in described.topics]
-    logged += _examples(logged, described)
-    recognised, incomplete = _recognised(logged, described, profiles)
+    logged += _example_logs(logged, described)
+    recognised, incomplete = _recognise(logged, described, profiles)
     recognised = [candidate for candidate in recognised if not _is_contradicted(candidate, described)]
     covered = {log.topic: candidate for candidate in recognised for log in logs_of(candidate)}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
@@ -64,15 +64,15 @@ def search_log(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -
     guessed = [replace(point, device=owners.get(point.log.topic, point.device)) for point in guessed]
     guessed, leftovers = _split_by_device(guessed, leftovers, recognised)
     assembled, refused = assemble_candidates([*points, *guessed])
-    candidates = sorted(_by_rank(recognised) + merge_alike(assembled), key=_order)
+    candidates = sorted(_merge_by_rank(recognised) + merge_alike(assembled), key=_candidate_rank)
     placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
-    unplaced = _unique([*described.unplaced, *incomplete, *refused, *leftovers], placed)
+    unplaced = _drop_repeated([*described.unplaced, *incomplete, *refused, *leftovers], placed)
     listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
     quiet = [log.topic for log in logged if log.topic not in listed_topics]
     return Search(candidates, unplaced, private, quiet)
 
 
-def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
+def _example_logs(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
     """Return a log for each device that sent nothing but whose description has an example message."""
     topics = {log.topic for log in logged}
     logs = {
@@ -83,7 +83,7 @@ def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[Topic
     return list(logs.values())
 
 
-def _recognised(
+def _recognise(
     logged: Sequence[TopicLog], described: Descriptions, profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families, including those of devices that only describe themselves."""
@@ -148,18 +148,18 @@ def _split_by_device(
     """Move points on a recognised device's other topics to the unplaced topics, with the device's name."""
     titles = {meter: candidate.title for candidate in candidates for meter in candidate.meters if meter}
 
-    def owned(topic: str) -> Unplaced | None:
+    def entry_of(topic: str) -> Unplaced | None:
         """Return the entry for a topic of a recognised device; None for another topic."""
         meter = next((segment for segment in topic.split("/") if segment in titles), None)
         text = f"belongs to {meter}, which is proposed as {titles[meter]}" if meter else ""
         return Unplaced(topic, text) if meter else None
 
-    entries = [entry for point in points if (entry := owned(point.log.topic)) is not None]
-    entries += [owned(entry.topic) or entry for entry in leftovers]
-    return [point for point in points if owned(point.log.topic) is None], entries
+    entries = [entry for point in points if (entry := entry_of(point.log.topic)) is not None]
+    entries += [entry_of(entry.topic) or entry for entry in leftovers]
+    return [point for point in points if entry_of(point.log.topic) is None], entries
 
 
-def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _merge_by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge candidates that were recognised by their payload; all others are already merged.
 
     A usual topic may have a candidate with a single meter. If another candidate of the same family has that
@@ -176,10 +176,10 @@ def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
             offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
             owner.alternatives.append(offer)
         candidate.alternatives = []
-    return usual + merge_alike(_channels(ownerless))
+    return usual + merge_alike(_merge_channels(ownerless))
 
 
-def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _merge_channels(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Turn one device's channels, such as em1:0 and em1:1, into quantities of one candidate."""
     devices: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
@@ -199,7 +199,7 @@ def _owns(main: Candidate, candidate: Candidate) -> bool:
     return main.profile == candidate.profile and len(main.meters) == 1 and main.meters[0] in segments
 
 
-def _order(candidate: Candidate) -> tuple[object, ...]:
+def _candidate_rank(candidate: Candidate) -> tuple[object, ...]:
     return (
         candidate.role in {Role.DEVICE, Role.PRODUCER},
         not candidate.message_count,
@@ -210,7 +210,7 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
     )
 
 
-def _unique(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
+def _drop_repeated(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
     """Return each entry once; topics without a candidate come first."""
     unique: dict[tuple[str, str], Unplaced] = {}
     for entry in entries:

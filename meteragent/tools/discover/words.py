@@ -158,7 +158,7 @@ class Meaning:
     is_medium: bool = False
     labels: frozenset[str] = frozenset()
 
-    def completed_by(self, context: "Meaning") -> "Meaning":
+    def complete_with(self, context: "Meaning") -> "Meaning":
         """Return this meaning, with what it does not state taken from `context`."""
         return replace(
             self,
@@ -181,7 +181,7 @@ def meaning_of(name: str) -> Meaning:
     """Return the meaning of one name's words."""
     parts = split_words(name)
     words = frozenset(parts)
-    phase, channel, tariff, places = _numbered(parts)
+    phase, channel, tariff, places = _numbered_words(parts)
     obis, direction = _obis(name), _direction(parts, words)
     kind, unit = _kind(words)
     if obis is not None:
@@ -217,7 +217,7 @@ _KNOWN = (
 ) - {"load"}
 
 
-def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:
+def _numbered_words(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:
     """Return the phase, channel and tariff that the words name, and the positions of these words."""
     phase = channel = tariff = None
     places = set[int]()

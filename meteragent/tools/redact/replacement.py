@@ -116,12 +116,12 @@ class Replacements:
 
     def _draw_word(self, text: str) -> str:
         """Draw a string of the same shape that is not one to keep: letters for letters, digits for digits."""
-        word = self._shaped(text)
+        word = self._draw_shape(text)
         while len(text) > 2 and self._stays(word):
-            word = self._shaped(text)
+            word = self._draw_shape(text)
         return word
 
-    def _shaped(self, text: str) -> str:
+    def _draw_shape(self, text: str) -> str:
         """Replace letters with letters and digits with digits; escapes stay escapes."""
         pieces, end = [], 0
         for escape in _ESCAPE.finditer(text):

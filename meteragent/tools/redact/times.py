@@ -34,7 +34,7 @@ class Shift:
     def __init__(self) -> None:
         self._days: int | None = None
 
-    def _shifted(self, day: date) -> date:
+    def _shift_day(self, day: date) -> date:
         if self._days is None:
             self._days = (BASE_DATE - day).days
         offset_days = (day - BASE_DATE).days + self._days
@@ -55,7 +55,7 @@ class Shift:
         year = int(match["y"]) + (2000 if len(match["y"]) == 2 else 0)
         characters = list(text)
         try:
-            day = self._shifted(date(year, int(match["m"]), int(match["d"])))
+            day = self._shift_day(date(year, int(match["m"]), int(match["d"])))
             parts = {"y": f"{day:%Y}"[-len(match["y"]) :], "m": f"{day:%m}", "d": f"{day:%d}"}
         except ValueError:
             parts = {name: "9" * len(match[name]) for name in "ymd"}
@@ -69,5 +69,5 @@ class Shift:
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:
             return None
         day = datetime.fromtimestamp(int(digits) // scale, UTC).date()
-        shifted = int(digits) + (self._shifted(day) - day).days * _DAY_S * scale
+        shifted = int(digits) + (self._shift_day(day) - day).days * _DAY_S * scale
         return f"{shifted:0{len(digits)}}" if shifted >= 0 and len(str(shifted)) <= len(digits) else None

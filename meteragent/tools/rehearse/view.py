@@ -37,7 +37,7 @@ class View:
 
     def begin(self) -> None:
         """Describe the stream and the time that represents a slot."""
-        for text in _about(self._stream, self._rehearsal):
+        for text in _about_lines(self._stream, self._rehearsal):
             self._say(text)
         self._write("")
         self._write(HEAD)
@@ -48,7 +48,7 @@ class View:
         if clamped_count >= self._warning_count:
             self._warning_count = 10 * clamped_count
             self._codes.add("all_clamped")
-            self._say(f"Warning: {_clamped(clamped_count, self._stream)} {PROBLEMS['all_clamped'].cure}")
+            self._say(f"Warning: {_clamped_text(clamped_count, self._stream)} {PROBLEMS['all_clamped'].cure}")
         for row in rows:
             self._write(self._line(row))
             count, measured, number = self._sums.get((row.meter, row.unit), (0, 0.0, 0.0))
@@ -76,10 +76,10 @@ class View:
                 f" average; the mean of what would be sent is {format_column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
-            self._say(_clamped(clamped_count, self._stream))
+            self._say(_clamped_text(clamped_count, self._stream))
 
 
-def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
+def _about_lines(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     """Yield lines about what a stream's rehearsal shows, and how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
     slot = "a band" if terms.shape.names else duration_text(terms.step_ms)
@@ -112,7 +112,7 @@ def _range(stream: settings.Stream) -> str:
     return f"{low} to {high} W"
 
 
-def _clamped(count: int, stream: settings.Stream) -> str:
+def _clamped_text(count: int, stream: settings.Stream) -> str:
     readings = "1 reading was" if count == 1 else f"{count:,} readings were"
     return (
         f"{readings} outside window.range ({_range(stream)}), with source.unit = {stream.source.unit!r}:"

@@ -20,7 +20,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.tools.lines import WIDTH, format_column, wrap_sentence
 from meteragent.tools.tap.trace import RawUse, Trace
-from meteragent.wire.descriptor import describe
+from meteragent.wire.descriptor import describe_terms
 
 SILENCE_MS = 20_000
 """How long a subscribed source may be silent before a line of advice is written."""
@@ -36,7 +36,7 @@ class StreamView:
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
         """Start without readings; `key` is the pseudonym key. Only `meter` is shown, unless it is None."""
-        others_per_day = settings.others_per_day(config, stream)
+        others_per_day = settings.other_charges_per_day(config, stream)
         self.name = stream.name
         self._stream = stream
         self._source = settings.topic_of(stream.source)
@@ -137,7 +137,7 @@ class StreamView:
             else (format_column(value - half_width), format_column(value + half_width))
         )
         return _ROW.format(
-            _cut(meter, 10),
+            _cut_text(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
             "-" if raw is None else f"{format_column(raw.value)}{'*' if raw.is_partial else ' '}",
             format_column(value),
@@ -167,7 +167,7 @@ class StreamView:
         if self.last is None:
             return ""
         meter, value_u = self.last
-        text = f"{_cut(meter, 16)}: {format_column(value_u / MICRO)} {self._stream.source.unit}"
+        text = f"{_cut_text(meter, 16)}: {format_column(value_u / MICRO)} {self._stream.source.unit}"
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms_at(start_ms)
         for index in range(terms.n):
@@ -244,7 +244,7 @@ class View:
             return
         if is_shown:
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
-            self._write("\r" + _cut(name + stream.status_line(self._now_ms()), WIDTH).ljust(WIDTH))
+            self._write("\r" + _cut_text(name + stream.status_line(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def show_sink_message(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message from the sink, and write its line if it is a record that was not retained."""
@@ -264,8 +264,8 @@ class View:
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
     """Return the half-width of the 95% interval, by id, for each of the configuration's descriptors."""
     kinds = {replace(terms, others_per_day=usual.others_per_day) for terms in (*shapes, usual)}
-    return {descriptor.id: float(descriptor.facts["ci95"]) for descriptor in map(describe, kinds)}
+    return {descriptor.id: float(descriptor.facts["ci95"]) for descriptor in map(describe_terms, kinds)}
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_text(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "~"

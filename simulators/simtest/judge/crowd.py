@@ -172,10 +172,12 @@ def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
 
 def _open(role: str, spec: WindowSpec, label: str, start_ms: int, sealed: bytes) -> int | None:
     """Open a sealed number as an operator of a window's group; return None if it cannot be opened."""
-    from meteragent.crowd.seal import PAD, SHARE, info  # noqa: PLC0415 -- it needs the extra `crowd`
+    from meteragent.crowd.seal import PAD, SHARE, seal_info  # noqa: PLC0415 -- it needs the extra `crowd`
 
     group_id, slot_s = bytes.fromhex(spec.group_id), start_ms // 1000
     keys = day_keys(role, group_id, slot_s // DAY_S)
     purpose = PAD if role == "helper" else SHARE
-    number: int | None = keys.unseal_number(sealed, info(purpose, group_id, slot_s, keys.id, label.encode()))
+    number: int | None = keys.unseal_number(
+        sealed, seal_info(purpose, group_id, slot_s, keys.id, label.encode())
+    )
     return number

@@ -71,7 +71,7 @@ class ReleaseCheck:
 
     def _destinations(self, slot: ClosedSlot) -> frozenset[tuple[str, str]]:
         """Return the destinations of those that got a slot's window when it opened, and get the slot now."""
-        queues = self.model.stream.queues(slot.window_ms, [self._end_ms(slot)])
+        queues = self.model.stream.queues_at(slot.window_ms, [self._end_ms(slot)])
         return frozenset(item for item in self._window_of(slot).destinations if item[0] in queues)
 
     @staticmethod

@@ -46,7 +46,10 @@ def waiting(connection: Connection, queue: str) -> dict[int, Outgoing]:
     """Return the messages of a queue that are not delivered, by id."""
     query = "SELECT id, queue, topic, payload, due_ms, retain, until_ms FROM outbox"
     rows = connection.execute(f"{query} WHERE queue = ? AND delivered_ms IS NULL", (queue,))
-    return {id_: Outgoing(*row[:4], bool(row[4]), None, row[5]) for id_, *row in rows}
+    return {
+        id_: Outgoing(queue, topic, payload, due_ms, bool(retain), None, until_ms)
+        for id_, queue, topic, payload, due_ms, retain, until_ms in rows
+    }
 
 
 def count_reports(connection: Connection) -> int:

@@ -84,7 +84,7 @@ class Model:
     def _is_wanted(self, window: OpenWindow) -> bool:
         """Return whether a receiver that got a window when it opened still gets one of its slots."""
         ends_ms = window.spec.ends_ms(window.start_ms)
-        return bool(window.queues & self.stream.queues(window.start_ms, ends_ms))
+        return bool(window.queues & self.stream.queues_at(window.start_ms, ends_ms))
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """Process a batch and let time pass; return the tokens to acknowledge, in any order."""
@@ -210,7 +210,7 @@ class Model:
             return
         meter.next_ms = start_ms + spec.length_ms
         meter.idle_windows += 1
-        queues = self.stream.queues(start_ms, spec.ends_ms(start_ms))
+        queues = self.stream.queues_at(start_ms, spec.ends_ms(start_ms))
         places = {item for item in self.stream.destinations_of(name) if item[0] in queues}
         clear_places = self.topics.clear_places(places, start_ms)
         self.outcomes["held"] += len(places) - len(clear_places)

@@ -82,7 +82,7 @@ class StreamSpec:
         """An ordinary window."""
         return self.windows.ordinary
 
-    def queues(self, window_ms: int, ends_ms: Iterable[int]) -> frozenset[str]:
+    def queues_at(self, window_ms: int, ends_ms: Iterable[int]) -> frozenset[str]:
         """Return the queues of the receivers that get one of a window's slots, which end at `ends_ms`."""
         if self.grants is None:
             return frozenset({self.names.stream})

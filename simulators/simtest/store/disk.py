@@ -194,14 +194,14 @@ class Disk(StoreThread):
             await asyncio.sleep(self.takes_s + self._hesitate_s())
             self._check_alive()
             if trap is None:
-                self.store.erase()
-                self.store.prepare()
+                self.store.erase_log()
+                self.store.prepare_generation()
                 self._observer.cancel_device_failure()
                 return
             written_files = read_files(self.store.path.parent)
             with Recorder(self.store.path.parent) as recorder:
-                self.store.erase()
-                self.store.prepare()
+                self.store.erase_log()
+                self.store.prepare_generation()
             self._observer.cancel_device_failure()
             self._observer.crash(trap, self._cut_in_erasing(trap, written_files, recorder.moments))
         finally:

@@ -76,7 +76,7 @@ def outcomes(case: Case) -> dict[str, Outcome] | str:
 def core_of(settings: config.Config, place: int) -> Stream:
     """Return the core's settings of a stream: the one function that knows how the agent makes them."""
     stream = settings.stream[place]
-    others_per_day = config.others_per_day(settings, stream)
+    others_per_day = config.other_charges_per_day(settings, stream)
     core = parts.core_of(stream, others_per_day, parts.Links.of(stream), SECRET, CLAIM_KEY)
     return core if stream.group is None else replace(core, crowd=crowd.keys())
 
@@ -140,7 +140,7 @@ class Run:
         effects = self.pipeline.feed(batch, now_ms, closing_ms)
         if effects.commit:
             result = transaction.commit(self._store, effects.commit, [], None, KEEP_MS)
-            self._store.erase()
+            self._store.erase_log()
             self._outcome.rows += result.rows
         self.waiting -= set(effects.acknowledge)
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from meteragent.agent.link.crowd import Keys
+from meteragent.agent.link.crowd import OperatorKeys
 from meteragent.crowd.message import Report
-from meteragent.crowd.seal import PAD, SHARE, info
+from meteragent.crowd.seal import PAD, SHARE, seal_info
 from meteragent.crowd.share import MODULUS, to_signed_64
 from tests.support.crowd import Street
 from tests.support.frozen.cases import SPRING_MS
@@ -25,9 +25,9 @@ def _street() -> Street:
 STREET = _street()
 
 
-def keys() -> Keys:
+def keys() -> OperatorKeys:
     """Return the operators' keys, as a home has them."""
-    return Keys(GROUP, STREET.lists, _commit)
+    return OperatorKeys(GROUP, STREET.lists, _commit)
 
 
 def opened(payload: bytes) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def opened(payload: bytes) -> dict[str, Any]:
     ):
         day_keys = machine.keys_of_slot(report.slot_s)
         assert day_keys is not None
-        place = info(purpose, GROUP.id, report.slot_s, day_keys.id, report.label.encode())
+        place = seal_info(purpose, GROUP.id, report.slot_s, day_keys.id, report.label.encode())
         parts.append(day_keys.unseal_number(sealed, place) or 0)
     share, pad = parts
     quanta = to_signed_64((share + pad) % MODULUS)

@@ -70,9 +70,9 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     reason = _objection(statement, stated)
     unit = UNIT_NAMES.get(statement.unit or "")
     if reason is not None or unit is None:
-        return _unplaced(statement, reason or "its description states no known unit")
+        return _to_unplaced(statement, reason or "its description states no known unit")
     if (kind_problem := _kind_problem(statement, stated, unit)) is not None:
-        return _unplaced(statement, kind_problem)
+        return _to_unplaced(statement, kind_problem)
     log = logs.get(statement.topic)
     value: str | None = statement.value
     numbers: list[PayloadNumber] = []
@@ -80,7 +80,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
         value, numbers = _numbers(statement, log)
         if not numbers:
             form = foreign_form(log)
-            return _unplaced(statement, _NO_NUMBER if form is None else REFUSALS[form])
+            return _to_unplaced(statement, _NO_NUMBER if form is None else REFUSALS[form])
     return Point(
         log=log or TopicLog(statement.topic),
         value=value,
@@ -108,7 +108,7 @@ def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[Payl
     return value, numbers_at(log, value)
 
 
-def _unplaced(statement: Statement, reason: str) -> Unplaced:
+def _to_unplaced(statement: Statement, reason: str) -> Unplaced:
     name = statement.names[0] if statement.names else ""
     return Unplaced(statement.topic, f"{name}: {reason} ({statement.source})" if name else reason)
 
@@ -118,7 +118,7 @@ def _meaning(statement: Statement) -> Meaning:
     stated, *context = [meaning_of(name) for name in statement.names or ("",)]
     for outer in context:
         stated = replace(
-            stated.completed_by(outer),
+            stated.complete_with(outer),
             role=stated.role if stated.role is not Role.UNKNOWN else outer.role,
             objection=stated.objection or outer.objection,
         )

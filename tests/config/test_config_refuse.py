@@ -162,12 +162,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "= 0.1, such as 0.2 or 0.3",
     ),
     "radius below lattice": ("radius = 0.5", "privacy.radius", "0.5", "such as 1"),
-    "radius with a unit": (
-        "radius = '200W'",
-        "privacy.radius",
-        "200W",
-        "without the unit (source.unit)",
-    ),
+    "radius with a unit": ("radius = '200W'", "privacy.radius", "'200W'", "without the unit (source.unit)"),
     "radius 0": ("radius = 0", "privacy.radius", "0", "greater than 0"),
     "radius infinite": ("radius = inf", "privacy.radius", "Infinity", "a finite number"),
     "radius beyond use": ("radius = 1e99999999", "privacy.radius", "1E+99999999", "of ordinary size"),

@@ -25,6 +25,7 @@ async def run_until_signalled(work: Awaitable[object]) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
     def stop(*_: object) -> None:
+        """Cancel the work, unless it has ended."""
         if not task.done():
             loop.call_soon_threadsafe(task.cancel)
 

@@ -92,5 +92,5 @@ def delivered_rows(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     ).fetchall():
         last_id = rows[-1][0]
         yield from (DeliveredRow(*values) for _, *values in rows)
-    if names := damaged_rows(connection, delivered=True):
+    if names := damaged_rows(connection, is_delivered=True):
         raise StoreError(f"{len(names)} damaged messages are left out: {'; '.join(names.values())}")

@@ -94,16 +94,16 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
     ]
 
 
-def damaged_rows(connection: sqlite3.Connection, *, delivered: bool) -> dict[int, str]:
+def damaged_rows(connection: sqlite3.Connection, *, is_delivered: bool) -> dict[int, str]:
     """Return the queues and topics of the damaged rows that were delivered, or that wait, by id."""
-    rows = connection.execute(f"{_DAMAGED} AND (delivered_ms IS NOT NULL) = ?", (delivered,))
+    rows = connection.execute(f"{_DAMAGED} AND (delivered_ms IS NOT NULL) = ?", (is_delivered,))
     return {id_: bytes(name).decode(errors="replace") for id_, name in rows}
 
 
 def hold_damaged(store: Store) -> list[str]:
     """Hold back the damaged rows that wait, and count all rows again; return their queues and topics."""
     with store.transaction() as tx:
-        names = damaged_rows(tx, delivered=False)
+        names = damaged_rows(tx, is_delivered=False)
         tx.executemany("UPDATE outbox SET queue = '@damaged' WHERE id = ?", [(id_,) for id_ in names])
         tx.execute("DELETE FROM outbox_total")
         tx.execute(_COUNT)

@@ -253,6 +253,7 @@ class World(ProcessEnvironment):
                 unchanged = disk.read_files(self._versions.folder) == files
                 check(unchanged, "a second agent changes the store of the first")
         else:
+            self._store = None  # it is the second's now
             with self.guard:
                 check(holds=False, invariant="a second agent opens the store of the first")
 

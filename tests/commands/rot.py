@@ -52,10 +52,12 @@ def main() -> int:
     parts = [numbers[start : start + PART_BITS] for start in range(0, len(numbers), PART_BITS)]
     try:
         with stoppable(), LongRun(options.log, "rot", ("meteragent", "simulators", "tests")) as log:
-            known = {line["from"] for line in log.parts}
+            known_starts = {line["from"] for line in log.parts}
             try:
                 with get_context("spawn").Pool(options.jobs) as pool:
-                    for line in pool.imap_unordered(part, [bits for bits in parts if bits[0] not in known]):
+                    for line in pool.imap_unordered(
+                        part, [bits for bits in parts if bits[0] not in known_starts]
+                    ):
                         log.append(line)
             except Stopped:
                 print("stopped: run the same command to continue")

@@ -217,11 +217,11 @@ async def kill(
     rounds: int,
     size: int,
     seed: int = 0,
-    stops: bool = False,
+    is_stopped: bool = False,
 ) -> Kept:
     """Kill one part of the chain in each round, at a random moment of a burst; then let the chain finish.
 
-    If `stops`, `collect` is not killed, but stopped by one to three SIGTERMs.
+    If `is_stopped`, `collect` is not killed, but stopped by one to three SIGTERMs.
     """
     rng = random.Random(f"{victim}{seed}")
     expected_rows: list[TableRow] = []
@@ -236,7 +236,7 @@ async def kill(
                 await until(lambda before=before: (count(table_url) or 0) > before)  # type: ignore[misc]
             await asyncio.sleep(rng.uniform(0, 0.2))
             lives += (count(table_url) or 0) > before
-            if stops:
+            if is_stopped:
                 await asyncio.to_thread(collector.interrupt, rng)
                 collector.start()
             else:

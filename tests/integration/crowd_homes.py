@@ -112,7 +112,7 @@ async def publish_lists(url: str, world: Street) -> None:
 
 
 async def live(
-    broker: Broker, folder: Path, world: Street, kills: int, seed: int, *, stops: bool
+    broker: Broker, folder: Path, world: Street, kills: int, seed: int, *, is_stopped: bool
 ) -> tuple[list[Arrival], int]:
     """Run homes that are killed or stopped again and again, half of the times when a report has just left.
 
@@ -137,7 +137,7 @@ async def live(
             else:
                 at_ms = FIRST_MS + (life + 1 + rng.random()) * HOUR_MS
                 await until(lambda at_ms=at_ms: clock() >= at_ms)  # type: ignore[misc]
-            await (agent.interrupt(rng) if stops else agent.kill())
+            await (agent.interrupt(rng) if is_stopped else agent.kill())
             agent.start()
         await publishing
         last_s = (FIRST_MS + (kills + 1) * HOUR_MS) // 1000
@@ -202,7 +202,7 @@ def accumulators(share: int) -> bytes:
 
 
 async def kill(
-    folder: Path, broker: Broker, *, rounds: int, seed: int = 0, stops: bool = False
+    folder: Path, broker: Broker, *, rounds: int, seed: int = 0, is_stopped: bool = False
 ) -> dict[str, int]:
     """Kill the agent of all homes `rounds` times, or stop it; return counts of what its reports add up to.
 
@@ -213,7 +213,7 @@ async def kill(
     """
     world = Street(make_group(**CHANGES))
     forms: dict[tuple[int, str], set[bytes]] = defaultdict(set)
-    arrivals, charged = await live(broker, folder, world, rounds, seed, stops=stops)
+    arrivals, charged = await live(broker, folder, world, rounds, seed, is_stopped=is_stopped)
     for arrival in arrivals:
         report = Report.decode(world.group.id, arrival.payload)
         assert report.label == arrival.label

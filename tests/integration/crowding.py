@@ -296,11 +296,11 @@ async def kill(
     rounds: int,
     seed: int = 0,
     deadline_s: int = DEADLINE_S,
-    stops: bool = False,
+    is_stopped: bool = False,
 ) -> Totals:
     """Kill each victim `rounds` times, at random moments of its life; then let the street finish.
 
-    If `stops`, operators are not killed, but stopped by one to three SIGTERMs.
+    If `is_stopped`, operators are not killed, but stopped by one to three SIGTERMs.
     """
     rng = random.Random(f"crowd{seed}")
     street = Street(folder, broker, deadline_s)
@@ -314,7 +314,7 @@ async def kill(
                 if victim != "broker":
                     await until(part.is_connected)
                 await asyncio.sleep(rng.uniform(0, 2 * SPACING_S))
-                if stops and victim != "broker":
+                if is_stopped and victim != "broker":
                     await asyncio.to_thread(part.interrupt, rng)
                 else:
                     part.kill()

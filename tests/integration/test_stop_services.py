@@ -23,7 +23,7 @@ async def test_what_a_collector_is_stopped_in_is_in_the_table(
             folder=tmp_path,
             rounds=STOPS,
             size=250,
-            stops=True,
+            is_stopped=True,
         )
     kept.assert_equal()
 
@@ -33,7 +33,7 @@ async def test_operators_that_are_stopped_publish_each_total_once(
 ) -> None:
     """Whenever leader and helper are stopped, they end with 0, and each total is published once."""
     with mosquitto(is_persistent=True, settings=collecting.DURABLE) as broker:
-        totals = await crowding.kill(tmp_path, broker, rounds=STOPS, stops=True)
+        totals = await crowding.kill(tmp_path, broker, rounds=STOPS, is_stopped=True)
     totals.assert_right()
     assert totals.received
 
@@ -41,6 +41,6 @@ async def test_operators_that_are_stopped_publish_each_total_once(
 async def test_homes_that_are_stopped_report_each_slot_once(mosquitto: MakeBroker, tmp_path: Path) -> None:
     """Whenever the agent of a crowd's homes is stopped, it ends with 0, and each report has one form."""
     with mosquitto(settings=TELL_ALL) as broker:
-        counts = await crowd_homes.kill(tmp_path, broker, rounds=STOPS, stops=True)
+        counts = await crowd_homes.kill(tmp_path, broker, rounds=STOPS, is_stopped=True)
     assert counts["reports"] == (STOPS + 2) * len(crowd_homes.HOMES)
     assert not any(counts[name] for name in ("unopened", "missing", "doubled", "wrong"))

@@ -5,6 +5,7 @@ store, or refuse it by name; a message may be held back alone, by name.
 """
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,8 @@ def _step(k: int, queues: tuple[str, ...]) -> Commit:
     return commit
 
 
-def written(folder: Path) -> Files:
-    """Write the store, as kill -9 leaves it between two commits, the last of which is in the log."""
+def written(folder: Path, *, has_log: bool = True) -> Files:
+    """Write the store, as kill -9 leaves it after a commit, which is still in the log if `has_log`."""
     path = folder / "db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -83,6 +84,8 @@ def written(folder: Path) -> Files:
         grants.apply_admissions(store, [_receiver("app")], {}, NOW_MS)
         crowd_keys.commit_keys(store, "group", "leader", 7, b"keys")
         transactions.commit(store, _step(3, QUEUES[:2]), (), None, KEEP_MS)
+        if not has_log:
+            store.erase_log()
         files = {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix != ".lock"}
     return {name: content for name, content in files.items() if content and not name.endswith("-shm")}
 
@@ -90,6 +93,11 @@ def written(folder: Path) -> Files:
 def bits(files: Files) -> list[Bit]:
     """Return all bits of a store's files."""
     return [Bit(name, number) for name, content in files.items() for number in range(8 * len(content))]
+
+
+def bits_of(text: bytes, files: Files) -> list[Bit]:
+    """Return a bit of each occurrence of a text in the database file."""
+    return [Bit("db", 8 * match.start()) for match in re.finditer(re.escape(text), files["db"])]
 
 
 def sample(files: Files, count: int, random: Random) -> list[Bit]:
@@ -130,12 +138,12 @@ class Outcome(NamedTuple):
     snapshot: Snapshot | None
     later: Said | None
     refusals: tuple[str, ...]
-    held: tuple[str, ...]
+    held_names: tuple[str, ...]
 
 
 def used(path: Path) -> Outcome:
     """Ask the commands, then start the agent on a store, let it take one more step, and stop it."""
-    refusals, held = list[str](), list[str]()
+    refusals, held_names = list[str](), list[str]()
     by_commands: Said | None = None
     by_agent: tuple[Said, Snapshot, Said] | tuple[None, None, None] = None, None, None
     try:
@@ -145,17 +153,17 @@ def used(path: Path) -> Outcome:
         refusals.append(str(error))
     try:
         with Store.open(path, now_ms=NOW_MS, recovery_floor_ms=None, again_s=0) as store:
-            held = outbox.hold_damaged(store)
+            held_names = outbox.hold_damaged(store)
             first, snapshot = said(store.connection), store.snapshot("main")
             ids = [row.id for row in first.waiting]
             transactions.commit(store, _step(NOW_MS // LENGTH_MS, QUEUES[:2]), ids, None, KEEP_MS)
             store.erase_log()
-            assert [outbox.queue_depth(store.connection, queue) for queue in QUEUES] == [4, 4, 0]
-            by_agent = first, snapshot, said(store.connection)
+            later, depths = said(store.connection), [outbox.queue_depth(store.connection, q) for q in QUEUES]
+            by_agent = first, snapshot, later._replace(facts={**later.facts, "depths": depths})
     except StoreError as error:
         refusals.append(str(error))
     first_said, first_snapshot, said_later = by_agent
-    return Outcome(by_commands, first_said, first_snapshot, said_later, tuple(refusals), tuple(held))
+    return Outcome(by_commands, first_said, first_snapshot, said_later, tuple(refusals), tuple(held_names))
 
 
 def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
@@ -177,27 +185,29 @@ def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
 
 def faults(actual: Outcome, right: Outcome) -> Iterator[str]:
     """Yield what is wrong with an outcome: another number, or silence about what is lost."""
-    if not all(text.strip() for text in (*actual.refusals, *actual.held)):
+    if not all(text.strip() for text in (*actual.refusals, *actual.held_names)):
         yield "a refusal names nothing"
     if actual.snapshot not in (None, right.snapshot):
         yield "agent: the snapshot is another"
     for place in ("commands", "agent", "later"):
-        known, expected = getattr(actual, place), getattr(right, place)
-        if known is None:
+        known_said, expected = getattr(actual, place), getattr(right, place)
+        if known_said is None:
             if not actual.refusals:
                 yield f"{place}: silence"
             continue
         for name in expected.facts:
-            if known.facts[name] != expected.facts[name]:
+            if known_said.facts[name] != expected.facts[name]:
                 yield f"{place}: {name}"
         # Commands send nothing, and the agent only what it has not held back.
-        if known.delivered - expected.delivered or (place != "commands" and known.waiting - expected.waiting):
+        if known_said.delivered - expected.delivered or (
+            place != "commands" and known_said.waiting - expected.waiting
+        ):
             yield f"{place}: another message"
-        if expected.waiting - known.waiting and place == "agent" and not actual.held:
+        if expected.waiting - known_said.waiting and place == "agent" and not actual.held_names:
             yield f"{place}: a message is lost"
 
 
 def verdict(actual: Outcome, right: Outcome) -> str:
     """Return "right", "refused" or "held", or what is wrong with an outcome."""
     wrong = ", ".join(faults(actual, right))
-    return wrong or ("refused" if actual.refusals else "held" if actual.held else "right")
+    return wrong or ("refused" if actual.refusals else "held" if actual.held_names else "right")

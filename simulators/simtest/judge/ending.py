@@ -80,8 +80,8 @@ def check_described(checker: InvariantChecker, retained: Mapping[str, bytes], st
     latest = {
         topic: payload for queue in queues for topic, payload in expected.descriptors.get(queue, {}).items()
     }
-    lost = [topic for topic, payload in latest.items() if retained.get(f"{topic}/privacy") != payload]
-    check(not lost, "a broker does not retain the latest descriptor", lost)
+    lost_topics = [topic for topic, payload in latest.items() if retained.get(f"{topic}/privacy") != payload]
+    check(not lost_topics, "a broker does not retain the latest descriptor", lost_topics)
 
 
 def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:

@@ -44,7 +44,7 @@ SUMS = {
 statement changes both."""
 
 
-def _summed(table: str) -> str:
+def _sum_column(table: str) -> str:
     """Return the column that SQLite itself computes, for a table with few rows to a commit."""
     return f"crc INTEGER AS ({SUMS[table]}) STORED"
 
@@ -52,10 +52,10 @@ def _summed(table: str) -> str:
 TABLES = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
-    f"CREATE TABLE meta (key TEXT PRIMARY KEY, value, {_summed('meta')}) WITHOUT ROWID",
+    f"CREATE TABLE meta (key TEXT PRIMARY KEY, value, {_sum_column('meta')}) WITHOUT ROWID",
     """CREATE TABLE mark (stream TEXT, meter TEXT, end_ms INTEGER NOT NULL,
        crc INTEGER NOT NULL, PRIMARY KEY (stream, meter)) WITHOUT ROWID""",
-    f"""CREATE TABLE terms (stream TEXT, id TEXT, terms TEXT NOT NULL, {_summed("terms")},
+    f"""CREATE TABLE terms (stream TEXT, id TEXT, terms TEXT NOT NULL, {_sum_column("terms")},
        PRIMARY KEY (stream, id)) WITHOUT ROWID""",
     # The key is not the meter, because rows must never move (rule 2 of the store).
     """CREATE TABLE state (id INTEGER PRIMARY KEY, stream TEXT NOT NULL, meter TEXT NOT NULL,
@@ -65,7 +65,7 @@ TABLES = (
        windows INTEGER NOT NULL, crc INTEGER NOT NULL,
        PRIMARY KEY (meter, day_ms, stream, epsilon)) WITHOUT ROWID""",
     f"""CREATE TABLE descriptor (queue TEXT, topic TEXT, id TEXT NOT NULL, payload BLOB NOT NULL,
-       {_summed("descriptor")}, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
+       {_sum_column("descriptor")}, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
     # AUTOINCREMENT never assigns an id twice, so a late acknowledgement cannot refer to another row.
     """CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL,
        due_ms INTEGER NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, retain INTEGER NOT NULL,
@@ -91,23 +91,23 @@ TABLES = (
     """CREATE TRIGGER outbox_prune AFTER DELETE ON outbox BEGIN
        UPDATE outbox_total SET left_bytes = left_bytes - 64 - length(old.topic) - length(old.payload)
        WHERE queue = old.queue; END""",
-    f"""CREATE TABLE total (stream TEXT, public_id TEXT, total TEXT NOT NULL, {_summed("total")},
+    f"""CREATE TABLE total (stream TEXT, public_id TEXT, total TEXT NOT NULL, {_sum_column("total")},
        PRIMARY KEY (stream, public_id)) WITHOUT ROWID""",
     # The grants: one row for each admission of a receiver, never deleted. `link` has the settings of the
     # receiver's broker.
     f"""CREATE TABLE receiver (id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, name TEXT NOT NULL,
        topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
        revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
-       receipt INTEGER NOT NULL DEFAULT 0, {_summed("receiver")})""",
+       receipt INTEGER NOT NULL DEFAULT 0, {_sum_column("receiver")})""",
     # The topics on which a grant's descriptors may be retained, to be withdrawn when the grant is revoked.
-    f"""CREATE TABLE announced (queue TEXT, topic TEXT, {_summed("announced")},
+    f"""CREATE TABLE announced (queue TEXT, topic TEXT, {_sum_column("announced")},
        PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
     # The records that the broker of a grant's receiver has confirmed, for the receipt.
     """CREATE TABLE sent (queue TEXT, topic TEXT, id TEXT, records INTEGER NOT NULL, from_ms INTEGER NOT NULL,
        to_ms INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (queue, topic, id)) WITHOUT ROWID""",
     # The newest list of keys of each operator of a crowd; its serial never falls.
     f"""CREATE TABLE crowd_keys (group_id TEXT, role TEXT, serial INTEGER NOT NULL, list BLOB NOT NULL,
-       {_summed("crowd_keys")}, PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
+       {_sum_column("crowd_keys")}, PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
 )
 """The statements that make a new store."""
 
@@ -162,7 +162,7 @@ def _number_or_null(value: int | None) -> int | str:
     return "null" if value is None else value
 
 
-def _decoded(kind: type[T], text: str | bytes, noun: str) -> T:
+def _decode_any(kind: type[T], text: str | bytes, noun: str) -> T:
     """Return the value of a type; bytes are sealed. Raises StoreError if the text is not of such a value."""
     with suppress(*_UNREADABLE):
         return decode(kind, unseal(text.decode()) if isinstance(text, bytes) else text)
@@ -171,12 +171,12 @@ def _decoded(kind: type[T], text: str | bytes, noun: str) -> T:
 
 def decode_state(text: bytes) -> TimelineState:
     """Decode a state, and ignore trailing zero bytes. Raises StoreError if it cannot be decoded."""
-    return _decoded(TimelineState, text.rstrip(b"\0"), "a state")
+    return _decode_any(TimelineState, text.rstrip(b"\0"), "a state")
 
 
 def decode_total(text: str) -> Total:
     """Decode a running total. Raises StoreError if it cannot be decoded."""
-    return _decoded(Total, text, "a total")
+    return _decode_any(Total, text, "a total")
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ def encode_prices(prices: Iterable[Price]) -> str:
 
 def decode_prices(text: Any) -> tuple[Price, ...]:
     """Decode prices. Raises StoreError if they cannot be decoded."""
-    return _decoded(_Prices, text, "a list of prices").prices
+    return _decode_any(_Prices, text, "a list of prices").prices
 
 
 def decode_terms(text: str) -> Terms:
     """Decode terms. Raises StoreError if they cannot be decoded."""
-    return _decoded(Terms, text, "a stream's terms")
+    return _decode_any(Terms, text, "a stream's terms")
 
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")

@@ -10,7 +10,7 @@ from meteragent.store import examine, file, outbox
 from tests.support import rot
 from tests.support.stores import in_memory
 
-FLIPS = 500
+FLIPS = 300
 
 
 def verdicts_of(flips: Sequence[rot.Bit], files: rot.Files, folder: Path) -> set[str]:

@@ -145,7 +145,9 @@ def used(path: Path) -> Outcome:
     """Ask the commands, then start the agent on a store, let it take one more step, and stop it."""
     refusals, held_names = list[str](), list[str]()
     by_commands: Said | None = None
-    by_agent: tuple[Said, Snapshot, Said] | tuple[None, None, None] = None, None, None
+    first: Said | None = None
+    snapshot: Snapshot | None = None
+    later: Said | None = None
     try:
         with read_only(path) as connection:
             by_commands = said(connection)
@@ -159,11 +161,10 @@ def used(path: Path) -> Outcome:
             transactions.commit(store, _step(NOW_MS // LENGTH_MS, QUEUES[:2]), ids, None, KEEP_MS)
             store.erase_log()
             later, depths = said(store.connection), [outbox.queue_depth(store.connection, q) for q in QUEUES]
-            by_agent = first, snapshot, later._replace(facts={**later.facts, "depths": depths})
+            later = later._replace(facts={**later.facts, "depths": depths})
     except StoreError as error:
         refusals.append(str(error))
-    first_said, first_snapshot, said_later = by_agent
-    return Outcome(by_commands, first_said, first_snapshot, said_later, tuple(refusals), tuple(held_names))
+    return Outcome(by_commands, first, snapshot, later, tuple(refusals), tuple(held_names))
 
 
 def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
@@ -175,9 +176,9 @@ def flipped(files: Files, bit: Bit | None, path: Path) -> Outcome:
         settle(path.parent)
         if bit is not None:
             file = path.parent / bit.name
-            changed = bytearray(file.read_bytes())
-            changed[bit.number // 8 % len(changed)] ^= 1 << bit.number % 8
-            file.write_bytes(changed)
+            rotten = bytearray(file.read_bytes())
+            rotten[bit.number // 8 % len(rotten)] ^= 1 << bit.number % 8
+            file.write_bytes(rotten)
         return used(path)
     finally:
         shutil.rmtree(path.parent)

@@ -47,8 +47,8 @@ def waiting(connection: Connection, queue: str) -> dict[int, Outgoing]:
     query = "SELECT id, queue, topic, payload, due_ms, retain, until_ms FROM outbox"
     rows = connection.execute(f"{query} WHERE queue = ? AND delivered_ms IS NULL", (queue,))
     return {
-        id_: Outgoing(queue, topic, payload, due_ms, bool(retain), None, until_ms)
-        for id_, queue, topic, payload, due_ms, retain, until_ms in rows
+        id_: Outgoing(to, topic, payload, due_ms, bool(retain), until_ms=until_ms)
+        for id_, to, topic, payload, due_ms, retain, until_ms in rows
     }
 
 

@@ -169,7 +169,7 @@ _FILE = """\
 # A meteragent key for archives. Anyone who has it can remove the noise from all windows from `begins` on.
 tenant = "{self.tenant}"
 epoch = "{self.epoch_unit}"
-begins = "{self.begins}"
+begins = "{self.first_epoch}"
 secret = "{secret}"
 """
 _TENANT = r"[A-Za-z0-9._-]{1,64}"

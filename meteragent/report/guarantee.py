@@ -93,7 +93,7 @@ class TariffPair(NamedTuple):
     """
 
     tariffs: tuple[str, str]
-    recognised_difference: float
+    recognised: float
 
 
 class TariffErrors(NamedTuple):

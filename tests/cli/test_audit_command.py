@@ -343,10 +343,10 @@ def test_windows_are_fewer_where_they_are_long(
     """By default the draws take seconds; windows that are too long to send are reported as such."""
     asked: list[tuple[int, int]] = []
 
-    def recorded(mechanism: Any, *, samples: int, alarm: float, bits: Bits | None) -> Audit:
+    def recorded(mechanism: Any, *, samples: int, false_alarm: float, bits: Bits | None) -> Audit:
         del bits
         asked.append((mechanism.n, samples))
-        return Audit(mechanism.loss(mechanism.quantum), 0, 1, 1, samples, alarm, ())
+        return Audit(mechanism.loss(mechanism.quantum), 0, 1, 1, samples, false_alarm, ())
 
     monkeypatch.setattr(audit, "audit", recorded)
     _, out, _ = run(written(window=f"length = '24h'\nblocks = {n}"))
@@ -362,9 +362,9 @@ def test_many_mechanisms_are_not_blamed_on_their_slots(
 ) -> None:
     """A window that is short enough alone is too long beside others: the number of mechanisms is stated."""
 
-    def instant(mechanism: Any, *, samples: int, alarm: float, bits: Bits | None) -> Audit:
+    def instant(mechanism: Any, *, samples: int, false_alarm: float, bits: Bits | None) -> Audit:
         del bits
-        return Audit(mechanism.loss(mechanism.quantum), 0, 1, 1, samples, alarm, ())
+        return Audit(mechanism.loss(mechanism.quantum), 0, 1, 1, samples, false_alarm, ())
 
     monkeypatch.setattr(audit, "audit", instant)
     window = "[stream.window]\nlength = '24h'\nblocks = 1440"

@@ -34,7 +34,7 @@ def refuses_to_listen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(init, "_listen_to_broker", never)
+    monkeypatch.setattr(init, "_listen", never)
     assert main(["init", "--url", URL, *arguments]) == 1
 
 
@@ -79,7 +79,7 @@ def test_a_folder_without_the_right_to_write_is_refused_before_listening(
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker with one meter, without a network."""
-    monkeypatch.setattr(init, "_listen_to_broker", lambda *_: findings_of(EM, EM_DATA))
+    monkeypatch.setattr(init, "_listen", lambda *_: findings_of(EM, EM_DATA))
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, *answers: str | BaseException) -> None:
@@ -150,7 +150,7 @@ def test_without_a_terminal_the_option_yes_is_named_before_listening(
         told.append(capsys.readouterr().err)
         return findings_of(EM, EM_DATA)
 
-    monkeypatch.setattr(init, "_listen_to_broker", heard)
+    monkeypatch.setattr(init, "_listen", heard)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal)
     typed(monkeypatch, *[""] * 9)
     assert main(["init", "--url", URL, *arguments]) == 0
@@ -165,7 +165,7 @@ def test_an_input_without_an_answer_ends_it_before_listening(
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(init, "_listen_to_broker", never)
+    monkeypatch.setattr(init, "_listen", never)
     with Path("/dev/null").open() as nobody:
         monkeypatch.setattr(sys, "stdin", nobody)
         assert main(["init", "--url", URL]) == EXIT_INTERRUPTED
@@ -193,7 +193,7 @@ def test_files_for_tls_are_used_and_written(
         endpoints.append(endpoint)
         return findings_of(EM, EM_DATA)
 
-    monkeypatch.setattr(init, "_listen_to_broker", heard)
+    monkeypatch.setattr(init, "_listen", heard)
     paths = {"ca": certificates.ca, "cert": certificates.client, "key": certificates.client_key}
     options = [word for name, path in paths.items() for word in (f"--{name}-file", os.path.relpath(path))]
     assert main(["init", "--url", "mqtts://broker.example", "--yes", *options]) == 0
@@ -243,7 +243,7 @@ def test_a_file_that_exists_is_named_before_anything_is_heard(
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(init, "_listen_to_broker", never)
+    monkeypatch.setattr(init, "_listen", never)
     (folder / "home.toml").write_text("mine")
     assert main(["init", "--url", URL, "--out", "home.toml", "--yes"]) == 1
     assert "home.toml exists, and `init` never overwrites" in capsys.readouterr().err
@@ -327,7 +327,7 @@ def test_a_broker_that_is_not_there_is_named(
     def down(*_: object) -> None:
         raise LinkError("cannot connect")
 
-    monkeypatch.setattr(init, "_listen_to_broker", down)
+    monkeypatch.setattr(init, "_listen", down)
     assert main(["init", "--url", URL, "--yes"]) == 1
     assert "cannot connect" in capsys.readouterr().err
     assert files(folder) == []

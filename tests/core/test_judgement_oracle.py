@@ -118,7 +118,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
         ),
     ),
     "a second is not allowed": ("_SECOND_MS", 0),
-    "a step is not allowed": ("_step", lambda _: 0),
+    "a step is not allowed": ("_reading_step", lambda _: 0),
     "the range is the limit": ("_EXCESS", 0),
     "a pause is no longer than an hour": ("HOUR_MS", 60_000),
     "a rollover is a reset": (

@@ -182,7 +182,7 @@ def forgotten_destruction(patch: pytest.MonkeyPatch) -> None:
     """Make a secret for each day that has none."""
     real = machine.Machine._mark_value
     patch.setattr(
-        machine.Machine, "_highest", lambda self, name: -1 if name == "destroyed" else real(self, name)
+        machine.Machine, "_mark_value", lambda self, name: -1 if name == "destroyed" else real(self, name)
     )
 
 

@@ -50,10 +50,10 @@ def test_a_difference_is_recognised_from_twice_its_quantile_on() -> None:
     second = FLAT.replace("'flat'", "'second'").replace("night = 0.3", "night = 0.4")
     [pair] = promised(text_of_bands(more=FLAT + second)).tariffs.pairs  # type: ignore[union-attr]
     assert pair.tariffs == ("flat", "second")
-    assert pair.recognised_difference == pytest.approx(2 * 0.1 * math.log(0.5 / 0.05), rel=2e-3)
+    assert pair.recognised == pytest.approx(2 * 0.1 * math.log(0.5 / 0.05), rel=2e-3)
     fee = FLAT.replace("'flat'", "'fee'").replace("9.5", "9")
     [pair] = promised(text_of_bands(more=FLAT + fee)).tariffs.pairs  # type: ignore[union-attr]
-    assert pair.recognised_difference == 0
+    assert pair.recognised == 0
 
 
 @pytest.mark.parametrize(("length", "counts"), [("1w", (4, 4, 4)), ("1d", (22, 8, 30))])
@@ -113,7 +113,7 @@ def test_the_facts_have_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureF
     assert known is not None
     assert stream["tariffs"]["costs"] == [cost._asdict() for cost in known.costs]
     assert stream["tariffs"]["pairs"] == [
-        {"tariffs": ["flat", "night"], "recognised": known.pairs[0].recognised_difference}
+        {"tariffs": ["flat", "night"], "recognised": known.pairs[0].recognised}
     ]
     assert "tariffs" not in facts.facts_of(promised(text_of_bands()))
     assert "tariff" not in terminal.guarantees_text(

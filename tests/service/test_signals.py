@@ -19,13 +19,13 @@ sys.exit(main())
 """
 AFTER_ITS_WORK = """
 import asyncio, os, signal
-from meteragent.service.process import until_signalled
+from meteragent.service.process import run_until_signalled
 
 async def stopped_by_itself():
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.Event().wait()
 
-asyncio.run(until_signalled(stopped_by_itself()))
+asyncio.run(run_until_signalled(stopped_by_itself()))
 os.kill(os.getpid(), signal.SIGTERM)
 """
 

@@ -178,7 +178,7 @@ def test_what_is_wrong_with_the_generation_file_is_said(
     open_store(path).close()
     generation_file = path.with_name("db.gen")
     generation_file.unlink() if text is None else generation_file.write_text(text)
-    with pytest.raises(StoreRestored, match=f"the file .gen beside it {reason}.*--restored-at") as refusal:
+    with pytest.raises(StoreRestored, match=f"the file .gen next to it {reason}.*--restored-at") as refusal:
         open_store(path)
     assert "copy" not in str(refusal.value)
 

@@ -235,7 +235,7 @@ def _sliding_lines(offer: SlidingSetting) -> list[str]:
         level=full_text(setting.level),
         error=error_text(setting.error_w(), share),
         energy=energy_text(simple.hide_wh),
-        simple_setting=error_text(simple.error_w(), share),
+        simple=error_text(simple.error_w(), share),
     )
     return [wrap_text(text), "", *setting.text.splitlines()]
 

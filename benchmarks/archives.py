@@ -42,6 +42,7 @@ NOISE_W = 24_770 / 2**0.5  # the Laplace scale with the standard deviation of th
 SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
 """Each pair holds the numbers of readings in the smaller and in the larger archive."""
 MEMORY_MIB = 512
+SPARK_CPU_MAX = 4
 _TIME = pa.timestamp("ms", tz="UTC")
 _BATCH = 20_000
 
@@ -241,6 +242,23 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
     return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, are_rates=True)
 
 
+def spark_growth(folder: Path, run: Callable[..., RunResult]) -> Result:
+    """Compare the CPU time of all of Spark's processes with that of one process, at the largest size."""
+    path = folder / "in.parquet"
+    wide(path, FULL[1] // N)
+    theirs_s, ours_s = (
+        _durations_s(partial(ours, folder, path, engine))[1] for engine in (run, sanitise_archive)
+    )
+    path.unlink()
+    return Result(
+        f"archive, wide: CPU time on Spark, {FULL[1]:,} readings",
+        f"one process x {SPARK_CPU_MAX}",
+        (SPARK_CPU_MAX * ours_s / theirs_s,),
+        1,
+        f"{theirs_s:.1f} and {ours_s:.1f} s of CPU",
+    )
+
+
 def _durations_s(run: Callable[[], None]) -> tuple[float, float]:
     """Return the elapsed time of `run`, and the CPU time of this process and its descendants, in s."""
     start_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
@@ -279,7 +297,9 @@ def measure(
         wide(path, WINDOWS)
         results = one_process(folder, path)
         with spark() as run:
-            results += [on_spark(folder, path, run)] if run is not None else []
+            if run is not None:
+                results.append(on_spark(folder, path, run))
+                results += [spark_growth(folder, run)] if is_full else []
         plans = [(SIZES, harness.ROUNDS)] + ([(FULL, 1)] if is_full else [])
         for sizes, rounds in plans:
             results += growth(folder, "wide", lambda target, count: wide(target, count // N), sizes, rounds)

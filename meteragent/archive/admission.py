@@ -5,10 +5,12 @@ admitted. The run fails before anything is released if a row cannot be read or a
 the wide layout, if a window appears twice, or a row is off the grid or has the wrong number of values.
 """
 
+import hashlib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +18,8 @@ import pyarrow as pa
 from meteragent.archive.job import Job, rows_of
 from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
-from meteragent.archive.layout import row_fits_and_lengths
 from meteragent.archive.ledger import SCHEMA, Ledger
-from meteragent.archive.number import to_milliseconds
-from meteragent.archive.policy import Policy
+from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows, opened_windows
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
@@ -29,9 +29,6 @@ ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
 ProgressReporter = Callable[[str, int, str], AbstractContextManager[ProgressCallback]]
 """What shows a task's progress: given its name, its size and the unit, it yields a callback."""
-
-_BATCH_NUMBERS = 1 << 20
-"""The approximate number of values in a batch."""
 
 
 @dataclass(slots=True)
@@ -59,26 +56,22 @@ class Admission:
         return self.released_windows + self.refused_windows
 
     def admit(
-        self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
-    ) -> Iterator[pa.Table]:
-        """Yield the rows of admitted windows for the ledger, one table per job, and count all here.
+        self, parts: Iterable["Admitted"], source: Source, progress: ProgressCallback
+    ) -> Iterator["Admitted"]:
+        """Add up what was admitted of each job, and yield it.
 
-        Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice or a row
-        group's statistics are wrong. Raises KeyForgotten if a window's epoch has no key.
+        Raises ArchiveError if, in the wide layout, a row group's statistics are wrong.
         """
         forms = [np.empty((0, 2), np.int64)]
-        for job in jobs:
-            names: dict[str, int] = {}
-            windows = find_windows(source, job, names, progress)
-            is_taken = ledger.intervals_of_others(self.run, names).overlap(
-                windows, source.policy.ends(windows.start_ms)
-            )
-            self.refused_windows += int(is_taken.sum())
-            self.released_windows += int((~is_taken).sum())
-            forms.append(
-                np.array([(hash(normal_form(name)), hash(name)) for name in names], np.int64).reshape(-1, 2)
-            )
-            yield debit_rows(windows.rows(~is_taken), names, source.policy, key, self)
+        for part in parts:
+            self.refused_windows += part.admission.refused_windows
+            self.released_windows += part.admission.released_windows
+            self.keys |= part.admission.keys
+            for id_, start_ms in part.admission.descriptors.items():
+                self.descriptors[id_] = min(self.descriptors.get(id_, start_ms), start_ms)
+            forms.append(part.forms)
+            progress(part.rows)
+            yield part
         meters = np.unique(np.concatenate(forms), axis=0)  # of other jobs, too
         counts = np.unique(meters[:, 0], return_counts=True)[1]
         self.similar_meters = int(counts[counts > 1].sum())
@@ -86,6 +79,45 @@ class Admission:
             raise ArchiveError(
                 "the statistics of some row groups do not match their rows: write the input's files again"
             )
+
+
+class Admitted(NamedTuple):
+    """What was admitted of a job; its number of rows, and hashes of its meters' normal forms and names."""
+
+    rows: int
+    admission: Admission
+    forms: Integers
+
+
+def admit_job(
+    source: Source,
+    ledger: Ledger,
+    run: str,
+    load_key: Callable[[], Key],
+    item: tuple[int, Job],
+    *,
+    is_dry: bool,
+) -> Iterator[Admitted]:
+    """Write what is admitted of a job as a part of the ledger, unless `is_dry`, and yield the sums.
+
+    Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice. Raises
+    KeyForgotten if a window's epoch has no key.
+    """
+    names: dict[str, int] = {}
+    admission, rows = Admission(run), list[int]()
+    windows = find_windows(source, item[1], names, rows.append)
+    is_taken = ledger.intervals_of_others(run, names).overlap(windows, source.policy.ends(windows.start_ms))
+    admission.refused_windows, admission.released_windows = int(is_taken.sum()), int((~is_taken).sum())
+    forms = [(_hash(normal_form(name)), _hash(name)) for name in names]
+    debits = debit_rows(windows.rows(~is_taken), names, source.policy, load_key(), admission)
+    if not is_dry:
+        ledger.write(run, item[0], debits)
+    yield Admitted(sum(rows), admission, np.array(forms, np.int64).reshape(-1, 2))
+
+
+def _hash(text: str) -> int:
+    """Return a hash that is the same in all processes."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def normal_form(name: str) -> str:
@@ -113,21 +145,6 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
         pairs = zip(copies.meter.tolist(), copies.start_ms.tolist(), strict=True)
         raise duplicate_error(copies.meter.size, *min((name_of[meter], start) for meter, start in pairs))
     return windows
-
-
-def check_rows(source: Source, progress: ProgressCallback) -> None:
-    """Check that every row can be released: one that failed only later would be debited and never leave."""
-    columns, policy, misfit_count = source.policy.columns, source.policy, 0
-    batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
-    for batch in source.read(source.groups, [columns.time, columns.value], batch_rows):
-        if source.layout == "wide":
-            fits, _ = row_fits_and_lengths(
-                to_milliseconds(batch.column(columns.time), columns.time), batch.column(columns.value), policy
-            )
-            misfit_count += int((~fits).sum())
-        progress(batch.num_rows)
-    if misfit_count:
-        raise misfit_error(misfit_count, source)
 
 
 def misfit_error(count: int, source: Source) -> ArchiveError:

@@ -1,36 +1,61 @@
 """Read an input's numbers and count them; the counts are private, for people who may see the readings."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from meteragent.archive.admission import ProgressCallback, ProgressReporter
+from meteragent.archive.admission import ProgressCallback
 from meteragent.archive.job import Job, rows_of
-from meteragent.archive.number import Counts, count_own, to_millionths
+from meteragent.archive.layout import row_fits_and_lengths
+from meteragent.archive.number import Counts, count_own, to_millionths, to_milliseconds
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, merge_equal_times
-from meteragent.archive.source import Source
+from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import ArchiveError
 
 _BATCH_NUMBERS = 1 << 20
 """The approximate number of values in a batch."""
 
 
-def count_numbers(source: Source, jobs: Iterable[Job], show: ProgressReporter) -> Counts:
-    """Count all numbers of an input, whose `jobs` are read one by one if it is long."""
-    counts = Counts()
-    with show("count", source.rows, "row") as progress:
+class Checked(NamedTuple):
+    """What was found in rows: their number, how many of the wide layout are no windows, and the counts."""
+
+    rows: int
+    misfits: int
+    counts: Counts
+
+
+def total(parts: Iterable[Checked], progress: ProgressCallback) -> Checked:
+    """Return the sum of what was found in parts of an input."""
+    rows, misfits, counts = 0, 0, Counts()
+    for part in parts:
+        progress(part.rows)
+        rows, misfits = rows + part.rows, misfits + part.misfits
+        counts.add(part.counts)
+    return Checked(rows, misfits, counts)
+
+
+def check_groups(source: Source, groups: Iterable[Group]) -> Iterator[Checked]:
+    """Yield what is in each batch of row groups. Raises ArchiveError if a row cannot be read."""
+    names, policy = source.policy.columns, source.policy
+    batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
+    for batch in source.read(groups, [names.time, names.value], batch_rows):
+        column, misfits = batch.column(names.value), 0
         if source.layout == "wide":
-            for part, rows in _counts_by_part(source):
-                counts.add(part)
-                progress(rows)
-            return counts
-        for job in jobs:
-            names: dict[str, int] = {}
-            readings = merge_equal_times(read_job(source, job, names, counts, progress))
-            counts.add(readings.counts(names_of(names), lambda rows: job.opens(rows.time_ms, source.policy)))  # noqa: B023
-    return counts
+            starts = to_milliseconds(batch.column(names.time), names.time)
+            misfits = int((~row_fits_and_lengths(starts, column, policy)[0]).sum())
+            column = column.flatten()
+        yield Checked(batch.num_rows, misfits, Counts.of(to_millionths(column, policy), policy.usual))
+
+
+def count_job(source: Source, job: Job) -> Iterator[Checked]:
+    """Yield the counts of the numbers of a job of the long layout."""
+    names, counts, rows = dict[str, int](), Counts(), list[int]()
+    readings = merge_equal_times(read_job(source, job, names, counts, rows.append))
+    counts.add(readings.counts(names_of(names), lambda rows: job.opens(rows.time_ms, source.policy)))
+    yield Checked(sum(rows), 0, counts)
 
 
 def read_job(
@@ -58,24 +83,6 @@ def names_of(names: dict[str, int]) -> pa.Array:
     return pa.array(sorted(names, key=names.__getitem__), pa.string())
 
 
-def require_range(source: Source, show: ProgressReporter) -> None:
-    """Raise ArchiveError if most of an input's numbers are outside `window.range`.
-
-    Reading stops once at least half of the numbers are known to be within the range.
-    """
-    total, counts = sum(group.values for group in source.groups), Counts()
-    with show("check", source.rows, "row") as progress:
-        rows = 0
-        for part, part_rows in _counts_by_part(source):
-            counts.add(part)
-            rows += part_rows
-            progress(part_rows)
-            if 2 * (counts.present - counts.clamped) >= total:
-                break
-        progress(source.rows - rows)
-    require_unclamped(counts, source.policy)
-
-
 def require_unclamped(counts: Counts, policy: Policy) -> None:
     """Raise ArchiveError if most of the numbers that were counted are outside the range."""
     if counts.are_mostly_clamped:
@@ -84,12 +91,3 @@ def require_unclamped(counts: Counts, policy: Policy) -> None:
             f" {policy.usual.readings.unit}? Correct source.unit, source.scale or window.range, or add"
             " --clamp if this is meant (nothing was charged or written)"
         )
-
-
-def _counts_by_part(source: Source) -> Iterator[tuple[Counts, int]]:
-    """Yield the counts of an input's numbers and the number of rows, batch by batch."""
-    policy, name = source.policy, source.policy.columns.value
-    for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
-        column = batch.column(name)
-        values = to_millionths(column.flatten() if source.layout == "wide" else column, policy)
-        yield Counts.of(values, policy.usual), batch.num_rows

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 READ_BYTES = 1 << 20
 _PART = ".part"
+WRITER = ""
+"""What tells the unfinished files of this process from those of others that may write the same file."""
 
 
 def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
@@ -71,7 +73,7 @@ def open_parquet(
 
 def write_file(path: Path, fill: Callable[[Any], object]) -> None:
     """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
-    part = path.with_name(f".{path.name}{_PART}")
+    part = path.with_name(f".{path.name}{WRITER}{_PART}")
     with path_in_errors(path, "cannot be written"), whole_file(path, part=part) as file:
         fill(file)
 

@@ -1,7 +1,7 @@
 """Iceberg tables: open one with `pyiceberg`, without a JVM, and list the files of one snapshot.
 
-Field ids and position deletes are applied. Equality deletes, deletion vectors (Puffin), encryption, and files
-without field ids or other than Parquet are refused. Iceberg is an input only.
+Field ids, the mapping of names to ids and position deletes are applied. Equality deletes, deletion vectors
+(Puffin), encryption, and files other than Parquet or without field ids are refused. Iceberg is an input only.
 """
 
 from collections.abc import Mapping
@@ -48,10 +48,12 @@ def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snaps
         raise ArchiveError(f"{tree.root}: an Iceberg table without snapshot {version.snapshot}: {WAY}")
     names = find_columns({field.name: field.field_id for field in schema.fields}, columns)
     deletes, views = cache(partial(_deleted_positions, tree)), {}
+    mapped = {name: item.field_id for item in table.name_mapping() or () for name in item.names}
+    ids = {name: id_ for name, id_ in mapped.items() if id_ is not None}
     for task in _scan_tasks(table, chosen, tree):
         path = task.file.file_path
         positions = [PLAIN.deleted, *(deletes(file).get(path, PLAIN.deleted) for file in task.delete_files)]
-        views[tree.locate(path)] = FileView({**names}, {}, np.unique(np.concatenate(positions)))
+        views[tree.locate(path)] = FileView({**names}, {}, np.unique(np.concatenate(positions)), ids)
     return Snapshot(version, dict(sorted(views.items())))
 
 

@@ -50,6 +50,8 @@ SCHEMA = pa.schema(
 )
 _BATCH_ROWS = 1 << 18
 _TABLE = "_table"
+ELSEWHERE = "what workers wrote is not here: driver and workers must see it under the same path"
+"""What is wrong if a file is missing that another process has written."""
 
 
 @dataclass(frozen=True)
@@ -179,26 +181,33 @@ class Ledger:
             with open_parquet(path) as file:
                 yield from attempt_read(path, lambda: list(file.iter_batches(_BATCH_ROWS)))
 
-    def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
+    def write(self, run: str, index: int, table: pa.Table) -> Path:
+        """Write a part of a run that is being added, and return its path."""
+        write_file(path := self._partial(run) / _part_name(index), lambda file: pq.write_table(table, file))
+        return path
+
+    def add(self, run: str, parts: Iterable[object], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
 
-        `facts` is called after the last table, and its result is stored next to the tables. Raises
-        ArchiveError if the run cannot be written.
+        Each of `parts` is written (`write`) when it is taken. `facts` is called after the last, and its
+        result is stored next to the parts. Raises ArchiveError if the run cannot be written.
         """
-        partial_folder = self.folder / f".run={run}"
+        partial_folder = self._partial(run)
         try:
             with path_in_errors(self.folder, "cannot be written"):
                 partial_folder.mkdir(mode=0o700)
-                count = 0
-                for count, table in enumerate(tables, start=1):
-                    path = partial_folder / _part_name(count - 1)
-                    write_file(path, lambda file: pq.write_table(table, file))  # noqa: B023
+                count = sum(1 for _ in parts)
+                if not all((partial_folder / _part_name(index)).exists() for index in range(count)):
+                    raise ArchiveError(f"{self.folder}: {ELSEWHERE}")
                 write_file(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
                 write_file(partial_folder / "_run.json", lambda file: file.write(facts()))
                 partial_folder.rename(self.path(run))
                 sync_folder(self.folder)
         finally:
             shutil.rmtree(partial_folder, ignore_errors=True)
+
+    def _partial(self, run: str) -> Path:
+        return self.folder / f".run={run}"
 
     def facts(self, run: str) -> bytes:
         """Return the facts stored next to a run's rows."""

@@ -94,15 +94,13 @@ def part_path(out: Path, run: str, index: int) -> Path:
     return out / f"part-{run}-{index:05}.parquet"
 
 
-def build(
-    source: Source, admission: Admission, cut: list[Any], parts: Sequence[Path] | None
-) -> dict[str, Any]:
+def build(source: Source, admission: Admission, parts: Sequence[Path] | None) -> dict[str, Any]:
     """Return a manifest's facts, complete with `parts`. Raises ArchiveError if one cannot be read."""
     return {
         "v": 1,
         "run": admission.run,
         "complete": parts is not None,
-        "cut": cut,
+        "cut": CUT,
         "parts": [attempt_read(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
         "form": source.layout,
         "policy": source.policy.facts,
@@ -127,7 +125,7 @@ def save(out: Path, facts: dict[str, Any]) -> None:
         write_file(path, lambda file: write_manifest(file, _encode_facts(facts), schema))
 
 
-def find_manifest(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
+def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
     It is not `complete` if a part is not as it lists it. Raises ArchiveError if the output belongs to another
@@ -144,9 +142,9 @@ def find_manifest(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
                 " the original ones, or choose another output (windows already released are refused there)"
             )
         (facts,) = manifests
-        if facts.get("cut") != cut:
+        if facts.get("cut") != CUT:
             raise ArchiveError(
-                f"{out}: another version or engine began this output: remove it and run again,"
+                f"{out}: another version began this output: remove it and run again,"
                 " which gives the same values"
             )
         return facts | {"complete": facts.get("complete") is True and not bad_parts(out, listed_parts(facts))}
@@ -155,7 +153,9 @@ def find_manifest(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
 
 
 def remove_faulty_parts(out: Path, facts: dict[str, Any] | None) -> None:
-    """Remove the parts of an output that are not as its manifest, if any, lists them."""
+    """Remove unfinished files, and the parts that are not as the manifest, if any, lists them."""
+    for unfinished in out.glob(".*.part"):
+        unfinished.unlink()
     for name in bad_parts(out, listed_parts(facts) if facts else []):
         (out / name).unlink(missing_ok=True)
 

@@ -112,7 +112,7 @@ def write_sorted(file: Any, batch: pa.RecordBatch, order: Order) -> None:
         {_GROUPS: groups.tobytes(), _BEGINS: np.append(begins, rows.size).astype(np.int64).tobytes()},
     )
     with pa.ipc.new_file(file, schema) as writer:
-        writer.write_batch(pa.record_batch(columns, schema=schema).take(pa.array(rows)))
+        writer.write_batch(_take(pa.record_batch(columns, schema=schema), rows))
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -155,4 +155,19 @@ def _sort_releases(batch: pa.RecordBatch) -> pa.RecordBatch:
     rows = np.lexsort((rank.take(public_ids.indices.to_numpy()), starts))
     if (np.diff(rows) == 1).all():
         return batch
-    return batch.take(pa.array(rows))
+    return _take(batch, rows)
+
+
+def _take(batch: pa.RecordBatch, rows: Integers) -> pa.RecordBatch:
+    """Return these rows of a batch; integers in lists of one length as rows of a table, which is faster."""
+    columns = []
+    for column in batch.columns:
+        offsets = column.offsets.to_numpy() if pa.types.is_list(column.type) else rows[:0]
+        n = int(offsets[1] - offsets[0]) if offsets.size > 1 and column.type.value_type == pa.int64() else 0
+        if n and not column.null_count and (np.diff(offsets) == n).all():
+            values = column.flatten().to_numpy().reshape(-1, n).take(rows, axis=0)
+            taken_offsets = np.arange(rows.size + 1, dtype=np.int32) * n
+            columns.append(pa.ListArray.from_arrays(taken_offsets, values.ravel()))
+        else:
+            columns.append(column.take(pa.array(rows)))
+    return pa.record_batch(columns, schema=batch.schema)

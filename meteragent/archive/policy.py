@@ -4,6 +4,7 @@ Windows, terms and presets mean the same as in an agent's stream; topics, latene
 budget do not apply. A policy holds the paths of keys, never a key, so it may be sent to other processes.
 """
 
+import re
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -186,6 +187,9 @@ def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
     """Return the ledger's folder. Raises ConfigError if another one is next to the key's file (resolved)."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
+    if re.search(r"(^|/)\w+:/", str(configured_ledger or "")):
+        expected = "a folder on a disk; a ledger in other storage is a Delta table, see `sanitise_frame`"
+        raise ConfigError("archive.ledger", repr(str(configured_ledger)), expected)
     if configured_ledger is None:
         return default
     if default.exists() and configured_ledger.resolve() != default.resolve():

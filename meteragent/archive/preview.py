@@ -8,6 +8,7 @@ Show the counts only to people who may see the readings.
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.number import Counts
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Engine, Local, check_paths, first_window_ms, pins, run_of
+from meteragent.archive.run import Local, check_paths, first_window_ms, pins, run_of
 from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
 from meteragent.archive.tree import Tree
@@ -34,7 +35,7 @@ class Preview:
 
     policy: Policy
     layout: Layout
-    out: Path
+    out: Any
     ledger: Path
     admission: Admission
     counts: Counts
@@ -45,24 +46,24 @@ class Preview:
 
 
 def preview(
-    policy: Policy, path: Path | str, out: Path, show: ProgressReporter, engine: Engine | None = None
+    policy: Policy, path: Path | str | Tree, out: Path, show: ProgressReporter, engine: Local | None = None
 ) -> Preview:
     """Return what `run.sanitise_archive` would do with these arguments. Raises as it does before a debit."""
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    tree = Tree.at(path)
+    tree = path if isinstance(path, Tree) else Tree.at(path)
     check_paths(tree, out, ledger.folder)
     source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))
     with ledger.lock_shared():
         _, run = run_of(source, first_key, show)
-        manifest_facts = manifest.find_manifest(out, run, engine.cut_at)
+        manifest_facts = manifest.find_manifest(out, run)
         admission, is_debited = Admission(run, clamp=True), ledger.has(run)
         if is_debited:
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:
-            for _table in engine.debit_windows(source, ledger, key, admission, show):
+            for _ in engine.debit_windows(source, ledger, key, admission, show, is_dry=True):
                 pass
-        counts = engine.numbers(source, admission, show)
+        counts = engine.numbers(source, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
     admission.ambiguous_readings = source.ambiguous_readings

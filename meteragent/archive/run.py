@@ -25,12 +25,13 @@ in part or resumed, a byte per row. No raw value is written anywhere.
 
 import glob
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,14 +39,28 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.acceptance import Layout
-from meteragent.archive.admission import Admission, ProgressCallback, ProgressReporter, check_rows
-from meteragent.archive.count import count_numbers, names_of, read_job, require_range
+from meteragent.archive.admission import (
+    Admission,
+    ProgressCallback,
+    ProgressReporter,
+    admit_job,
+    misfit_error,
+)
+from meteragent.archive.count import (
+    Checked,
+    check_groups,
+    count_job,
+    names_of,
+    read_job,
+    require_unclamped,
+    total,
+)
 from meteragent.archive.files import path_in_errors, write_file
 from meteragent.archive.job import Job, cut_jobs, rows_of
 from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.layout import by_slots, read_wide, slot_schema, windows_batch
-from meteragent.archive.ledger import SCHEMA, Ledger
+from meteragent.archive.ledger import ELSEWHERE, SCHEMA, Ledger
 from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
 from meteragent.archive.number import Counts, Flags, to_milliseconds
 from meteragent.archive.order import Order, row_groups, write_sorted
@@ -57,37 +72,15 @@ from meteragent.archive.tree import Tree
 from meteragent.domain.errors import ArchiveError, KeyRefused
 from meteragent.store.generation import sync_folder
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 COMPRESSION = "zstd"
 _RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
+_FLAGS = "rows.npy"
+"""The file, in the waiting folder, with the rows that are released if not all are."""
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
-"""Options of the Parquet writer, in addition to `encodings`."""
-
-
-class Engine(Protocol):
-    """An engine, which makes the two passes of a run."""
-
-    @property
-    def cut_at(self) -> list[Any]:
-        """The values that decide where the engine's parts end."""
-
-    def numbers(self, source: Source, admission: Admission, show: ProgressReporter) -> Counts:
-        """Count all numbers of an input."""
-
-    def debit_windows(
-        self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
-    ) -> Iterable[pa.Table]:
-        """Yield the ledger rows of run `admission.run`. `admission` is complete after the last table."""
-
-    def release(
-        self,
-        source: Source,
-        ledger: Ledger,
-        key: Key,
-        admission: Admission,
-        out: Path,
-        show: ProgressReporter,
-    ) -> "PartCounts":
-        """Write the parts of the output that are missing."""
+"""Options of the Parquet writer, in addition to `writer_options`."""
 
 
 class PartCounts(NamedTuple):
@@ -100,11 +93,11 @@ class PartCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run; `counts` covers the whole input, or is None if the output was complete."""
+    """The result of a run to the path or address `out`; `counts` is None if the output was complete."""
 
     policy: Policy
     layout: Layout
-    out: Path
+    out: Any
     run_ledger: Path
     ledger: Path
     admission: Admission
@@ -116,10 +109,10 @@ class RunResult:
 
 def sanitise_archive(
     policy: Policy,
-    path: Path | str,
+    path: Path | str | Tree,
     out: Path,
     show: ProgressReporter,
-    engine: Engine | None = None,
+    engine: "Local | None" = None,
     *,
     clamp: bool = False,
 ) -> RunResult:
@@ -131,18 +124,18 @@ def sanitise_archive(
     ConfigError if the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
-    tree = Tree.at(path)
+    tree = path if isinstance(path, Tree) else Tree.at(path)
     check_paths(tree, out, ledger.folder)
     source = Source.open(tree, policy, partial(pins, out, ledger))
     first_key = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
         digests, run = run_of(source, first_key, show)
-        earlier_facts = manifest.find_manifest(out, run, engine.cut_at)
+        earlier_facts = manifest.find_manifest(out, run)
         admission = Admission(run, clamp=clamp)
         if not ledger.has(run):
-            tables = engine.debit_windows(source, ledger, key, admission, show)
-            ledger.add(run, tables, lambda: _last_facts(source, digests, admission, out))
-        with _resumable(out):
+            debit_windows = engine.debit_windows(source, ledger, key, admission, show)
+            ledger.add(run, debit_windows, lambda: _last_facts(source, digests, admission, out))
+        with resumable(out):
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
             admission.ambiguous_readings = source.ambiguous_readings
             waiting = _waiting_folder(out, run)
@@ -155,12 +148,12 @@ def sanitise_archive(
                 parts, counts = PartCounts(0, len(earlier_facts["parts"]), None), None
             else:
                 manifest.remove_faulty_parts(out, earlier_facts)
-                manifest.save(out, manifest.build(source, admission, engine.cut_at, None))
+                manifest.save(out, manifest.build(source, admission, None))
                 parts = engine.release(source, ledger, key, admission, out, show)
                 paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
                 write_file(run_ledger, lambda file: _save_ledger(file, ledger, run))
-                manifest.save(out, manifest.build(source, admission, engine.cut_at, paths))
-                counts = parts.counts or engine.numbers(source, admission, show)
+                manifest.save(out, manifest.build(source, admission, paths))
+                counts = parts.counts or engine.numbers(source, show)
             shutil.rmtree(waiting, ignore_errors=True)
     folders = out, run_ledger, ledger.folder
     return RunResult(
@@ -186,7 +179,7 @@ def _last_facts(source: Source, digests: list[str], admission: Admission, out: P
 
 
 @contextmanager
-def _resumable(out: Path) -> Iterator[None]:
+def resumable(out: Path) -> Iterator[None]:
     """Add to an error that the run is in the ledger, so that it must be resumed."""
     try:
         with path_in_errors(out, "cannot be used"):
@@ -206,29 +199,64 @@ def run_of(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple
 
 
 class Local:
-    """The engine that works in this process alone."""
+    """The engine that makes the two passes of a run in this process, one step after the other.
+
+    A step depends on its arguments alone, and another engine may take steps elsewhere, or twice: its results
+    are small, or files that exist in full or not at all.
+    """
+
+    tasks = 1
+    """The number of pieces, at least, that can be read at the same time."""
 
     def __init__(self) -> None:
         self._has_every_row = False  # whether every row was debited in this process
 
-    @property
-    def cut_at(self) -> list[Any]:
-        """The values that decide where this version's parts end."""
-        return manifest.CUT
+    def each(self, work: Callable[[T], Iterator[R]], items: Sequence[T]) -> Iterator[R]:
+        """Yield the results of steps, in the order of `items`."""
+        for item in items:
+            yield from work(item)
 
-    def numbers(self, source: Source, _admission: Admission, show: ProgressReporter) -> Counts:
+    def key_loader(self, key: Key, _policy: Policy) -> Callable[[], Key]:
+        """Return what gives a step the run's key."""
+        return lambda: key
+
+    def numbers(self, source: Source, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
-        return count_numbers(source, jobs_of(source), show)
+        with show("count", source.rows, "row") as progress:
+            if source.layout == "wide":
+                return self._check(source, progress).counts
+            return total(self.each(partial(count_job, source), jobs_of(source)), progress).counts
+
+    def _check(self, source: Source, progress: ProgressCallback) -> Checked:
+        """Read every row: one that could be read only later would be debited and never leave."""
+        groups = source.groups
+        pieces = np.array_split(np.arange(len(groups)), min(self.tasks, len(groups)))
+        steps = [groups[piece[0] : piece[-1] + 1] for piece in pieces]
+        return total(self.each(partial(check_groups, source), steps), progress)
 
     def debit_windows(
-        self, source: Source, ledger: Ledger, key: Key, admission: Admission, show: ProgressReporter
-    ) -> Iterable[pa.Table]:
-        """Yield the run's rows for the ledger, one table per job."""
-        if not admission.clamp:
-            require_range(source, show)
+        self,
+        source: Source,
+        ledger: Ledger,
+        key: Key,
+        admission: Admission,
+        show: ProgressReporter,
+        *,
+        is_dry: bool = False,
+    ) -> Iterator[object]:
+        """Write a part of the ledger for each job, unless the run is `is_dry`, and yield what each admits.
+
+        `admission` is complete after the last.
+        """
         with show("admit", 2 * source.rows, "row") as progress:
-            check_rows(source, progress)
-            yield from admission.admit(source, jobs_of(source), ledger, key, progress)
+            checked = self._check(source, progress)
+            if checked.misfits:
+                raise misfit_error(checked.misfits, source)
+            if not admission.clamp:
+                require_unclamped(checked.counts, source.policy)
+            load_key = self.key_loader(key, source.policy)
+            work = partial(admit_job, source, ledger, admission.run, load_key, is_dry=is_dry)
+            yield from admission.admit(self.each(work, [*enumerate(jobs_of(source))]), source, progress)
         self._has_every_row = not admission.refused_windows
 
     def release(
@@ -240,143 +268,195 @@ class Local:
         out: Path,
         show: ProgressReporter,
     ) -> PartCounts:
-        """Write the missing parts, one by one."""
-        return _Release(source, key, ledger, admission, out).write(show, has_every_row=self._has_every_row)
+        """Write the parts of the output that are missing."""
+        release = _Release(
+            source, self.key_loader(key, source.policy), ledger, admission, out.absolute(), VALUES
+        )
+        return release.parts(self, show, has_every_row=self._has_every_row)
 
 
 def jobs_of(source: Source) -> list[Job]:
-    """Cut an input into jobs of the size that this engine uses."""
+    """Cut an input into jobs of the size that this version uses."""
     return cut_jobs(source, ROWS if source.layout == "long" else WINDOWS)
 
 
+@dataclass(frozen=True)
 class _Release:
-    """The second pass of a run, which writes the parts."""
+    """The second pass of a run, which writes the parts; `values` is the number of values in a row group."""
 
-    def __init__(self, source: Source, key: Key, ledger: Ledger, admission: Admission, out: Path) -> None:
-        self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
-        self.admission, self.out, self.counts = admission, out, Counts()
-        self._folder = _waiting_folder(out, admission.run)
-        self._jobs, self._is_resumed = jobs_of(source), False
+    source: Source
+    load_key: Callable[[], Key]
+    ledger: Ledger
+    admission: Admission
+    out: Path
+    values: int
 
-    def write(self, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
+    def parts(self, engine: Local, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
         """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
-        work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
-        paths = [manifest.part_path(self.out, self.admission.run, index) for index in range(len(work))]
-        missing_count = sum(not path.exists() for path in paths)
-        is_wide = self.source.layout == "wide"
-        if is_wide and missing_count:
-            self._read_wide(show, has_every_row=has_every_row)
-        with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as progress:
-            for path, (rows, make_batches) in zip(paths, work, strict=True):
-                if path.exists():
-                    progress(rows)
-                else:
-                    self._write(path, make_batches(progress))
-        is_resumed = self._is_resumed or missing_count < len(work)
-        return PartCounts(missing_count, len(work) - missing_count, None if is_resumed else self.counts)
+        if self.source.layout == "long":
+            jobs = jobs_of(self.source)
+            with show("release", self.source.rows, "row") as progress:
+                return self._parts(engine, len(jobs), partial(self._write_long, jobs), progress)
+        policy, rows = self.source.policy, self.ledger.rows(self.admission.run)
+        order = Order.of(rows, policy, max(1, self.values // policy.usual.n))
+        count = -(-order.groups // PART_BATCHES)
+        groups = [range(order.groups)[index * PART_BATCHES :][:PART_BATCHES] for index in range(count)]
+        is_whole, counts = False, Counts()
+        if not all(self._path(index).exists() for index in range(count)):
+            is_whole, counts = self._read_wide(engine, show, order, has_every_row=has_every_row)
+        with show("write", self.admission.released_windows, "row") as progress:
+            parts = self._parts(engine, count, partial(self._write_wide, groups), progress)
+        return parts._replace(counts=counts if is_whole and not parts.existing else None)
 
-    def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    def _parts(
+        self, engine: Local, count: int, work: Callable[[int], Iterator[Checked]], progress: ProgressCallback
+    ) -> PartCounts:
+        """Take the steps that write missing parts; return how many there are, and the counts of the steps."""
+        missing = [index for index in range(count) if not self._path(index).exists()]
+        counts = total(engine.each(work, missing), progress).counts
+        if any(not self._path(index).exists() for index in missing):
+            raise ArchiveError(f"{self.out}: {ELSEWHERE}")
+        return PartCounts(len(missing), count - len(missing), counts if len(missing) == count else None)
+
+    def _path(self, index: int) -> Path:
+        return manifest.part_path(self.out, self.admission.run, index)
+
+    def _write(self, index: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""
 
         def fill(file: Any) -> None:
             """Write the batches as Parquet, then check that the input is unchanged."""
-            windows, is_long = release_schema(self.policy), self.source.layout == "long"
-            schema = slot_schema(windows, self.policy) if is_long else windows
+            windows, is_long = release_schema(self.source.policy), self.source.layout == "long"
+            schema = slot_schema(windows, self.source.policy) if is_long else windows
             with pq.ParquetWriter(file, schema, **OPTIONS, **writer_options(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             self.source.check_unchanged()
 
-        write_file(path, fill)
+        write_file(self._path(index), fill)
 
-    @cached_property
-    def _order(self) -> Order:
-        """The order in which windows of the wide layout are written."""
-        rows = self.ledger.rows(self.admission.run)
-        return Order.of(rows, self.policy, max(1, VALUES // self.policy.usual.n))
+    @property
+    def _folder(self) -> Path:
+        return _waiting_folder(self.out, self.admission.run)
 
-    def _read_wide(self, show: ProgressReporter, *, has_every_row: bool) -> None:
-        """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
-        source, flags = self.source, None if has_every_row else self._allowed_rows()
-        chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
+    @property
+    def _chunk_rows(self) -> int:
+        """The number of rows of the wide layout that wait in a file."""
+        return max(1, self.values // max(self.source.numbers, self.source.policy.usual.n))
+
+    def _waiting(self) -> list[Path]:
+        """Return the files in which releases of the wide layout wait."""
+        count = -(-self.source.rows // self._chunk_rows)
+        return [self._folder / f"{index:06}.arrow" for index in range(count)]
+
+    def _read_wide(
+        self, engine: Local, show: ProgressReporter, order: Order, *, has_every_row: bool
+    ) -> tuple[bool, Counts]:
+        """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder.
+
+        Return whether all were released now, and the counts of their numbers.
+        """
         _create_folder(self._folder)
-        file_count = len(list(self._folder.glob("*.arrow")))  # files are written in order
-        self._is_resumed = file_count > 0
-        with show("release", source.rows, "row") as progress:
-            first = min(file_count * chunk_rows, source.rows)
-            progress(first)
-            for index, batches in enumerate(source.chunks(first, chunk_rows), start=file_count):
-                chunk_flags = None if flags is None else flags[index * chunk_rows :]
-                releases = release(self._windows(batches, chunk_flags), self.policy, self.key)
-                write_file(self._folder / f"{index:06}.arrow", partial(self._store, releases))
-                progress(sum(batch.num_rows for batch in batches))
+        paths = self._waiting()
+        missing = [index for index, path in enumerate(paths) if not path.exists()]
+        if missing and not has_every_row:
+            write_file(self._folder / _FLAGS, lambda file: np.save(file, self._allowed_rows()))
+        with show("release", self.source.rows, "row") as progress:
+            runs = [run for run in self._runs(engine.tasks) if not set(run).isdisjoint(missing)]
+            counts = total(engine.each(partial(self._release_chunks, order), runs), progress).counts
+        return len(missing) == len(paths), counts
 
-    def _store(self, releases: pa.RecordBatch, file: Any) -> None:
+    def _runs(self, tasks: int) -> list[range]:
+        """Return runs of chunks, at most `tasks`, each of which begins in a row group of its own.
+
+        A row group is read from its beginning, so few rows are read twice.
+        """
+        count = len(self._waiting())
+        ends = np.cumsum([group.rows for group in self.source.groups])
+        groups = np.searchsorted(ends, np.arange(count) * self._chunk_rows, side="right")
+        firsts = np.flatnonzero(np.diff(groups, prepend=-1))
+        pieces = np.array_split(firsts, min(tasks, firsts.size))
+        return [range(*edges) for edges in pairwise([*(int(piece[0]) for piece in pieces), count])]
+
+    def _release_chunks(self, order: Order, run: range) -> Iterator[Checked]:
+        """Release a run of chunks, and yield the counts of each that was missing."""
+        paths, size, key = self._waiting(), self._chunk_rows, self.load_key()
+        flags = np.load(self._folder / _FLAGS, mmap_mode="r") if (self._folder / _FLAGS).exists() else None
+        first = next(index for index in run if not paths[index].exists())
+        chunks = self.source.chunks(first * size, size)
+        for index, batches in zip(range(first, run.stop), chunks, strict=False):
+            if paths[index].exists():
+                continue
+            rows = slice(index * size, (index + 1) * size)
+            windows, counts = self._windows(batches, None if flags is None else flags[rows])
+            releases = release(windows, self.source.policy, key)
+            write_file(paths[index], partial(self._store, order, releases))
+            yield Checked(sum(batch.num_rows for batch in batches), 0, counts)
+
+    def _store(self, order: Order, releases: pa.RecordBatch, file: Any) -> None:
         """Write releases to a waiting file. Raises ArchiveError if the input has changed."""
-        write_sorted(file, releases, self._order)
+        write_sorted(file, releases, order)
         self.source.check_unchanged()
 
-    def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows to windows, count their numbers, and return those that `flags` allows (None: all)."""
-        parts, row = [], 0
+    def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> tuple[pa.RecordBatch, Counts]:
+        """Convert rows to the windows that `flags` allows (None: all), and count their numbers."""
+        parts, row, counts = [], 0, Counts()
         for batch in batches:  # types may differ between files, so batches are converted one by one
-            windows, counts = read_wide(batch, self.policy)
-            self.counts.add(counts)
+            windows, part_counts = read_wide(batch, self.source.policy)
+            counts.add(part_counts)
             rows = slice(row, row + batch.num_rows)
             parts.append(windows if flags is None else windows.filter(pa.array(flags[rows])))
             row += batch.num_rows
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts), counts
 
-    def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return each part of the wide layout: an approximate row count and a function for the batches."""
-        groups = range(self._order.groups)
-        count = -(-len(groups) // PART_BATCHES)
-        rows = np.diff(np.arange(count + 1) * self.admission.released_windows // count).tolist()
-        return [
-            (rows[index], partial(self._row_groups, groups[index * PART_BATCHES :][:PART_BATCHES]))
-            for index in range(count)
-        ]
+    def _write_wide(self, groups: list[range], index: int) -> Iterator[Checked]:
+        """Write a part of the wide layout, and yield its number of rows."""
+        paths = self._waiting()
+        if not all(path.exists() for path in paths):
+            raise ArchiveError(f"{self._folder}: {ELSEWHERE}")
+        rows = list[int]()
 
-    def _row_groups(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
-        paths = sorted(self._folder.glob("*.arrow"))
-        for batch in row_groups(paths, groups, release_schema(self.policy)):
-            yield batch
-            progress(batch.num_rows)
+        def batches() -> Iterator[pa.RecordBatch]:
+            """Yield the row groups of the part."""
+            for batch in row_groups(paths, groups[index], release_schema(self.source.policy)):
+                rows.append(batch.num_rows)
+                yield batch
+
+        self._write(index, batches())
+        yield Checked(sum(rows), 0, Counts())
 
     def _allowed_rows(self) -> Flags:
         """Return, for each row of a wide input, whether the ledger has its window under this run."""
         flags = np.zeros(self.source.rows, np.bool_)
-        for job in self._jobs:
+        for job in jobs_of(self.source):
             names: dict[str, int] = {}
             for rows in rows_of(self.source, job, names):
                 released_intervals = self.ledger.intervals_of(self.admission.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
-                flags[rows.row] = released_intervals.contains(windows, self.policy.ends(rows.time_ms))
+                flags[rows.row] = released_intervals.contains(windows, self.source.policy.ends(rows.time_ms))
         return flags
 
-    def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return each part of the long layout: an approximate row count and a function for the batches."""
-        groups = self.source.groups
-        rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
-        return [
-            (count, partial(self._release_long, job)) for count, job in zip(rows, self._jobs, strict=True)
-        ]
+    def _write_long(self, jobs: list[Job], index: int) -> Iterator[Checked]:
+        """Write the part of a job of the long layout, and yield the counts of its numbers."""
+        rows, counts = list[int](), Counts()
+        self._write(index, self._release_long(jobs[index], counts, rows.append))
+        yield Checked(sum(rows), 0, counts)
 
-    def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
+    def _release_long(self, job: Job, counts: Counts, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield the releases of a job of the long layout, sorted by public name and then by time."""
-        names: dict[str, int] = {}
-        readings = read_job(self.source, job, names, self.counts, progress)
-        windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
+        names, policy, key = dict[str, int](), self.source.policy, self.load_key()
+        readings = read_job(self.source, job, names, counts, progress)
+        windows, (first, end) = opened_windows(readings.meter, readings.time_ms, policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
         released_intervals = self.ledger.intervals_of(self.admission.run, names)
-        windows = windows.rows(released_intervals.contains(windows, self.policy.ends(windows.start_ms)))
+        windows = windows.rows(released_intervals.contains(windows, policy.ends(windows.start_ms)))
         meters, merged = names_of(names), merge_equal_times(readings)
-        self.counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, self.policy)))
+        counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, policy)))
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
-        batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
-        for part_windows, ragged in integrate_windows(merged.readings, windows, self.policy, batch_windows):
+        batch_windows = max(1, self.values // (4 * policy.usual.n))
+        for part_windows, ragged in integrate_windows(merged.readings, windows, policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
-            yield by_slots(release(batch, self.policy, self.key), self.policy)
+            yield by_slots(release(batch, policy, key), policy)
 
 
 def writer_options(schema: pa.Schema) -> dict[str, Any]:

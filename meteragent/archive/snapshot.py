@@ -9,7 +9,7 @@ applied is refused by its name, before anything is debited.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -42,12 +42,13 @@ class FileView:
 
     `names` maps the table's columns to their names in the file, or to field ids until it is `resolved`.
     `constants` has the values of columns that no file has. `deleted` has the positions of rows that do not
-    count, in order.
+    count, in order. `ids` has the field ids of columns in files that do not state any.
     """
 
     names: dict[str, str | int]
     constants: dict[str, str]
     deleted: Integers
+    ids: dict[str, int] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -58,7 +59,9 @@ class FileView:
     def resolve(self, path: str, file: pa.Schema) -> "FileView":
         """Return the view for a file with this schema. Raises ArchiveError unless it has each column once."""
         names: dict[str, str | int] = {}
-        ids = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in file}
+        ids = {item.name: int((item.metadata or {}).get(b"PARQUET:field_id", -1)) for item in file}
+        if max(ids.values(), default=-1) < 0:
+            ids |= {name: self.ids.get(name, -1) for name in ids}
         for column, key in self.names.items():
             matches = [name for name, id_ in ids.items() if key in (name, id_)]
             if len(matches) != 1 or file.names.count(matches[0]) != 1:

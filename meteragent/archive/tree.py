@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ class Tree:
     """An input: the file or folder `root` of a file system. Every process of a run sees the same files."""
 
     root: str
-    system: fs.FileSystem = field(compare=False)
+    system: Any = field(compare=False)
 
     @classmethod
     def at(cls, address: Path | str) -> "Tree":
@@ -65,7 +66,9 @@ class Tree:
                 system = fs.S3FileSystem(endpoint_override=endpoint or None, region=region)
             return cls(name.rstrip("/"), system)
         if name and scheme != "file":
-            raise ArchiveError(f"{address}: expected a path, file://, s3:// or iceberg://")
+            raise ArchiveError(
+                f"{address}: expected a path, file://, s3:// or iceberg:// (Spark reads others)"
+            )
         return cls(str(Path(unquote(name) if name else address).absolute()), fs.LocalFileSystem())
 
     @property

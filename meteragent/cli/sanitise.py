@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from meteragent import config
@@ -52,16 +53,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary, as text or as JSON."""
-    # Only what is asked for is imported: it needs pyarrow or Spark.
+    # Only what is asked for is imported: it needs pyarrow or Spark. Only Spark may write to an address.
+    output = options.output if options.engine == "spark" else Path(options.output)
     if options.dry_run:
         module = importlib.import_module(_PREVIEWS[options.engine])
-        preview = module.preview(policy, options.input, options.output, show_progress)
+        preview = module.preview(policy, options.input, output, show_progress)
         say = preview_json if options.json else preview_summary
         return say(preview, clamp=options.clamp)
     engine = importlib.import_module(_ENGINES[options.engine])
-    result = engine.sanitise_archive(
-        policy, options.input, options.output, show_progress, clamp=options.clamp
-    )
+    result = engine.sanitise_archive(policy, options.input, output, show_progress, clamp=options.clamp)
     return as_json(result) if options.json else result_summary(result)
 
 

@@ -12,12 +12,11 @@ names cannot lead out of its folder.
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,15 +34,13 @@ _BATCH = re.compile(r"query=[^/]+/batch=(0|[1-9]\d{0,18})", re.ASCII)
 _SHOWN = 3
 """The number of faulty parts that an error names."""
 
-_log = logging.getLogger(__name__)
-
 
 class Part(NamedTuple):
     """A part as a manifest lists it: its path in the folder, its rows, and its SHA-256 in hexadecimal."""
 
     name: str
     rows: int
-    sha256: str | None
+    sha256: str
 
 
 class Outputs(NamedTuple):
@@ -106,10 +103,10 @@ def listed_parts(facts: Mapping[str, Any], base: str = "") -> list[Part]:
             and isinstance(part.get("name"), str)
             and _PART_NAME.fullmatch(part["name"])
             and type(part.get("rows")) is int
-            and isinstance(part.get("sha256"), str | None)
+            and isinstance(part.get("sha256"), str)
         ):
             raise RecordError("a manifest whose list of parts is malformed")
-    return [Part(base + part["name"], part["rows"], part.get("sha256")) for part in parts or []]
+    return [Part(base + part["name"], part["rows"], part["sha256"]) for part in parts or []]
 
 
 def bad_parts(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
@@ -127,7 +124,7 @@ def bad_parts(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
             texts[part.name] = "is cut off or damaged"
         elif rows != part.rows:
             texts[part.name] = f"has {rows:,} rows, not {part.rows:,}"
-        elif part.sha256 not in {None, _digest(path)}:
+        elif part.sha256 != _digest(path):
             texts[part.name] = "is not the file that was written"
     return texts
 
@@ -146,10 +143,9 @@ def _digest(path: Path) -> str:
 def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
     """Return the parts and descriptors of outputs from which nothing is missing.
 
-    A folder may hold the outputs of several runs. A log warns if completeness is unknown, because a manifest
-    lists no parts or no digests. Raises RecordError as in `read_manifests`; an output is incomplete, a part
-    is not as listed or not listed, a run is given twice, or a descriptor is refused or has other terms in
-    another output.
+    A folder may hold the outputs of several runs. Raises RecordError as in `read_manifests`; an output is
+    incomplete, a part is not as listed or not listed, a run is given twice, or a descriptor is refused or has
+    other terms in another output.
     """
     outputs, runs = Outputs([], {}), set[str]()
     for folder in [folders] if isinstance(folders, Path) else folders:
@@ -166,16 +162,13 @@ def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
                 first = outputs.descriptors.setdefault(descriptor.id, descriptor)
                 if first.digest != descriptor.digest:
                     raise RecordError(f"{folder}: descriptor {first.id} has other terms in another output")
-        outputs.parts.extend(_require_parts(folder, manifests, outputs.descriptors))
+        outputs.parts.extend(_require_parts(folder, manifests))
     return outputs
 
 
-def _require_parts(
-    folder: Path, manifests: list[dict[str, Any]], descriptors: Mapping[str, Descriptor]
-) -> list[Path]:
+def _require_parts(folder: Path, manifests: list[dict[str, Any]]) -> list[Path]:
     """Return the parts of a folder. Raises RecordError unless they are those that its manifests list."""
-    listed = [part for facts in manifests if "parts" in facts for part in listed_parts(facts)]
-    earlier = [facts for facts in manifests if not facts.keys() & {"parts", "batches"}]
+    listed = [part for facts in manifests if "batches" not in facts for part in listed_parts(facts)]
     paths = (path.relative_to(folder) for path in folder.rglob("*.parquet") if path.is_file())
     names = {path.as_posix() for path in paths if not any(part[0] in "._" for part in path.parts)}
     for facts in manifests:
@@ -185,17 +178,13 @@ def _require_parts(
             # A micro-batch whose manifest is not there yet is being written.
             names = {name for name in names if (m := _BATCH.match(name)) is None or m[0] in batches}
     unlisted = sorted(names - {part.name for part in listed})
-    texts = bad_parts(folder, listed)
-    if not earlier:
-        texts |= dict.fromkeys(unlisted, "is in no manifest: a copy, or another output's")
+    texts = bad_parts(folder, listed) | dict.fromkeys(
+        unlisted, "is in no manifest: a copy, or another output's"
+    )
     if texts:
         first = "; ".join(f"{name!r} {text}" for name, text in islice(texts.items(), _SHOWN))
         more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
         raise RecordError(f"{folder}: {first}{more}: copy the whole output again")
-    for facts in earlier:
-        _require_windows(folder, unlisted, facts, descriptors)
-    if earlier or any(part.sha256 is None for part in listed):
-        _log.warning("%s: completeness unknown: the manifest does not list the parts with digests", folder)
     if not names:
         raise RecordError(f"{folder}: there are no parts")
     return [folder / name for name in sorted(names)]
@@ -222,28 +211,6 @@ def _batch_parts(folder: Path, stated: Any) -> dict[str, list[Part]]:
             if f"query={query}/batch={number}" not in parts:
                 raise RecordError(f"{folder}: a query's micro-batch {number} is missing: copy it again")
     return parts
-
-
-def _require_windows(
-    folder: Path, names: list[str], facts: Mapping[str, Any], descriptors: Mapping[str, Descriptor]
-) -> None:
-    """Raise RecordError if parts that no manifest lists hold more or fewer windows than it states."""
-    import pyarrow as pa  # noqa: PLC0415  only archives need it
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    stated, windows = facts.get("windows"), Fraction(0)
-    if not isinstance(stated, dict):
-        return
-    try:
-        ids = [pq.read_table(folder / name, columns=["d"])["d"].value_counts().to_pylist() for name in names]
-    except (OSError, pa.ArrowException):
-        raise RecordError(f"{folder}: a part is cut off or damaged: copy the whole output again") from None
-    for item in chain.from_iterable(ids):
-        is_long = facts.get("form") == "long" and item["values"] in descriptors
-        windows += Fraction(item["counts"], descriptors[item["values"]].n if is_long else 1)
-    if windows != stated.get("released"):
-        lack = f"{windows} windows, but its manifest states {stated.get('released')!r:.20}"
-        raise RecordError(f"{folder}: {lack}: copy the whole output again")
 
 
 def part_tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:

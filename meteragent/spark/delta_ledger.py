@@ -29,6 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent import extras
 from meteragent.archive import kernel, manifest
+from meteragent.archive.admission import duplicate_error
 from meteragent.archive.count import require_unclamped
 from meteragent.archive.files import path_in_errors
 from meteragent.archive.key import Key
@@ -40,7 +41,7 @@ from meteragent.domain.grid import iso_time
 from meteragent.spark import frame, part
 from meteragent.spark.frame import INTERVALS
 from meteragent.spark.ledger import merge_intervals
-from meteragent.spark.run import require_unique, translate_errors
+from meteragent.spark.run import translate_errors
 from meteragent.spark.worker import KeyFingerprint, Reader
 from meteragent.store.generation import sync_folder
 
@@ -168,7 +169,7 @@ class DeltaLedger:
         try:
             total = _Total.of(windows)
             if needs_check:
-                require_unique(windows)
+                _require_unique(windows)
             if total.counts and not clamp:
                 require_unclamped(total.counts, policy)
             run = total.run(policy) if total.windows else ""
@@ -311,3 +312,12 @@ def _files(table: "DeltaTable", is_wanted: pc.Expression) -> frozenset[str]:
 def _statistics(report: dict[str, Any]) -> str:
     first, last = ({name: iso_time(report[f"{name}_ms"])} for name in ("start", "end"))
     return json.dumps({"numRecords": report["rows"], "minValues": first, "maxValues": last})
+
+
+def _require_unique(windows: DataFrame) -> None:
+    """Raise ArchiveError if a window is there more than once."""
+    repeats = windows.groupBy("meter", "start").count().where("count > 1")
+    example = repeats.orderBy("meter", "start").first()
+    if example is not None:
+        copies = repeats.agg(F.sum("count") - F.count("count")).collect()[0][0]
+        raise duplicate_error(copies, example["meter"], round(example["start"].timestamp() * 1000))

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, GroupedData, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import StructType
 
-from meteragent.archive import acceptance, kernel, layout
+from meteragent.archive import acceptance, kernel
 from meteragent.archive.acceptance import Layout
 from meteragent.archive.key import Key
 from meteragent.archive.number import TOTALS, Counts
@@ -59,31 +59,16 @@ def quote(name: str) -> str:
 
 
 def windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Convert readings to windows as whole quanta: meter, start, quanta, end, counts (for `count_numbers`).
+    """Convert readings to windows as whole quanta: meter, start, quanta, end, counts (for `count_columns`).
 
     The policy names the columns of `readings`. In the long layout the windows are those in which the span
     of a reading begins. The result does not depend on the order of rows or on partitions. Raises
     ArchiveError if a column is missing or has the wrong type.
     """
-    return windows_of(batch_mapper(readings, policy), layout_of(readings, policy), policy)
-
-
-def windows_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
-    """Convert rows to windows, as `windows` does."""
-    if row_layout == "wide":
+    rows = batch_mapper(readings, policy)
+    if layout_of(readings, policy) == "wide":
         return rows(worker.wide_reader(policy), WINDOWS)
     return integrate_groups(assign_readings(rows, policy).groupBy("meter", "start"), policy)
-
-
-def releases_of(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
-    """Release all windows of rows, with the column `counts`: workers read and release them in one step."""
-    fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
-    schema = f"{ddl(kernel.release_schema(policy))}, {_COUNTS}"
-    if row_layout == "wide":
-        return rows(worker.releaser(worker.wide_reader(policy), policy, fingerprint), schema)
-    lists = _lists(assign_readings(rows, policy).groupBy("meter", "start"))
-    work = worker.releaser(worker.group_reader(policy), policy, fingerprint)
-    return lists.mapInArrow(safely(work), schema)
 
 
 def count_columns() -> list[Column]:
@@ -98,18 +83,6 @@ def counts_of(figures: dict[str, Any]) -> Counts:
     """Return the counts that `count_columns` sums up."""
     first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
     return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
-
-
-def count_numbers(windows: DataFrame, observation: Observation) -> DataFrame:
-    """Return windows without their column `counts`, which `observation` sums up when they are computed."""
-    return windows.observe(observation, *count_columns()).drop("counts")
-
-
-def count_similar(windows: DataFrame) -> int:
-    """Return the number of meters whose names differ from another's only as spellings of one name do."""
-    meters = windows.select("meter").distinct()
-    forms = meters.mapInArrow(safely(worker.name_normaliser()), "form string").groupBy("form").count()
-    return int(forms.where("count > 1").agg(F.coalesce(F.sum("count"), F.lit(0))).collect()[0][0])
 
 
 def assign_readings(rows: Rows, policy: Policy) -> DataFrame:
@@ -144,13 +117,6 @@ def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
     return windows.mapInArrow(safely(worker.noise_adder(policy, fingerprint)), release_ddl(policy))
 
 
-def release_untaken(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Release windows that are not `taken`, others as name, start and end; `name` is the meter's own."""
-    fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
-    schema = kernel.release_schema(policy).append(pa.field("name", pa.string()))
-    return windows.mapInArrow(safely(worker.untaken_releaser(policy, fingerprint)), ddl(schema))
-
-
 def part_count(windows: int, policy: Policy) -> int:
     """Return the number of parts, which depends only on public facts: the policy and the window count."""
     return max(1, -(-windows * policy.usual.n // PART_VALUES))
@@ -165,25 +131,6 @@ def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
     return releases.repartition(parts, "meter", "start").sortWithinPartitions("start", "meter")
 
 
-def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
-    """Split releases into a row for each slot, in the same order."""
-    schema = layout.slot_schema(kernel.release_schema(policy), policy)
-    return releases.mapInArrow(safely(worker.slot_splitter(policy)), ddl(schema))
-
-
-def opened_windows(rows: Rows, row_layout: Layout, policy: Policy) -> DataFrame:
-    """Return the windows that readings open: meter, start, end, and counts that add up to the input's.
-
-    In the long layout each window appears once. In the wide layout there is a row for each input row, with
-    the column `fits`: whether the row is on the grid and has the right number of values.
-    """
-    schema = ", ".join([INTERVALS, *(f"{name} bigint" for name in worker.READ)])
-    if row_layout == "long":
-        windows = rows(worker.window_opener(policy), schema).groupBy("meter", "start", "end")
-        return windows.agg(*(F.sum(name).alias(name) for name in worker.READ))
-    return rows(worker.row_checker(policy), f"{schema}, fits boolean")
-
-
 def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
     """Mark each window as `taken` if it overlaps one of its meter's intervals in the ledger."""
     overlaps = F.exists(
@@ -191,11 +138,6 @@ def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
     )
     rows = windows.join(ledger_intervals, "meter", "left")
     return rows.withColumn("taken", F.coalesce(overlaps, F.lit(False)))
-
-
-def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
-    """Drop each window that overlaps one of its meter's intervals in the ledger."""
-    return mark_taken(windows, ledger_intervals).where(~F.col("taken")).drop("taken")
 
 
 def read(spark: SparkSession, paths: Iterable[Path], schema: str | None = None) -> DataFrame:

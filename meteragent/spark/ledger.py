@@ -70,21 +70,19 @@ _PIECE_ROWS = 1 << 20
 """The approximate number of rows that the driver holds at a time."""
 
 
-def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Enter the released windows of the micro-batch `run` in the ledger, unless they are there already.
+def debit(windows: DataFrame, releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
+    """Enter the windows of the micro-batch `run` in the ledger, unless they are there already.
 
     Return the number of windows. Raises ArchiveError if the ledger has this micro-batch with other
     releases, which may have been published.
     """
-    new_windows = releases.where(F.col("values").isNotNull())
-    rows = new_windows.select(F.col("name").alias("meter"), "start")
-    table = pa.concat_tables(ledger_rows(rows, policy))
-    (digest,) = new_windows.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
+    table = pa.concat_tables(ledger_rows(windows, policy))
+    (digest,) = releases.agg(F.bit_xor(F.xxhash64("meter", "start", "values", "d", "key"))).collect()[0]
     facts = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
     if ledger.has(run):
         if facts != (ledger.path(run) / "_run.json").read_bytes():
             reason = "the source, the key or the policy has changed"
             raise ArchiveError(f"{run} is in the ledger with other releases: {reason}")
     elif table.num_rows:
-        ledger.add(run, [table], lambda: facts)
+        ledger.add(run, (ledger.write(run, 0, part) for part in [table]), lambda: facts)
     return int(sum(table.column("windows").to_pylist()))

@@ -48,13 +48,13 @@ from meteragent.spark import worker
 from meteragent.spark.delta_ledger import DeltaLedger, FrameResult
 from meteragent.spark.frame import (
     WINDOWS,
+    add_noise,
     assign_readings,
     batch_mapper,
     integrate_groups,
     layout_of,
     mark_taken,
     quote,
-    release_untaken,
     select_columns,
     write,
 )
@@ -137,12 +137,10 @@ def folder(out: Path, policy: Policy) -> Sink:
         write(releases, out / name)
         parts = [describe_part(path) for path in sorted((out / name).glob("part-*.parquet"))]
         _save(out / name / STREAM_MANIFEST, {"v": 1, "batch": name, "parts": parts})
-        facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
-        earlier = read_facts(out / STREAM_MANIFEST) if (out / STREAM_MANIFEST).exists() else {"batches": {}}
-        if "batches" in earlier:  # otherwise an earlier version wrote micro-batches without manifests
-            first, last = earlier["batches"].get(query, (batch, batch))
-            facts["batches"] = earlier["batches"] | {query: (min(first, batch), max(last, batch))}
-        _save(out / STREAM_MANIFEST, facts)
+        path, facts = out / STREAM_MANIFEST, {"v": 1, "complete": True, "descriptors": descriptors(policy)}
+        batches = read_facts(path)["batches"] if path.exists() else {}
+        first, last = batches.get(query, (batch, batch))
+        _save(path, facts | {"batches": batches | {query: (min(first, batch), max(last, batch))}})
 
     return write_batch
 
@@ -201,13 +199,15 @@ class _Closing:
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
         if self.refused_intervals is None:
             self.refused_intervals = taken_intervals(spark, self.ledger, run).persist()
-        windows = release_untaken(mark_taken(windows, self.refused_intervals), self.policy).persist()
+        windows = mark_taken(windows, self.refused_intervals).persist()
+        new_windows = windows.where(~F.col("taken"))
+        releases = add_noise(new_windows, self.policy).persist()
         try:
-            count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
-            new_windows = windows.where(F.col("values").isNotNull())
+            count = debit(new_windows, releases, self.policy, self.ledger, f"{run}-{batch}")
             _log.info(_COUNTS, batch, count, windows.count() - count)
-            self.sink(new_windows.drop("name"), batch)
+            self.sink(releases, batch)
         finally:
+            releases.unpersist()
             windows.unpersist()
 
 

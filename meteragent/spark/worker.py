@@ -11,22 +11,22 @@ Rules:
 """
 
 import os
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import RecordBatch
+from pyspark import TaskContext
 
-from meteragent.archive import kernel, layout, number
-from meteragent.archive.admission import Admission, debit_rows, normal_form
+from meteragent.archive import files, kernel, layout, number
+from meteragent.archive.admission import Admission, debit_rows
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows
-from meteragent.archive.source import Group, Source
 from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
 
 T = TypeVar("T")
@@ -40,8 +40,6 @@ TIME = pa.timestamp("us", tz="UTC")
 _FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
 COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
 """The type of the column with the counts of a batch's numbers."""
-READ = "numbers", "gap", "clamped"
-"""The columns with those counts of a batch's numbers that decide whether an input is refused."""
 _KEYS: dict[Path, tuple[tuple[int, int], Key]] = {}
 """The keys that this process has read, with the versions of their files, by path."""
 
@@ -68,15 +66,17 @@ def each(work: Callable[[RecordBatch], Iterator[RecordBatch]]) -> Reader:
     return work_on_all
 
 
-def read_groups(source: Source, tasks: list[list[Group]], work: Work) -> Reader:
-    """Return a function from tasks' indices to the results of `work` for the batches of their row groups."""
+def step_taker(work: Callable[[T], Iterator[Any]], items: Sequence[T]) -> Reader:
+    """Return a function from the indices of `items` to the results of `work` for these, pickled."""
 
-    def read(indices: RecordBatch) -> Iterator[RecordBatch]:
-        """Read the row groups of each task."""
+    def take(indices: RecordBatch) -> Iterator[RecordBatch]:
+        """Do the work; attempts at one step may overlap, so they name unfinished files differently."""
+        files.WRITER = f".{task.taskAttemptId() if (task := TaskContext.get()) else 0}"
         for index in indices.column(0).to_pylist():
-            yield from map(work, source.read(tasks[index], list(source.policy.columns), BATCH_ROWS))
+            for result in work(items[index]):
+                yield RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
 
-    return each(read)
+    return each(take)
 
 
 def attempt(call: Callable[[], T]) -> T:
@@ -170,102 +170,15 @@ def group_reader(policy: Policy) -> Work:
     return lambda batch: _with_end(*layout.read_grouped(batch, policy), policy)
 
 
-def window_opener(policy: Policy) -> Work:
-    """Return a function from readings to the windows that they open, each once per batch, with `READ`."""
-
-    def work(batch: RecordBatch) -> RecordBatch:
-        """Group the readings of a batch by meter and window."""
-        meters, times = _meters_and_times(batch, policy)
-        table = pa.table({"meter": meters, "start": policy.starts(times - policy.lead_ms)})
-        windows = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
-        starts = windows.column("start").to_numpy()
-        intervals = _intervals(windows.column("meter").chunk(0), starts, policy)
-        return _with_counts(intervals, batch.column(policy.columns.value), policy)
-
-    return work
-
-
-def row_checker(policy: Policy) -> Work:
-    """Return a function from rows of the wide layout to their intervals, `READ`, and the column `fits`."""
-
-    def work(batch: RecordBatch) -> RecordBatch:
-        """Compute each row's interval, and check whether its list fits the window."""
-        meters, starts = _meters_and_times(batch, policy)
-        lists = batch.column(policy.columns.value)
-        fits, _ = layout.row_fits_and_lengths(starts, lists, policy)
-        intervals = _with_counts(_intervals(meters, starts, policy), lists.flatten(), policy)
-        return RecordBatch.from_pydict({**_columns(intervals), "fits": pa.array(fits)})
-
-    return work
-
-
-def _with_counts(intervals: RecordBatch, numbers: pa.Array, policy: Policy) -> RecordBatch:
-    """Add the columns of `READ`, whose first row has the counts of these numbers, and all others 0."""
-    counts = number.Counts.of(number.to_millionths(numbers, policy), policy.usual)
-    first_row = np.arange(intervals.num_rows) == 0
-    columns = {name: pa.array(first_row * getattr(counts, name), pa.int64()) for name in READ}
-    return RecordBatch.from_pydict({**_columns(intervals), **columns})
-
-
 def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Integers]:
     names = policy.columns
     meters = layout.meters(batch.column(names.meter), policy)
     return meters, number.to_milliseconds(batch.column(names.time), names.time)
 
 
-def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatch:
-    ends = policy.ends(policy.starts(starts))
-    return RecordBatch.from_pydict({"meter": meters, "start": _times(starts), "end": _times(ends)})
-
-
 def noise_adder(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that releases windows, with noise under the driver's key."""
     return lambda batch: for_spark(add_noise(batch, policy, fingerprint))
-
-
-def releaser(read: Work, policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that makes windows with `read` and releases them, and keeps the column `counts`."""
-    add_noise = noise_adder(policy, fingerprint)
-
-    def work(batch: RecordBatch) -> RecordBatch:
-        """Read and release; windows and releases have the same order."""
-        windows = read(batch)
-        return add_noise(windows).append_column("counts", windows.column("counts"))
-
-    return work
-
-
-def untaken_releaser(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that releases windows; a taken one keeps its own name, start and end alone."""
-
-    def work(batch: RecordBatch) -> RecordBatch:
-        """Release the windows that are not taken; fill the rows of taken windows with nulls."""
-        is_taken = batch.column("taken")
-        new_windows, refused_windows = batch.filter(pc.invert(is_taken)), batch.filter(is_taken)
-        releases = add_noise(new_windows, policy, fingerprint)
-        released_columns = {**_columns(releases), "name": new_windows.column("meter")}
-        names = {"name": "meter", "start": "start", "end": "end"}
-        refused_columns = {name: refused_windows.column(source) for name, source in names.items()}
-        columns = {}
-        for name, column in released_columns.items():
-            refused_column = refused_columns.get(name, pa.nulls(refused_windows.num_rows, column.type))
-            columns[name] = pa.concat_arrays([column, refused_column.cast(column.type)])
-        return _for_spark(columns)
-
-    return work
-
-
-def slot_splitter(policy: Policy) -> Work:
-    """Return a function that splits releases into a row for each slot."""
-    schema = kernel.release_schema(policy)
-
-    def work(batch: RecordBatch) -> RecordBatch:
-        """Split the releases of a batch."""
-        columns = [batch.column(field.name).cast(field.type) for field in schema]
-        releases = pa.record_batch(columns, schema=schema)
-        return for_spark(layout.by_slots(releases, policy))
-
-    return work
 
 
 def add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
@@ -306,13 +219,6 @@ def _with_end(windows: RecordBatch, counts: number.Counts, policy: Policy) -> Re
     rows = [totals | {"first": meter and {"meter": meter, "time_ms": time_ms}}]
     column = pa.array((rows + [None] * windows.num_rows)[: windows.num_rows], COUNTS)
     return _for_spark({**_columns(windows), "end": _times(ends), "counts": column})
-
-
-def name_normaliser() -> Work:
-    """Return a function from meters to their names in normal form, by which spellings of one are found."""
-    return lambda batch: RecordBatch.from_pydict(
-        {"form": pa.array([normal_form(name) for name in batch.column("meter").to_pylist()], pa.string())}
-    )
 
 
 def _columns(batch: RecordBatch) -> dict[str, pa.Array]:

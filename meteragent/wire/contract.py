@@ -113,6 +113,7 @@ def manifest_schema() -> dict[str, Any]:
     """Return the schema of the facts of `_manifest.parquet` in the output of `meteragent sanitise`."""
     form = {key: value for key, value in descriptor_schema().items() if key != "$schema"}
     count = {"type": "integer", "minimum": 0}
+    name, digest = ({"type": "string", "pattern": text} for text in (r"^[\w.-]+\.parquet$", "^[0-9a-f]{64}$"))
     required = {
         "v": grammar.VERSION.schema,
         "run": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
@@ -123,14 +124,13 @@ def manifest_schema() -> dict[str, Any]:
         "descriptors": {"type": "array", "items": {"$ref": "#/$defs/descriptor"}},
         "keys": {"type": "array", "items": {"type": "string"}},
         "windows": _object_schema({"released": count, "refused": count}),
+        "parts": {
+            "type": "array",
+            "items": _object_schema({"name": name, "rows": count, "sha256": digest}),
+            "description": "All files of the output; the digest is of their bytes.",
+        },
     }
-    name, digest = ({"type": "string", "pattern": text} for text in (r"^[\w.-]+\.parquet$", "^[0-9a-f]{64}$"))
     schema = {**_object_schema(required), "$defs": {"descriptor": form}}
-    schema["properties"]["parts"] = {
-        "type": "array",
-        "items": _object_schema({"name": name, "rows": count, "sha256": digest}),
-        "description": "All files of the output; the digest is of their bytes. Outputs of 0.1.0 lack it.",
-    }
     return _document("manifest", "The content of an archive's output, and the terms of its values.", schema)
 
 

@@ -1,7 +1,6 @@
 """An output from which something is missing, or to which something was added, is never read in silence."""
 
 import json
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.archive import manifest, run
+from meteragent.archive import run
 from meteragent.archive.preview import preview
 from meteragent.cli import main
 from meteragent.consume import Descriptor, Slots, read_archive
@@ -132,6 +131,11 @@ def add_manifest(out: Path) -> None:
         reader.write_manifest(file, json.dumps(facts).encode(), pa.schema([]))
 
 
+def remove_digests(out: Path) -> None:
+    """Remove the digests from a manifest."""
+    alter_manifest(out, parts=[part | {"sha256": None} for part in manifest_of(out)["parts"]])
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda out: parts(out)[1].unlink(), "'part-.*' is missing"),
     "all missing": (lambda out: remove(out, "part-*"), "'part-.*' is missing"),
@@ -157,6 +161,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda out: alter_manifest(out, parts=manifest_of(out)["parts"][:-1]),
         "is in no manifest",
     ),
+    "a manifest without its list": (lambda out: alter_manifest(out, parts=None), "list of parts is malf"),
+    "a list without digests": (remove_digests, "list of parts is malformed"),
     "two manifests that differ": (add_manifest, "incomplete"),
     "incomplete": (make_incomplete, "incomplete"),
 }
@@ -266,36 +272,6 @@ def test_columns_that_differ_are_not_mixed(place: Place) -> None:
         Slots.read(folders)
 
 
-def unlisted(out: Path) -> None:
-    """Make the output one of the first version: parts without the run's id, one manifest without a list."""
-    alter_manifest(out, parts=None)
-    next(out.glob("_manifest-*")).unlink()
-    for index, part in enumerate(parts(out)):
-        part.rename(out / f"part-{index:05}.parquet")
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_completeness_may_be_unknown(place: Place, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a list of parts, or digests, an output is read with a warning, if it has as many windows."""
-    out = place.folder / "out"
-    expected = READERS["Slots.read"](out)
-    listed = [{**part, "sha256": None} for part in manifest_of(out)["parts"]]
-    alter_manifest(out, parts=listed)
-    assert READERS[name](out) == expected
-    assert "completeness unknown" in caplog.text
-    caplog.clear()
-    unlisted(out)
-    (place.folder / "out.csv").unlink(missing_ok=True)
-    assert READERS[name](out) == expected
-    assert "completeness unknown" in caplog.text
-    part = largest(out)
-    content = part.read_bytes()
-    for change in (part.unlink, lambda: part.write_bytes(content[:-200])):
-        change()
-        with pytest.raises((RecordError, AssertionError), match=r"manifest states|cut off|assert 1 == 0"):
-            READERS[name](out)
-
-
 @pytest.mark.parametrize("damage", ["missing", "truncated", "an extra row", "another order"])
 def test_the_same_run_repairs_its_output(place: Place, damage: str) -> None:
     """A run whose complete output lost a part is no complete run; again, it writes that part, the same."""
@@ -307,17 +283,6 @@ def test_the_same_run_repairs_its_output(place: Place, damage: str) -> None:
     assert (result.new_parts, result.existing_parts) == (1, len(parts(out)) - 1)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert preview(place.policy(), source, out, silent).is_complete
-
-
-def test_an_output_of_the_first_version_is_not_mixed_with_new_parts(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its parts have other names, so the run would leave both: it is refused, and a new path is right."""
-    out = place.folder / "out"
-    alter_manifest(out, cut=["by start", *manifest.CUT[1:]])
-    unlisted(out)
-    with pytest.raises(ArchiveError, match="another version or engine"):
-        place.sanitise(place.folder / "out.in.parquet", "out")
 
 
 json_values = st.recursive(
@@ -475,14 +440,11 @@ def test_a_stream_has_all_its_micro_batches(place: Place, tmp_path: Path, change
         Slots.read(out)
 
 
-def test_a_stream_of_the_first_version_has_a_warning(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its manifest lists no micro-batches, so nobody knows whether one is missing."""
+def test_a_stream_whose_manifest_lists_no_batches_is_refused(place: Place, tmp_path: Path) -> None:
+    """Nobody would know whether a micro-batch is missing."""
     out = stream_folder(tmp_path / "stream", place)
     content = json.loads((out / "_manifest.json").read_text())
     del content["batches"]
     (out / "_manifest.json").write_text(json.dumps(content))
-    with caplog.at_level(logging.WARNING):
-        assert READERS["read_archive"](out) > 0
-    assert "completeness unknown" in caplog.text
+    with pytest.raises(RecordError, match="list of parts is malformed"):
+        READERS["read_archive"](out)

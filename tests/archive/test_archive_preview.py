@@ -378,10 +378,10 @@ def test_each_engine_has_its_preview(
     """With Spark, the preview is that of Spark."""
     asked = []
 
-    def preview_on_spark(*of: Any) -> Any:
+    def preview_on_spark(policy: Any, path: Any, out: Path | str, show: Any) -> Any:
         """Answer as Spark would."""
-        asked.append(of)
-        return preview(*of)
+        asked.append(out)
+        return preview(policy, path, Path(out), show)
 
     monkeypatch.setattr("meteragent.spark.preview", preview_on_spark)
     save(place.folder / "in.parquet", wide_rows(1, 1))

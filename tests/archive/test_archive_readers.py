@@ -36,7 +36,7 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     rows: list[dict[str, Any]] = long_rows(2, 3) if is_long else wide_rows(2, 3)
     place = Place.make(tmp_path / "place")
     path = save(tmp_path / "in.parquet", rows, LONG if is_long else WIDE)
-    return place.sanitise(path, **(LONG_KEYS if is_long else {})).out
+    return Path(place.sanitise(path, **(LONG_KEYS if is_long else {})).out)
 
 
 @pytest.mark.parametrize("reader", READERS)

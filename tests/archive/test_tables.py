@@ -177,6 +177,24 @@ def test_position_deletes(place: Place, lake: Catalog, tmp_path: Path) -> None:
     assert_releases(place, "iceberg://here/n.homes", pa.concat_tables([rows.slice(1, 7), later]))
 
 
+def test_files_without_field_ids(place: Place, lake: Catalog, tmp_path: Path) -> None:
+    """Files of before the table count by its mapping of names, also when a column has another name now."""
+    rows = wide(2, 2)
+    table = lake.create_table("n.homes", rows.schema)
+    pq.write_table(rows, tmp_path / "adopted.parquet")
+    table.add_files([f"file://{tmp_path}/adopted.parquet"])
+    with table.update_schema() as change:
+        change.rename_column("time", "old")
+    with table.update_schema() as change:
+        change.rename_column("value", "watts")
+        change.rename_column("old", "time")
+    with table.update_schema() as change:
+        change.rename_column("watts", "value")
+    later = wide(3, 2, seed=1).slice(4)
+    table.append(later)
+    assert_releases(place, "iceberg://here/n.homes", pa.concat_tables([rows, later]))
+
+
 def refused_feature(folder: Path) -> str:
     """A table that only its catalog may read."""
     add_version(folder, protocol("catalogManaged"))
@@ -278,6 +296,8 @@ def test_iceberg_tables_that_are_refused(place: Place, lake: Catalog, tmp_path: 
     table = lake.create_table("n.adopted", wide(1, 1).schema)
     pq.write_table(wide(1, 1), tmp_path / "adopted.parquet")
     table.add_files([f"file://{tmp_path}/adopted.parquet"])
+    with table.transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
     with pytest.raises(
         ArchiveError, match=r"adopted.parquet: not one column 'meter' in this file of a table"
     ):

@@ -18,7 +18,7 @@ from tests.support.messages import HALF_HOUR_MS, NOON_MS
 def out(tmp_path: Path) -> Path:
     """An output of two meters, three days each."""
     place = Place.make(tmp_path / "place")
-    return place.sanitise(save(tmp_path / "in.parquet", wide_rows(2, 3), WIDE)).out
+    return Path(place.sanitise(save(tmp_path / "in.parquet", wide_rows(2, 3), WIDE)).out)
 
 
 def test_an_output_becomes_a_feed_a_table_and_an_input(

@@ -130,15 +130,15 @@ def anew(work: Work) -> Work:
 @contextmanager
 def control() -> Iterator[None]:
     """Meanwhile streams of a place called ``control`` draw new noise, whatever left before."""
-    keyed = worker.untaken_releaser
+    keyed = worker.noise_adder
 
     def settled(policy: Policy, fingerprint: KeyFingerprint) -> Work:
         return anew(keyed(policy, fingerprint)) if _is_control(policy) else keyed(policy, fingerprint)
 
-    def unchecked(found: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-        return 0 if _is_control(policy) and ledger.has(run) else debit(found, policy, ledger, run)
+    def unchecked(windows: DataFrame, found: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
+        return 0 if _is_control(policy) and ledger.has(run) else debit(windows, found, policy, ledger, run)
 
-    with patch.object(worker, "untaken_releaser", settled), patch("meteragent.spark.stream.debit", unchecked):
+    with patch.object(worker, "noise_adder", settled), patch("meteragent.spark.stream.debit", unchecked):
         yield
 
 

@@ -23,7 +23,8 @@ def add(ledger: Ledger, run: str, *stretches: tuple[str, int, int]) -> None:
         {"meter": m, "start": a * HOUR_MS, "end": b * HOUR_MS, "windows": b - a, "d": "d"}
         for m, a, b in stretches
     ]
-    ledger.add(run, [pa.Table.from_pylist(rows, SCHEMA)], lambda: b"{}")
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    ledger.add(run, (ledger.write(run, 0, part) for part in [table]), lambda: b"{}")
 
 
 def test_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,26 +49,26 @@ def test_others(spark: SparkSession, tmp_path: Path) -> None:
         taken_intervals(spark, ledger, "a")
 
 
-def settled(spark: SparkSession, place: Place) -> DataFrame:
-    """Releases of two meters, of which one is taken."""
-    rows = spark.createDataFrame(homes.wide(place.policy)).where("meter in ('m1', 'm2')")
-    windows = frame.windows(rows, place.policy).withColumn("taken", F.col("meter") == "m2")
-    return frame.release_untaken(windows, place.policy)
+def settled(spark: SparkSession, place: Place) -> tuple[DataFrame, DataFrame]:
+    """Windows of a meter, and their releases."""
+    rows = spark.createDataFrame(homes.wide(place.policy)).where("meter = 'm1'")
+    windows = frame.windows(rows, place.policy)
+    return windows, frame.add_noise(windows, place.policy)
 
 
 def test_debit(spark: SparkSession, tmp_path: Path) -> None:
     """A micro-batch is in the ledger once; again it must be what it was, to the byte."""
     place = Place.make(tmp_path)
-    ledger, actual = Ledger(place.policy.ledger), settled(spark, place)
+    ledger, (windows, actual) = Ledger(place.policy.ledger), settled(spark, place)
     with ledger.lock():
-        assert debit(actual, place.policy, ledger, "a-1") == homes.DAYS
-        assert debit(actual.repartition(3), place.policy, ledger, "a-1") == homes.DAYS
+        assert debit(windows, actual, place.policy, ledger, "a-1") == homes.DAYS
+        assert debit(windows, actual.repartition(3), place.policy, ledger, "a-1") == homes.DAYS
         rows = [row for batch in ledger.rows("a-1") for row in batch.to_pylist()]
         epsilon = str(place.policy.usual.epsilon)
         told = [(row["meter"], row["windows"], row["epsilon"], row["unit"]) for row in rows]
         assert told == [("m1", 1, epsilon, "1/W")] * 3  # the day in the middle is of other terms
         other = actual.withColumn("values", F.transform("values", lambda item: item + 1))
         with pytest.raises(ArchiveError, match="a-1 is in the ledger with other releases"):
-            debit(other, place.policy, ledger, "a-1")
-        assert debit(actual.where("name = 'm2'"), place.policy, ledger, "a-2") == 0
+            debit(windows, other, place.policy, ledger, "a-1")
+        assert debit(windows.where("false"), actual.where("false"), place.policy, ledger, "a-2") == 0
         assert not ledger.has("a-2")

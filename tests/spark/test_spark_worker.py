@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import RecordBatch
 
-from meteragent.archive import layout
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRotated
 from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, WorkerError, key_of, safely
 from tests.support import archives
-from tests.support.archives import BANDS, DAY_MS, ENERGY, KEY, LOCAL_DAY, QUARTERS, SPRING_MS, TIME
+from tests.support.archives import BANDS, DAY_MS, ENERGY, KEY, LOCAL_DAY, SPRING_MS, TIME
 
 OTHER = Key("test", "month", 0, bytes(32))
 DAY_0_MS = 20_000 * DAY_MS
@@ -109,42 +108,3 @@ def ms(batch: RecordBatch, name: str) -> list[int]:
     """A column of times."""
     times: list[int] = batch.column(name).cast(TIME).cast(pa.int64()).to_pylist()
     return times
-
-
-def read_counts(batch: RecordBatch) -> tuple[int, ...]:
-    """The counts of a batch: numbers, gaps and clamped ones."""
-    return tuple(sum(batch.column(name).to_pylist()) for name in worker.READ)
-
-
-def test_rows_fit() -> None:
-    """A row fits if it starts on the grid and its list is null or divides the window evenly."""
-    policy = archives.policy(window=QUARTERS)
-    values = [[1] * 96, [1] * 48, [1] * 192, [], None, [None] * 96, [1] * 96]
-    starts = [DAY_0_MS + offset_ms for offset_ms in (0, 0, 0, 0, 0, DAY_MS, 1)]
-    columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(values, pa.list_(pa.int64()))]
-    actual = worker.row_checker(policy)(pa.record_batch(columns, names=["meter", "time", "value"]))
-    expected, _ = layout.row_fits_and_lengths(
-        np.array(starts), pa.array(values, pa.list_(pa.int64())), policy
-    )
-    assert (
-        actual.column("fits").to_pylist()
-        == expected.tolist()
-        == [True, False, True, False, True, True, False]
-    )
-    assert read_counts(actual) == (528, 96, 0)
-
-
-def test_opened() -> None:
-    """The windows that readings open are there once in a batch, with or without a value, which is counted."""
-    policy = POLICIES["energies"]
-    times = [DAY_0_MS + offset_ms for offset_ms in (1_800_000, 1_800_001, 3_600_000, 3_600_000)]
-    columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME), pa.array([1e9, None, 5.0, 6.0])]
-    actual = worker.window_opener(policy)(pa.record_batch(columns, names=["meter", "time", "value"]))
-    assert read_counts(actual) == (4, 1, 1)
-    rows = zip(actual.column("meter").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True)
-    offsets_ms = [(meter, start_ms - DAY_0_MS, end_ms - DAY_0_MS) for meter, start_ms, end_ms in rows]
-    assert sorted(offsets_ms) == [
-        ("a", 0, 1_800_000),
-        ("a", 1_800_000, 3_600_000),
-        ("b", 1_800_000, 3_600_000),
-    ]

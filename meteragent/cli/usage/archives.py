@@ -54,7 +54,7 @@ COMMANDS = {
         {
             "": [
                 argument("input", "IN.parquet", "files or a table: a path, file://, s3:// or iceberg://"),
-                argument("output", "OUT.parquet", "a folder that does not exist yet", type=Path),
+                argument("output", "OUT.parquet", "a folder that does not exist yet"),
             ],
             "promise": [
                 argument(

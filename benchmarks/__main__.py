@@ -3,7 +3,7 @@
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
 the exit code is 1. Without names, all programs run, and FILE is replaced at the end, so that no older rows
 remain. With names, the new rows replace only rows with the same name and peer. Without --out, the results are
-only printed.
+only printed. `python -m benchmarks compare BEFORE AFTER` says what became slower between two files of rows.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import compare
 from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
@@ -49,7 +50,9 @@ def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
 
 
 def main() -> None:
-    """Run the programs that the arguments name, or all of them."""
+    """Run the programs that the arguments name, or all of them; or compare two files of results."""
+    if sys.argv[1:2] == ["compare"]:
+        sys.exit(compare.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import contestants, crash, harness, line, mechanisms, picture, shares, table, wire
+from benchmarks import compare, contestants, crash, harness, line, mechanisms, picture, shares, table, wire
 from benchmarks.harness import Result, Row
 from tests.commands import system_parts
 
@@ -384,3 +384,33 @@ def test_lengths_are_written_as_mqtt_writes_them() -> None:
     assert wire.packet(0x30, bytes(127))[1:2] == b"\x7f"
     assert wire.packet(0x30, bytes(128))[1:3] == b"\x80\x01"
     assert wire.packet(0x30, bytes(16_384))[1:4] == b"\x80\x80\x01"
+
+
+def test_a_comparison_names_what_became_slower_than_its_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row is slower if all its rounds are, a median outside the former range is only mentioned."""
+    spreads = {
+        "slower": ([1.0, 0.9, 1.1], [0.5, 0.4, 0.8]),
+        "perhaps": ([1.0, 0.9, 1.1], [0.85, 0.8, 1.0]),
+        "same": ([1.0, 0.9, 1.1], [0.95, 0.5, 3.0]),
+        "faster": ([1.0, 0.9, 1.1], [2.0, 1.2, 2.5]),
+    }
+    for place, name in enumerate(("before", "after")):
+        rows = [
+            {"name": key, "against": "b", "ratio": values[place][0], "spread": values[place][1:]}
+            for key, values in spreads.items()
+        ]
+        rows.append({"name": f"only {name}", "against": "b", "ratio": 1, "spread": [1, 1]})
+        (tmp_path / name).write_text(json.dumps(rows))
+    before, after = str(tmp_path / "before"), str(tmp_path / "after")
+    assert compare.main([before, after]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "SLOWER   x 0.5    slower: b",
+        "perhaps  x 0.85   perhaps: b",
+        "faster   x 2      faster: b",
+        "- only before: b",
+        "+ only after: b",
+    ]
+    assert compare.main([before, before]) == 0
+    assert compare.main([before]) == 2

@@ -30,10 +30,12 @@ async def run_until_signalled(work: Awaitable[object]) -> None:
             loop.call_soon_threadsafe(task.cancel)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Not by the loop, whose end would restore the default: a late signal would end the process with -15.
-        signal.signal(number, stop)
+        signal.signal(number, stop)  # not by the loop, whose end would restore the default
     with contextlib.suppress(asyncio.CancelledError):
-        await task
+        try:
+            await task
+        finally:  # Python's own end restores the default, too, but of handlers only: -15 for a late signal
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def forbid_dumps() -> None:

@@ -39,6 +39,10 @@ class _Stream(io.RawIOBase):
     def __init__(self, stream: Any, size: int) -> None:
         self._stream, self._size = stream, size
 
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
     def read(self, size: int = -1, /) -> bytes:
         """Return the next bytes."""
         return bytes(self._stream.readNBytes(size if size >= 0 else self._size - self.tell()))

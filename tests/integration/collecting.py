@@ -75,7 +75,8 @@ class Collector:
         """Send one to three SIGTERMs; fail unless the program ends with 0."""
         process, self._process = self._process, None
         assert process is not None
-        assert interrupted(process, rng) == 0, self.log.read_text()
+        code = interrupted(process, rng)
+        assert code == 0, (code, self.log.read_text())
 
     def is_connected(self) -> bool:
         """Return whether this life has joined its source; fail with the log if it has ended."""

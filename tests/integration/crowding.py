@@ -104,7 +104,8 @@ class Operator:
         """Send one to three SIGTERMs; fail unless the process ends with 0."""
         process, self._process = self._process, None
         assert process is not None
-        assert interrupted(process, rng) == 0, self.log.read_text()
+        code = interrupted(process, rng)
+        assert code == 0, (code, self.log.read_text())
 
     def __enter__(self) -> Self:
         self.start()

@@ -76,9 +76,6 @@ def view(spark: SparkSession, folder: Path, name: str) -> Iterator[str]:
 @contextmanager
 def hdfs(spark: SparkSession, folder: Path, name: str) -> Iterator[str]:
     """The same folders by the REST interface of HDFS."""
-    (folder / "in").mkdir(parents=True)
-    (folder / "in").rmdir()
-    (folder / "data").mkdir()
     (folder / "in").symlink_to("data")
     with webhdfs(folder) as server:
         yield server.address

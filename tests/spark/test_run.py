@@ -232,7 +232,7 @@ def test_parts_that_are_elsewhere(
 
     with monkeypatch.context() as patch:
         patch.setattr(run._SparkEngine, "each", look_elsewhere)
-        said = "files that were written are not here: driver and workers.*the same command resumes it"
+        said = "what workers wrote is not here: driver and workers.*the same command resumes it"
         with pytest.raises(ArchiveError, match=said):
             sanitise_archive(place.policy, path, out, homes.quiet)
     assert sanitise_archive(place.policy, path, out, homes.quiet).admission.released_windows == 90

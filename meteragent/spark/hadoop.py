@@ -39,7 +39,7 @@ class _Stream(io.RawIOBase):
     def __init__(self, stream: Any, size: int) -> None:
         self._stream, self._size = stream, size
 
-    def readable(self) -> bool:
+    def readable(self) -> bool:  # names: of `io`
         """Return True."""
         return True
 

@@ -1,7 +1,8 @@
 """A double of the REST interface of HDFS (WebHDFS) over a folder, for Hadoop's own client.
 
-It answers as the documentation of WebHDFS says, and redirects to a data node for the content of a file,
-which here is the same server. Names are decoded once; nothing in them is a pattern.
+It answers as the documentation of WebHDFS says, and redirects to a data node, the same server, for contents.
+Names are decoded once; nothing in them is a pattern. No answer states its type: the client that comes with
+pyspark lacks the classes (of Jersey) that read one.
 """
 
 import json
@@ -47,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_one(self) -> None:
         """Do the operation that the address names."""
-        parts = urlsplit(self.path)
+        parts = urlsplit(self.path.encode("latin-1").decode())  # Java sends UTF-8 as it is
         query = {name.lower(): values[0] for name, values in parse_qs(parts.query).items()}
         name = unquote(parts.path).removeprefix(PREFIX)
         operation, body = query["op"].upper(), self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -63,9 +64,14 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = handle_one  # noqa: N815 -- the names that HTTPServer looks for
 
+    @property
+    def quoted_path(self) -> str:
+        """The address that was asked for, in ASCII."""
+        return quote(self.path.encode("latin-1"), safe="/?&=%+~.-_:*,")
+
     def answer(self, facts: Any, code: int = 200) -> None:
         """Send JSON."""
-        self.send(json.dumps(facts).encode(), code, "application/json")
+        self.send(json.dumps(facts).encode(), code)
 
     def refuse(self, code: int, kind: str, text: str) -> None:
         """Send an exception as Hadoop does."""
@@ -75,9 +81,8 @@ class Handler(BaseHTTPRequestHandler):
     def send(
         self, content: bytes, code: int, kind: str = "application/octet-stream", place: str = ""
     ) -> None:
-        """Send an answer."""
+        """Send an answer, at `place` if it is a redirection."""
         self.send_response(code)
-        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         if place:
             self.send_header("Location", place)
@@ -89,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         if "datanode" in query:
             return False
         host, port = self.server.server_address[:2]
-        self.send(b"", 307, place=f"http://{host!s}:{port}{self.path}&datanode=true")
+        self.send(b"", 307, place=f"http://{host!s}:{port}{self.quoted_path}&datanode=true")
         return True
 
     def do_getfilestatus(self, path: Path, _query: dict[str, str], _body: bytes) -> None:
@@ -103,14 +108,6 @@ class Handler(BaseHTTPRequestHandler):
             [] if path.is_dir() else [status(path, "")]
         )
         self.answer({"FileStatuses": {"FileStatus": statuses}})
-
-    def do_liststatus_batch(self, path: Path, query: dict[str, str], _body: bytes) -> None:
-        """List a folder, two entries at a time."""
-        after = query.get("startafter", "")
-        entries = [entry for entry in sorted(path.iterdir()) if entry.name > after]
-        statuses = {"FileStatuses": {"FileStatus": [status(entry, entry.name) for entry in entries[:2]]}}
-        remaining_count = max(0, len(entries) - 2)
-        self.answer({"DirectoryListing": {"partialListing": statuses, "remainingEntries": remaining_count}})
 
     def do_getfileblocklocations(self, path: Path, _query: dict[str, str], _body: bytes) -> None:
         """Say where the blocks of a file are."""

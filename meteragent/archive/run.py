@@ -133,8 +133,8 @@ def sanitise_archive(
         earlier_facts = manifest.find_manifest(out, run)
         admission = Admission(run, clamp=clamp)
         if not ledger.has(run):
-            debit_windows = engine.debit_windows(source, ledger, key, admission, show)
-            ledger.add(run, debit_windows, lambda: _last_facts(source, digests, admission, out))
+            debits = engine.debit_windows(source, ledger, key, admission, show)
+            ledger.add(run, debits, lambda: _last_facts(source, digests, admission, out))
         with resumable(out):
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
             admission.ambiguous_readings = source.ambiguous_readings
@@ -272,7 +272,7 @@ class Local:
         release = _Release(
             source, self.key_loader(key, source.policy), ledger, admission, out.absolute(), VALUES
         )
-        return release.parts(self, show, has_every_row=self._has_every_row)
+        return release.write_parts(self, show, has_every_row=self._has_every_row)
 
 
 def jobs_of(source: Source) -> list[Job]:
@@ -291,7 +291,7 @@ class _Release:
     out: Path
     values: int
 
-    def parts(self, engine: Local, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
+    def write_parts(self, engine: Local, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
         """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
         if self.source.layout == "long":
             jobs = jobs_of(self.source)

@@ -33,7 +33,7 @@ class Line:
         refusals = Refusals("private/power/{meter}")
         self.sink = Sink(reader, lambda: self.now_ms, self.counts, refusals, presence or Presence())
 
-    async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+    async def due_rows(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
         """Read the outbox once the gate is open; rows in `unseen` are left out once."""
         await self.gate.wait()
         rows = outbox.pending_rows(self.store.connection, "main", now_ms, limit, after)

@@ -153,9 +153,7 @@ def test_what_sqlite_does_not_see_is_seen(tmp_path: Path, what: str) -> None:
         assert store.snapshot("main").states == {}
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), [("mark", "meter"), ("state", "meter"), ("outbox", "topic"), ("charge", "stream")]
-)
+@pytest.mark.parametrize(("table", "column"), [("mark", "meter"), ("state", "meter"), ("charge", "stream")])
 def test_a_text_that_is_none_is_seen(tmp_path: Path, table: str, column: str) -> None:
     """A name with a byte that is not UTF-8 would crash every reader, so the store is set aside."""
     path = tmp_path / "db"

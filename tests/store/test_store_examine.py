@@ -103,6 +103,7 @@ DAMAGES_OF_MESSAGES = {
     "has another number": "UPDATE outbox SET payload = x'35'",
     "is due at another time": "UPDATE outbox SET due_ms = due_ms + 1",
     "is for another topic": "UPDATE outbox SET topic = 'elsewhere'",
+    "has a topic that is no text": "UPDATE outbox SET topic = CAST(x'6dff' AS TEXT)",
     "is for another receiver": "UPDATE outbox SET queue = 'other'",
     "has a slot that is a text": "UPDATE outbox SET to_ms = 'late'",
 }

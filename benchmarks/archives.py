@@ -28,9 +28,10 @@ import pyarrow.parquet as pq
 from benchmarks import harness
 from benchmarks.harness import Result, Row
 from meteragent import config
+from meteragent.archive.files import COMPRESSION
 from meteragent.archive.key import create_key
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import COMPRESSION, RunResult, sanitise_archive
+from meteragent.archive.run import RunResult, sanitise_archive
 
 N = 96
 DAYS = 364

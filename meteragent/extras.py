@@ -42,7 +42,7 @@ def hint(extra: str, distribution: str = "meteragent") -> str:
     """Return the command that installs an extra of a distribution."""
     if is_debian() and distribution == "meteragent" and extra in DEBIAN_EXTRAS:
         return " ".join(["apt install", *(f"python3-{name}" for name in MODULES[extra])])
-    if is_published() and not is_debian():
+    if is_from_index() and not is_debian():
         return f"pip install '{distribution}[{extra}]=={__version__}'"
     return f"pip install {_FOLDERS[distribution].format(extra)} in a clone of the repository"
 
@@ -52,7 +52,7 @@ def is_debian() -> bool:
     return Path(__file__).is_relative_to("/usr/lib/python3/dist-packages")
 
 
-def is_published() -> bool:
+def is_from_index() -> bool:
     """Return whether this was installed from a package index.
 
     Other installations record the address of their source (PEP 610).

@@ -29,16 +29,14 @@ from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.service.boot_clock import COMPARE_S
+from meteragent.service.process import TOTALS_S
 from meteragent.store import Store, grants, meta_value, outbox, read_only
 
 DRAIN_S = 10.0
 """The longest time that a stop waits for brokers to confirm the messages that are due."""
-TOTALS_S = 3600.0
-"""The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
-so they are logged only for debugging and when all streams stop."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
-FORGET_MS = 60 * DAY_MS
+ODOMETER_KEEP_MS = 60 * DAY_MS
 """The age at which odometers forget a period (wall clock only); a longer pause of processing may require a
 restart."""
 
@@ -238,10 +236,10 @@ async def _log_totals(context: Context) -> None:
     while True:
         await asyncio.sleep(TOTALS_S)
         _log.info("totals: %s", context.counts.as_text(is_public=True))
-        _log.debug("all totals: %s", context.counts.as_text())
+        _log.debug("all totals: %s", context.counts.as_text())  # they reveal when a home is busy (law 4)
         if not parts.has_event_clock(context.config):
             for odometer in context.odometers.values():
-                odometer.forget_before(context.clock.newest_ms - FORGET_MS)
+                odometer.forget_before(context.clock.newest_ms - ODOMETER_KEEP_MS)
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

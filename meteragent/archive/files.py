@@ -15,6 +15,8 @@ from meteragent.service.whole_file import whole_file
 T = TypeVar("T")
 
 READ_BYTES = 1 << 20
+COMPRESSION = "zstd"
+"""How all Parquet files that we write are compressed, except the values of releases (`writer_options`)."""
 _PART = ".part"
 WRITER = ""
 """What tells the unfinished files of this process from those of others that may write the same file."""
@@ -81,3 +83,21 @@ def write_file(path: Path, fill: Callable[[Any], object]) -> None:
 def is_part(path: Path) -> bool:
     """Return whether a file has the kind of name that `write` uses until a file is complete."""
     return path.name.startswith(".") and path.name.endswith(_PART)
+
+
+def writer_options(schema: pa.Schema) -> dict[str, Any]:
+    """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
+
+    Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
+    are not compressed. They get no statistics, because the extremes of noise are useless.
+    """
+    string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
+    number = "values.list.element" if "values" in schema.names else "value"
+    other_names = [name for name in schema.names if name not in {"values", "value"}]
+    return {
+        "use_dictionary": string_columns,
+        "write_statistics": other_names,
+        "column_encoding": {number: "DELTA_BINARY_PACKED"},
+        "compression": dict.fromkeys(other_names, COMPRESSION) | {number: "none"},
+        "store_decimal_as_integer": True,
+    }

@@ -34,20 +34,20 @@ from meteragent.consume.archive import (
 from meteragent.domain.errors import ArchiveError, RecordError
 from meteragent.wire.descriptor import canonical_json
 
-VALUES = 1 << 21
+ROW_GROUP_VALUES = 1 << 21
 """The approximate number of values in a row group of the wide layout. In the long layout, a row group has a
 quarter of this number."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout; the last part may have fewer."""
 
-ROWS = 1 << 21
+JOB_ROWS = 1 << 21
 """The approximate maximum number of rows in a job of the long layout."""
 
-WINDOWS = 1 << 19
+JOB_WINDOWS = 1 << 19
 """The approximate maximum number of rows in a job of the wide layout; each row is a window."""
 
-CUT: list[Any] = ["by start, with run", VALUES, PART_BATCHES, ROWS]
+CUT: list[Any] = ["by start, with run", ROW_GROUP_VALUES, PART_BATCHES, JOB_ROWS]
 """The values that decide where parts end if one process does the run. A run continues an output only if the
 output's manifest has the same values."""
 _DOMAIN = b"meteragent run 1"

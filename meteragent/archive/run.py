@@ -55,13 +55,13 @@ from meteragent.archive.count import (
     require_unclamped,
     total,
 )
-from meteragent.archive.files import path_in_errors, write_file
+from meteragent.archive.files import path_in_errors, write_file, writer_options
 from meteragent.archive.job import Job, cut_jobs, rows_of
 from meteragent.archive.kernel import release, release_schema
 from meteragent.archive.key import EpochKey, Key
 from meteragent.archive.layout import by_slots, read_wide, slot_schema, windows_batch
 from meteragent.archive.ledger import ELSEWHERE, SCHEMA, Ledger
-from meteragent.archive.manifest import PART_BATCHES, ROWS, VALUES, WINDOWS
+from meteragent.archive.manifest import JOB_ROWS, JOB_WINDOWS, PART_BATCHES, ROW_GROUP_VALUES
 from meteragent.archive.number import Counts, Flags, to_milliseconds
 from meteragent.archive.order import Order, row_groups, write_sorted
 from meteragent.archive.policy import Policy
@@ -75,12 +75,9 @@ from meteragent.store.generation import sync_folder
 T = TypeVar("T")
 R = TypeVar("R")
 
-COMPRESSION = "zstd"
 _RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
 _FLAGS = "rows.npy"
 """The file, in the waiting folder, with the rows that are released if not all are."""
-OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
-"""Options of the Parquet writer, in addition to `writer_options`."""
 
 
 class PartCounts(NamedTuple):
@@ -270,14 +267,14 @@ class Local:
     ) -> PartCounts:
         """Write the parts of the output that are missing."""
         release = _Release(
-            source, self.key_loader(key, source.policy), ledger, admission, out.absolute(), VALUES
+            source, self.key_loader(key, source.policy), ledger, admission, out.absolute(), ROW_GROUP_VALUES
         )
         return release.write_parts(self, show, has_every_row=self._has_every_row)
 
 
 def jobs_of(source: Source) -> list[Job]:
     """Cut an input into jobs of the size that this version uses."""
-    return cut_jobs(source, ROWS if source.layout == "long" else WINDOWS)
+    return cut_jobs(source, JOB_ROWS if source.layout == "long" else JOB_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -328,7 +325,7 @@ class _Release:
             """Write the batches as Parquet, then check that the input is unchanged."""
             windows, is_long = release_schema(self.source.policy), self.source.layout == "long"
             schema = slot_schema(windows, self.source.policy) if is_long else windows
-            with pq.ParquetWriter(file, schema, **OPTIONS, **writer_options(schema)) as writer:
+            with pq.ParquetWriter(file, schema, **writer_options(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             self.source.check_unchanged()
@@ -457,20 +454,6 @@ class _Release:
         for part_windows, ragged in integrate_windows(merged.readings, windows, policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
             yield by_slots(release(batch, policy, key), policy)
-
-
-def writer_options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
-
-    Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
-    are not compressed. They get no statistics, because the extremes of noise are useless.
-    """
-    string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
-    number = "values.list.element" if "values" in schema.names else "value"
-    other_names = [name for name in schema.names if name not in {"values", "value"}]
-    numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
-    compression = {"compression": dict.fromkeys(other_names, COMPRESSION) | {number: "none"}}
-    return {"use_dictionary": string_columns, "write_statistics": other_names, **numbers, **compression}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:

@@ -21,11 +21,9 @@ from meteragent.collect.vitals import CollectVitals
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff, Entropy
 from meteragent.service import health
-from meteragent.service.process import Notify
+from meteragent.service.process import TOTALS_S, Notify
 from meteragent.service.vitals import as_json
 
-REPORT_S: Final = 3600.0
-"""The interval between log lines with the totals, in seconds."""
 RELOAD_S: Final = 10.0
 """The interval, in seconds, at which the core is rebuilt if the source is shared with other collectors."""
 EXPIRE_S: Final = 3600.0
@@ -140,15 +138,15 @@ class Service:
         return as_json(self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink), question)
 
     async def _keep_alive(self) -> NoReturn:
-        """Report to systemd that the event loop is alive, and log the totals every REPORT_S seconds."""
+        """Report to systemd that the event loop is alive, and log the totals every `TOTALS_S` seconds."""
         watchdog_s = self._notify.watchdog_s
-        pause_s = REPORT_S if watchdog_s is None else min(REPORT_S, watchdog_s / 2)
+        pause_s = TOTALS_S if watchdog_s is None else min(TOTALS_S, watchdog_s / 2)
         clock_s = asyncio.get_running_loop().time
         report_s = clock_s()
         while True:
             self._notify.send_lines("WATCHDOG=1")
             await asyncio.sleep(pause_s)
-            if clock_s() - report_s >= REPORT_S:
+            if clock_s() - report_s >= TOTALS_S:
                 report_s = clock_s()
                 _log.info("%s", self._report)
 

@@ -1,7 +1,7 @@
 """Decode payloads into readings: one module per wire format, and profiles for known devices.
 
 `config.source.decoder` makes a stream's decoder, which returns readings in the stream's unit, or raises
-PayloadError with the name of a counter. It never logs, and calls parsers through `parse_without_context`,
+PayloadError with the name of a counter. It never logs, and calls parsers through `parse_or_refuse`,
 because a chained exception would contain the payload.
 """
 
@@ -52,9 +52,7 @@ def make_start_decoder(decode: Decoder, interval_ms: int) -> Decoder:
     return lambda payload: [reading._replace(time_ms=end_ms(reading.time_ms)) for reading in decode(payload)]
 
 
-def parse_without_context(
-    reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
-) -> _Out:
+def parse_or_refuse(reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In) -> _Out:
     """Return `parse(value)`; if it raises `mistake` or RecursionError, raise PayloadError with `reason`."""
     try:  # not `suppress`, which takes longer than parsing a short payload
         return parse(value)

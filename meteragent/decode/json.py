@@ -32,7 +32,7 @@ from typing import Any
 
 from jmespath.exceptions import JMESPathError
 
-from meteragent.decode import PayloadNumber, parse_without_context
+from meteragent.decode import PayloadNumber, parse_or_refuse
 from meteragent.decode.dialects import is_of_template, translate_path
 from meteragent.decode.expression import compile_search
 from meteragent.decode.foreign import form_of_text
@@ -123,7 +123,7 @@ def time_of(value: Any) -> int:
         scale = 1 if value >= _MILLISECONDS_FROM else 1000
         return int(_FLOOR_CONTEXT.multiply(value, Decimal(scale)))
     if isinstance(value, str):
-        time_ms = parse_without_context("refused_time", ValueError, parse_time, value)
+        time_ms = parse_or_refuse("refused_time", ValueError, parse_time, value)
         if time_ms >= 0:
             return time_ms
     raise PayloadError("refused_time")
@@ -149,7 +149,7 @@ def make_finder(expression: str) -> Callable[[Any], Any]:
         if is_plain and isinstance(document, dict):
             return document.get(expression)
         # The library does not document its exceptions, so all exceptions are caught.
-        return parse_without_context("refused_type", Exception, search, document)
+        return parse_or_refuse("refused_type", Exception, search, document)
 
     is_plain = _PLAIN.fullmatch(expression) is not None
     return find

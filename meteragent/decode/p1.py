@@ -27,7 +27,7 @@ from functools import cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from meteragent.decode import ARRIVAL, parse_without_context
+from meteragent.decode import ARRIVAL, parse_or_refuse
 from meteragent.decode.foreign import form_of_text
 from meteragent.decode.number import text_of
 from meteragent.domain.errors import PayloadError
@@ -140,7 +140,7 @@ def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
     match = _TIME.fullmatch(values[0])
     if match is None or len(values) > 1:
         raise PayloadError("refused_time")
-    local_time = parse_without_context("refused_time", ValueError, _local_time, match[1])
+    local_time = parse_or_refuse("refused_time", ValueError, _local_time, match[1])
     offsets = _CENTRAL_EUROPEAN if zone is None else _offsets(zone, local_time.year)
     return (local_time - offsets[match[2]] - _EPOCH) // timedelta(milliseconds=1)
 

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from meteragent.decode import parse_without_context
+from meteragent.decode import parse_or_refuse
 from meteragent.decode.json import document_of, number_of
 from meteragent.decode.number import to_millionths
 from meteragent.domain.errors import PayloadError
@@ -30,4 +30,4 @@ def _time_ms(text: Any) -> int:
     """Return a time in ms since the Unix epoch. Raises PayloadError if it cannot be read."""
     if not isinstance(text, str):
         raise PayloadError("refused_time")
-    return parse_without_context("refused_time", ValueError, parse_time, text)
+    return parse_or_refuse("refused_time", ValueError, parse_time, text)

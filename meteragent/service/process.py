@@ -11,6 +11,8 @@ import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
+TOTALS_S = 3600.0
+"""The time, in seconds, between two log lines with a service's totals."""
 _PR_SET_DUMPABLE = 4
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from meteragent.archive import acceptance, kernel
 from meteragent.archive.acceptance import Layout
+from meteragent.archive.files import COMPRESSION
 from meteragent.archive.key import Key
 from meteragent.archive.number import TOTALS, Counts
 from meteragent.archive.policy import Policy
@@ -168,7 +169,7 @@ def write(releases: DataFrame, path: Path) -> None:
     previous = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MILLIS")
     try:
-        releases.write.mode("overwrite").option("compression", "zstd").parquet(_address(path))
+        releases.write.mode("overwrite").option("compression", COMPRESSION).parquet(_address(path))
     finally:
         conf.set(_TIMES, str(previous))
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import RecordBatch
 
 from meteragent.archive import kernel
-from meteragent.archive.files import path_in_errors
+from meteragent.archive.files import COMPRESSION, path_in_errors
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
@@ -51,7 +51,7 @@ def write_part(
     """
     make_rows = worker.row_maker(policy, fingerprint)
     count, windows, digest, tables, sink = 0, 0, 0, [], pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, kernel.release_schema(policy), compression="zstd") as writer:
+    with pq.ParquetWriter(sink, kernel.release_schema(policy), compression=COMPRESSION) as writer:
         for batch in batches:
             windows += batch.num_rows
             digest += worker.exact_sum(batch.column("hash"))
@@ -63,7 +63,7 @@ def write_part(
     if not count:
         return report
     releases, rows, sink = sink.getvalue(), pa.Table.from_batches(tables), pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
+    pq.write_table(rows, sink, compression=COMPRESSION)
     name = f"part-{_digest(releases)}-{_digest(content := sink.getvalue())}-{count}.parquet"
     for path, data in ((f"{RELEASES}/{run}/{name}", releases), (file := f"run={run}/{name}", content)):
         _write(address, path, data)

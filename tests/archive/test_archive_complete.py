@@ -55,9 +55,9 @@ READERS: dict[str, Reader] = {
 @pytest.fixture(params=["wide", "long"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A folder with an output in several parts."""
-    monkeypatch.setattr(run, "VALUES", 96)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 96)
     monkeypatch.setattr(run, "PART_BATCHES", 3)
-    monkeypatch.setattr(run, "ROWS", 300)
+    monkeypatch.setattr(run, "JOB_ROWS", 300)
     return released(Place.make(tmp_path / "place"), request.param)
 
 

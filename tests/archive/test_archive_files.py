@@ -53,7 +53,7 @@ def test_times_that_python_does_not_have_are_left(place: Place) -> None:
 @pytest.mark.parametrize("limit", [4, 6, 9, 30])
 def test_what_leaves_is_in_the_ledger(place: Place, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """In order of time too, where a job's first windows are the last of a row group."""
-    monkeypatch.setattr(run, "WINDOWS", limit)
+    monkeypatch.setattr(run, "JOB_WINDOWS", limit)
     result = place.sanitise(save(place.folder / "in.parquet", in_order_of_time(), group=6))
     assert result.admission.released_windows == sum(row["windows"] for row in place.ledger()) == 48
     assert place.released().num_rows == 48
@@ -71,7 +71,7 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
         return None if actual is None else (actual[0], actual[0])
 
     monkeypatch.setattr(source, "_column_extremes", ends)
-    monkeypatch.setattr(run, "WINDOWS", 6)
+    monkeypatch.setattr(run, "JOB_WINDOWS", 6)
     path = save(place.folder / "in.parquet", in_order_of_time(), group=6)
     with pytest.raises(ArchiveError, match="statistics"):
         place.sanitise(path)
@@ -164,7 +164,7 @@ def test_windows_without_numbers_do_not_move_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How many lists are missing is not told by where row groups end."""
-    monkeypatch.setattr(run, "VALUES", 96 * 6)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 96 * 6)
     actual = []
     for missing in (0, 10, 30, 48):
         place = Place.make(tmp_path / str(missing))

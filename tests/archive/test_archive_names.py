@@ -41,8 +41,8 @@ def test_spellings_of_one_name_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Meters that differ by case, spaces or Unicode form are a Check, in a preview and in each run."""
-    monkeypatch.setattr(run, "WINDOWS", limit)
-    monkeypatch.setattr(run, "ROWS", limit)
+    monkeypatch.setattr(run, "JOB_WINDOWS", limit)
+    monkeypatch.setattr(run, "JOB_ROWS", limit)
     place = Place.make(tmp_path)
     names = ["a", "a  ", "A", "b", "Zähler", "Za\u0308hler", "c 1", "c1", "d"]
     save(tmp_path / "in.parquet", rows_of(names, schema), schema)

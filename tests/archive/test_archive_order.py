@@ -50,7 +50,7 @@ def test_the_order_of_the_input_is_not_in_the_output(
     order: Callable[[Row], Any], batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows in any order, in files and row groups of any size: every part is the same, byte for byte."""
-    monkeypatch.setattr(run, "VALUES", batch)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", batch)
     monkeypatch.setattr(run, "PART_BATCHES", 3)
     rows, one, other = wide_rows(9, 8), Place.make(tmp_path / "one"), Place.make(tmp_path / "other")
     sink = f"pseudonym_key_file = '{one.folder}/archive.key'"
@@ -67,7 +67,7 @@ def test_the_order_of_the_input_is_not_in_the_output(
 @pytest.mark.parametrize("missing", [0.0, 0.3, 0.9])
 def test_values_do_not_move_rows(missing: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other values, and lists that are missing: the same rows at the same places of the same row groups."""
-    monkeypatch.setattr(run, "VALUES", 96 * 5)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 96 * 5)
     actual = []
     for seed in range(2):
         place, rng = Place.make(tmp_path / str(seed)), random.Random(seed)
@@ -140,7 +140,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_row_groups_are_of_the_policy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """More windows than a row group has that begin together are spread over several by their names' hash."""
-    monkeypatch.setattr(run, "VALUES", 96 * 50)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 96 * 50)
     monkeypatch.setattr(run, "PART_BATCHES", 3)
     place.sanitise(save(place.folder / "in.parquet", wide_rows(220, 2)))
     paths = sorted(place.folder.glob("out.parquet/part-*"))
@@ -168,7 +168,7 @@ def test_nothing_waits_when_it_is_done(place: Place) -> None:
 
 def test_local_days_are_in_order(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days of 23 and 25 hours are counted as windows, however long they are."""
-    monkeypatch.setattr(run, "VALUES", 4)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 4)
     day = {"window": LOCAL_DAY}
     edges = place.policy(**day).edges(np.array([SPRING_MS - 3 * DAY_MS, SPRING_MS + 9 * DAY_MS]))
     assert isinstance(edges, np.ndarray)

@@ -69,8 +69,8 @@ def test_it_finds_what_the_run_then_does(
 ) -> None:
     """The same id, windows, refusals, keys, descriptors and numbers; nothing is on disk before the run."""
     if cut == "several jobs":
-        monkeypatch.setattr(run, "ROWS", 100)
-        monkeypatch.setattr(run, "WINDOWS", 3)
+        monkeypatch.setattr(run, "JOB_ROWS", 100)
+        monkeypatch.setattr(run, "JOB_WINDOWS", 3)
     rows = wide_rows(3, 4) if form == "wide" else long_rows(3, 2)
     if form == "wide":
         rows[1]["value"][:3] = [None, -5, 10**6]
@@ -340,7 +340,7 @@ def test_equal_times_are_told_before_and_after(
 
     Preview, run, and a run that goes on after a part was lost count the same.
     """
-    monkeypatch.setattr(run, "ROWS", rows_per_job)
+    monkeypatch.setattr(run, "JOB_ROWS", rows_per_job)
     half_hours = [DAY + at * 1_800_000 for at in range(96)]
     rows = [{"meter": name, "time": at, "value": 400.0} for at in half_hours for name in ("a", "b")]
     hour = [{"meter": "b", "time": half_hours[50 + at], "value": (900.0, 400.0)[at]} for at in range(2)]

@@ -262,7 +262,7 @@ def test_a_ledger_that_cannot_be_read_stops_all(place: Place) -> None:
 @pytest.mark.parametrize("gone", ["part-*", "part-00000.*", "part-00007.*", "_parts"])
 def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
     """A run with missing rows does not count as empty, because its windows would leave again."""
-    monkeypatch.setattr(run, "WINDOWS", 4)
+    monkeypatch.setattr(run, "JOB_WINDOWS", 4)
     path = save(place.folder / "in.parquet", wide_rows(6, 3), group=4)
     place.sanitise(path)
     (made,) = place.folder.glob("archive.key.ledger/run=*")

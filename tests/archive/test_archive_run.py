@@ -46,10 +46,10 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, parts and jobs of a few rows."""
-    monkeypatch.setattr(run, "VALUES", 500)
+    monkeypatch.setattr(run, "ROW_GROUP_VALUES", 500)
     monkeypatch.setattr(run, "PART_BATCHES", 2)
-    monkeypatch.setattr(run, "ROWS", 50)
-    monkeypatch.setattr(run, "WINDOWS", 30)
+    monkeypatch.setattr(run, "JOB_ROWS", 50)
+    monkeypatch.setattr(run, "JOB_WINDOWS", 30)
 
 
 def windows(rows: list[dict[str, Any]]) -> int:
@@ -149,7 +149,7 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
     if order == "in no order":
         rows = [rows[at] for at in np.random.default_rng(1).permutation(len(rows))]
     path = save(place.folder / "in.parquet", rows, LONG, group=48)
-    monkeypatch.setattr(run, "ROWS", 600)
+    monkeypatch.setattr(run, "JOB_ROWS", 600)
     source = Source.open(Tree.at(path), place.policy(**HALF_HOURS))
     actual = job.cut_jobs(source, 600)
     read = sum(source.groups[at].rows for item in actual for at in item.groups)
@@ -307,7 +307,7 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
 
     assert source._column_extremes(Column(), str) is None
     monkeypatch.setattr(source, "_column_extremes", lambda *_: None)
-    monkeypatch.setattr(run, "ROWS", 300)
+    monkeypatch.setattr(run, "JOB_ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     result = place.sanitise(path, **HALF_HOURS)
     assert place.released().num_rows == result.admission.released_windows == windows(place.ledger()) == 4 * 48

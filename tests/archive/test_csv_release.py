@@ -22,7 +22,7 @@ KEYS = {"window": "length = '1h'\nstep = '30min'", "archive": MAPPING}
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A folder with a key, and jobs and blocks of few rows."""
-    monkeypatch.setattr(run, "ROWS", 50)
+    monkeypatch.setattr(run, "JOB_ROWS", 50)
     monkeypatch.setattr(csv_file, "_BLOCK_BYTES", 1000)
     return Place.make(tmp_path / "place")
 

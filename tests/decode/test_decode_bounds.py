@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.decode import json as json_profile
-from meteragent.decode import parse_without_context
+from meteragent.decode import parse_or_refuse
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -97,6 +97,6 @@ def test_a_time_whose_year_cannot_be_written_is_refused() -> None:
 
 def test_a_mistake_that_was_not_foreseen_is_not_hidden() -> None:
     """Only the named mistake of a parser is a refusal; a bug stays a bug."""
-    assert parse_without_context("refused_json", ValueError, int, "7") == 7
+    assert parse_or_refuse("refused_json", ValueError, int, "7") == 7
     with pytest.raises(TypeError):
-        parse_without_context("refused_json", ValueError, int, [])  # type: ignore[arg-type]
+        parse_or_refuse("refused_json", ValueError, int, [])  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from meteragent.archive import run
 from tests.support.archives import Place
 
-SMALL: dict[str, Any] = {"VALUES": 960, "PART_BATCHES": 2, "ROWS": 250, "WINDOWS": 25}
+SMALL: dict[str, Any] = {"ROW_GROUP_VALUES": 960, "PART_BATCHES": 2, "JOB_ROWS": 250, "JOB_WINDOWS": 25}
 """Batches, parts and jobs of a few rows, so that there are many steps."""
 
 _STEPS: tuple[tuple[Any, str], ...] = (

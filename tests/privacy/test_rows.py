@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meteragent.privacy.bits import PAGE_BYTES, PAGES, FreshRows, RowBits, SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import row_windows
-from meteragent.privacy.sampling.rows import ATTEMPTS, NOISE_BOUNDS, SLOTS, STREAMS
+from meteragent.privacy.sampling.rows import ATTEMPTS, FIRST_STREAM_PAGE, NOISE_BOUNDS, SLOTS
 from meteragent.privacy.sampling.windows import Table, table_of
 from tests.support.row_bits import PARAMETERS, Watched, Written, keyed, plain_row
 from tests.support.tape import Tape
@@ -113,7 +113,7 @@ def test_an_open_comparison_is_decided_by_its_own_attempt_s_stream() -> None:
     }
     for u, expected in ((fraction - 4, point), (fraction + 4, other)):
         tape = Tape(u)
-        assert lone(n, a, words, (STREAMS + 1, tape)) == [expected] * n
+        assert lone(n, a, words, (FIRST_STREAM_PAGE + 1, tape)) == [expected] * n
         assert tape.left == 0
 
 
@@ -124,8 +124,8 @@ def test_a_tail_is_drawn_from_its_own_attempt_s_stream() -> None:
     tail, far = int(table.areas[-2]), table.envelope.mode + table.reach + 5
     ends = {(SLOTS, slot): (1 << 32) - 1 for slot in range(n)}
     words = {(NOISE_BOUNDS, 0): tail, (NOISE_BOUNDS, 1): int(table.areas[-1]) - 1, **ends}
-    refused = (STREAMS, Tape(0, 0, 5))  # below zero
-    assert lone(n, a, words, refused, (STREAMS + 1, Tape(1, 0, 5, 0))) == [far] * n
+    refused = (FIRST_STREAM_PAGE, Tape(0, 0, 5))  # below zero
+    assert lone(n, a, words, refused, (FIRST_STREAM_PAGE + 1, Tape(1, 0, 5, 0))) == [far] * n
 
 
 def test_a_slot_that_does_not_come_out_even_is_drawn_from_the_next_page() -> None:
@@ -185,7 +185,7 @@ def test_no_address_is_read_twice_by_many() -> None:
         used |= {page for _, page, _ in watched.read_words} | {
             -at for _, page, at in watched.read_words if page == NOISE_BOUNDS
         }
-    assert {NOISE_BOUNDS, -1, SLOTS, SLOTS + 1, SLOTS + 2, STREAMS} <= used
+    assert {NOISE_BOUNDS, -1, SLOTS, SLOTS + 1, SLOTS + 2, FIRST_STREAM_PAGE} <= used
 
 
 class Stuck:
@@ -228,7 +228,7 @@ def test_a_slot_that_is_never_taken_ends_in_an_error(n: int, a: str, noise_bound
     stuck = Stuck(kept_word(table_of(n, Fraction(a)), noise_bound), word)
     with pytest.raises(OverflowError, match=f"{ATTEMPTS} attempts at a slot"):
         row_windows(n, Fraction(a), stuck)
-    assert stuck.pages == {NOISE_BOUNDS, *range(SLOTS, STREAMS)}
+    assert stuck.pages == {NOISE_BOUNDS, *range(SLOTS, FIRST_STREAM_PAGE)}
 
 
 @pytest.mark.parametrize("rows", [keyed(1), FreshRows(1, SeededBits(1))], ids=["keyed", "fresh"])
@@ -255,7 +255,7 @@ def test_fresh_rows_hand_out_each_bit_once() -> None:
     assert rows.words(both, SLOTS, 3, np.uint32).tolist() == same.array(6, np.uint32).reshape(2, 3).tolist()
     for _ in range(2):
         assert rows.word(both, NOISE_BOUNDS, 0, np.uint64).tolist() == same.array(2, np.uint64).tolist()
-        assert rows.stream(1, STREAMS).integer(64) == same.integer(64)
+        assert rows.stream(1, FIRST_STREAM_PAGE).integer(64) == same.integer(64)
     with pytest.raises(ValueError, match="not be negative"):
         FreshRows(-1, bits)
 

@@ -39,7 +39,7 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
         "possible_shift",
         lambda readings, start, end: POSSIBLE(replace(readings, modulus_u=None), start, end),
     ),
-    "a step is not allowed": (judgement, "_step", lambda _: 0),
+    "a step is not allowed": (judgement, "_reading_step", lambda _: 0),
     "doubted readings pile up": (register, "droppable_doubts", lambda *_: range(0)),
 }
 

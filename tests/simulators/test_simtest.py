@@ -4,6 +4,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from meteragent.agent.store_thread import StoreThread
 from meteragent.config.refuse import raise_refusals
 from meteragent.domain.shapes import Space
 from simulators.__main__ import main
+from simulators.invariant import InvariantViolation
 from simulators.simtest import runs
 from simulators.simtest.configuration import parse
 from simulators.simtest.generator import generate
@@ -22,7 +24,12 @@ from simulators.simtest.schedule import Clock, Crash, Drop, Foreign, Read, Sched
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.store.disk import Disk
 from simulators.simtest.world import World
-from tests.simulators.simtest_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
+from tests.simulators.simtest_mutants import (
+    MUTANTS,
+    Mutant,
+    acknowledges_before_the_commit,
+    forgets_the_marks,
+)
 from tests.support.not_run import not_run
 
 SEEDS = 200
@@ -198,6 +205,29 @@ def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> 
     assert mutant.breaks in outcome.violation.invariant
 
 
+WINDOW = Setting(grid="40/10")
+RETURNS = Schedule(
+    1,
+    "fast",
+    ((WINDOW,), (replace(WINDOW, name="main2"),), (replace(WINDOW, grid="10/10"),)),
+    (
+        *[Read(at_ms, 1, at_ms - 20, 250_000_000) for at_ms in range(100, 2400, 150)],
+        *(Stop(2400, 0, 1), Stop(2600, 0, 2)),
+        *[Read(at_ms, 1, at_ms - 20, 250_000_000) for at_ms in range(2700, 6000, 150)],
+    ),
+    6000,
+)
+"""A stream comes back with shorter windows before the end of the last window that it had opened."""
+
+
+def test_forgotten_marks_are_found(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the mark keeps a stream that `RETURNS` from opening time a second time; no seed draws this."""
+    runs.run(RETURNS, where)
+    forgets_the_marks(monkeypatch)
+    with pytest.raises(InvariantViolation):
+        runs.run(RETURNS, where)
+
+
 def test_the_seeds_exercise_everything() -> None:
     """A hundred schedules crash at every place, and meet every trouble and every kind of stream."""
     _need_crowd()
@@ -208,7 +238,7 @@ def test_the_seeds_exercise_everything() -> None:
     assert len(places) == 15
     assert kinds == {
         *("Read", "Junk", "Price", "PriceJunk", "Keys", "Drop", "Stall", "Refuse"),
-        *("Foreign", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
+        *("Foreign", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash", "Second", "Hesitate"),
     }
     networks = [plan.network for plan in plans]
     assert {network.level for network in networks} == {4, 5}
@@ -220,7 +250,7 @@ def test_the_seeds_exercise_everything() -> None:
     assert {one.clock for one in settings} == {"wall", "event"}
     assert {one.grid.partition(":")[0] for one in settings} >= {"1d", "1d/4", "60/15"}
     assert {event.store for plan in plans for event in plan.events if isinstance(event, Crash)} == {
-        *("", "damaged", "restored")
+        *("", "damaged", "flipped", "restored")
     }
 
 
@@ -482,6 +512,6 @@ def test_a_price_is_dropped_no_sooner_than_the_seal_is_on_disk(where: Path) -> N
 
 def test_the_disk_replaces_methods_that_the_store_thread_has() -> None:
     """A method that the agent's store thread no longer calls would leave the oracle without news."""
-    public = {name for name in vars(Disk) if not name.startswith("_")}
+    public = {name for name, item in vars(Disk).items() if isfunction(item) and not name.startswith("_")}
     assert public == {"has_space", "call", "persist"}
     assert public <= vars(StoreThread).keys()

@@ -93,9 +93,9 @@ def test_either_engine_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Callable[[Policy], pa.Table]
 ) -> None:
     """What one engine has begun, the other ends: the files of an output are the same, byte for byte."""
-    monkeypatch.setattr("meteragent.archive.run.VALUES", 480)
+    monkeypatch.setattr("meteragent.archive.run.ROW_GROUP_VALUES", 480)
     monkeypatch.setattr("meteragent.archive.run.PART_BATCHES", 3)
-    monkeypatch.setattr("meteragent.archive.run.ROWS", 1000)
+    monkeypatch.setattr("meteragent.archive.run.JOB_ROWS", 1000)
     outputs = list[dict[str, bytes]]()
     for engine, other in (
         (sanitise_archive, local.sanitise_archive),

@@ -11,7 +11,7 @@ import numpy as np
 from meteragent.privacy.bits import Bits, RowBits, RowIds, UnsignedArray, Width
 from meteragent.privacy.keyed import KeyedRows
 from meteragent.privacy.sampling.bernoulli import bernoulli
-from meteragent.privacy.sampling.rows import NOISE_BOUNDS, SLOTS, STREAMS
+from meteragent.privacy.sampling.rows import FIRST_STREAM_PAGE, NOISE_BOUNDS, SLOTS
 from meteragent.privacy.sampling.windows import Table, table_of
 from tests.support.tape import Tape
 
@@ -116,7 +116,7 @@ def plain_row(n: int, a: Fraction, rows: RowBits, row: int) -> list[int]:
     table, row_array = table_of(n, a), np.array([row])
     for t in count():
         word = int(rows.word(row_array, NOISE_BOUNDS, t, np.uint64)[0])
-        noise_bound = plain_radius(table, word, rows.stream(row, STREAMS + t))
+        noise_bound = plain_radius(table, word, rows.stream(row, FIRST_STREAM_PAGE + t))
         if noise_bound is not None:
             return [plain_slot(noise_bound, rows, row_array, slot) for slot in range(n)]
     raise AssertionError

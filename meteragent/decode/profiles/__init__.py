@@ -54,7 +54,7 @@ def _read_file(name: str) -> Profile:
     if name not in _MODULES:
         return profile_file.parse_profile(text, name)
     profile = profile_file.parse_profile(text, name, is_coded=True)
-    coded: CodedPart = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED[name]
+    coded: CodedPart = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED_PARTS[name]
     return dataclasses.replace(
         profile,
         quantities={**profile.quantities, **coded.quantities},

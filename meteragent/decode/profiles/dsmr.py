@@ -134,4 +134,4 @@ _TOPICS = CodedPart(
     }
 )
 
-CODED = {"dsmr-p1": _P1, "dsmr-reader": _READER, "dsmr-reader-topics": _TOPICS}
+CODED_PARTS = {"dsmr-p1": _P1, "dsmr-reader": _READER, "dsmr-reader-topics": _TOPICS}

@@ -52,7 +52,7 @@ def _position_quantity(kind: Kind, name: str) -> Quantity | None:
     return Quantity(kind, None, _column(int(match[1]), int(match[2])), has_time=False)
 
 
-CODED = {
+CODED_PARTS = {
     "emonhub": CodedPart(
         {
             "power1": Quantity(Kind.POWER, Fraction(1), _input("power1")),

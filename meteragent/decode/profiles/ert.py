@@ -226,4 +226,4 @@ _RTLAMR2MQTT = CodedPart(
     fields=(*_FIELDS, "reading", "lastseen"),
 )
 
-CODED = {"rtl_433": _RTL_433, "rtlamr": _RTLAMR, "rtlamr2mqtt": _RTLAMR2MQTT}
+CODED_PARTS = {"rtl_433": _RTL_433, "rtlamr": _RTLAMR, "rtlamr2mqtt": _RTLAMR2MQTT}

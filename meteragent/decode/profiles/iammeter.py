@@ -66,7 +66,7 @@ def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Qua
     return {name: Quantity(kind, Fraction(scale), _sum_reader(column), has_time=False), **phases}
 
 
-CODED = {
+CODED_PARTS = {
     "iammeter": CodedPart(
         {
             **_quantities(Kind.POWER, 1, "power", _POWER),

@@ -17,7 +17,7 @@ def _named_quantity(kind: Kind, name: str) -> Quantity | None:
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, make_reader(kind, name))
 
 
-CODED = {
+CODED_PARTS = {
     "senml": CodedPart(
         {
             "the only power": Quantity(Kind.POWER, Fraction(1), make_reader(Kind.POWER, None)),

@@ -107,7 +107,7 @@ def _quantities(component: str, channels: int) -> dict[str, Quantity]:
     }
 
 
-CODED = {
+CODED_PARTS = {
     "shelly-gen2-switch": CodedPart(_quantities("switch", 4), fields=_FIELDS),
     "shelly-gen2-pm1": CodedPart(_quantities("pm1", 1), fields=_FIELDS),
 }

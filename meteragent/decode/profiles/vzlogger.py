@@ -20,7 +20,7 @@ def _read(payload: bytes) -> tuple[PayloadNumber]:
     return (PayloadNumber(time_of(value_at(document, "timestamp")), number_of(value_at(document, "value"))),)
 
 
-CODED = {
+CODED_PARTS = {
     "vzlogger": CodedPart(
         {"power": Quantity(Kind.POWER, None, _read), "register": Quantity(Kind.REGISTER, None, _read)},
         fields=("timestamp", "value"),

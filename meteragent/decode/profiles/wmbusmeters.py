@@ -112,7 +112,7 @@ def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
     return Quantity(kind, _KILO, _tariff_sum_reader(_DIRECTIONS[match[1]], count), counters=count)
 
 
-CODED = {
+CODED_PARTS = {
     "wmbusmeters": CodedPart(
         {
             "power": Quantity(Kind.POWER, _KILO, _field_reader("power")),

@@ -40,10 +40,10 @@ NOISE_BOUNDS = 0
 SLOTS = 1
 """The first page of slots: page SLOTS + k is for attempt k, and its word i is for slot i."""
 
-STREAMS = 512
-"""The first page that is read as a stream: page STREAMS + t is for attempt t at the noise bound."""
+FIRST_STREAM_PAGE = 512
+"""The first page that is read as a stream: page FIRST_STREAM_PAGE + t is for attempt t at the noise bound."""
 
-ATTEMPTS = STREAMS - SLOTS
+ATTEMPTS = FIRST_STREAM_PAGE - SLOTS
 """The number of attempts at a noise bound, and at a slot, that have pages."""
 
 _BATCH_VALUES = 1 << 16  # so that the working set stays in the processor's cache
@@ -74,7 +74,7 @@ def _noise_bounds(n: int, a: Exact, rows: RowIds, source: RowBits) -> NDArray[np
     for attempt in range(ATTEMPTS):
         pending_rows = rows[pending]
 
-        def stream(index: int, rows: RowIds = pending_rows, page: int = STREAMS + attempt) -> Bits:
+        def stream(index: int, rows: RowIds = pending_rows, page: int = FIRST_STREAM_PAGE + attempt) -> Bits:
             """Return the bits of a pending row, from the page of this attempt."""
             return source.stream(int(rows[index]), page)
 

@@ -18,7 +18,7 @@ from meteragent.report.plan.setting import Setting, least_energy_setting
 from meteragent.report.plan.solve import Answer, nearby_settings
 from meteragent.service.whole_file import whole_file
 
-ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
+ONE_COLOR, MANY_COLOR, FLOOR_COLOR = "#0072B2", "#D55E00", "#222222"
 """Blue, orange and dark grey, which also differ in brightness; lower bounds are thin and dashed."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
@@ -60,12 +60,12 @@ def _draw_lines(axes: Axes, setting: Setting, homes: int) -> None:
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
     settings, unit = nearby_settings(setting, factors), _units_per_watt(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
-    for count, color, name in ((1, ONE, mean_label(1)), (homes, MANY, mean_label(homes))):
+    for count, color, name in ((1, ONE_COLOR, mean_label(1)), (homes, MANY_COLOR, mean_label(homes))):
         errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
         floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
         label = say("picture.floor") if count == 1 else None
-        axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
+        axes.plot(hidden_wh, floors, color=FLOOR_COLOR, linewidth=1.2, linestyle="--", label=label)
         setting_error = setting.error_w(count) * unit
         one_home = error_text(setting.error_w(), setting.share)
         mark_text = say("picture.setting", error=one_home) if count == 1 else None

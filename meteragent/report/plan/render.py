@@ -250,7 +250,7 @@ def _nearest_lines(answer: Answer) -> list[str]:
         size_hidden = say("plan.near_hidden", energy=energy_text(setting.hide_wh))
         numbers = f"{share}{mean_label(homes)}, {size_hidden}"
         size = error_text(setting.error_w(homes), setting.share)
-        lines.append(wrap_text(f"{near.change}: {numbers}: {size}", "  ", "    "))
+        lines.append(wrap_text(f"{near.title}: {numbers}: {size}", "  ", "    "))
         if near.kind == "less" or answer.question.hide is None:
             lines.append(f"    {say('plan.near_hides', events=_event_names(covered_events(setting)))}")
     return lines
@@ -270,7 +270,7 @@ def as_json(answer: Answer) -> str:
         "homes": answer.homes,
         "setting": _facts(setting, answer.homes) if setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered_settings],
-        "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
+        "nearest": [{"change": near.title} | _facts(near.setting, near.homes) for near in answer.nearest],
         "sliding": windows and _sliding_facts(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}

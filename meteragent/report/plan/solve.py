@@ -53,8 +53,8 @@ class NearbySetting(NamedTuple):
     event: Event | None = None
 
     @property
-    def change(self) -> str:
-        """The change in the language of the text."""
+    def title(self) -> str:
+        """The change, in the language of the text."""
         event = "" if self.event is None else self.event.title
         return say(f"near.{self.kind}", share=self.setting.share.title, event=event)
 

@@ -16,8 +16,8 @@ from meteragent.tools.discover.candidate import Candidate, Unplaced, logs_of
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.rows import (
     RETURNED,
-    Place,
     Row,
+    TopicMatch,
     fill_wildcards,
     is_bare,
     named_kind,
@@ -98,7 +98,7 @@ def recognise_families(
     for log in logs:
         profile_name = elsewhere.get(log.topic)
         if profile_name is not None and not any(log in candidate.topics for candidate in candidates):
-            likely, refused = _recognise(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
+            likely, refused = _recognise(profiles[profile_name], log.topic, [TopicMatch(log)], roles)
             candidates += likely
             unplaced += refused
     placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
@@ -114,7 +114,7 @@ def _reads(profile: Profile, log: TopicLog) -> bool:
 
 
 def _recognise(
-    profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
+    profile: Profile, template: str, places: Sequence[TopicMatch], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Return candidates, one for all meters of a kind, and the template's topics that are not proposed."""
     rows = {name: read_rows(profile, name, template, places) for name in profile.quantities}
@@ -303,7 +303,7 @@ def _recognise_elsewhere(
     free = {log.topic: log for log in logs}
     for profile in profiles.values():
         groups = _topics_by_ending(profile, free)
-        groups |= {log.topic: [Place(log, None, None)] for log in free.values() if _is_known(profile, log)}
+        groups |= {log.topic: [TopicMatch(log)] for log in free.values() if _is_known(profile, log)}
         stated = () if profile.evidence.marks is None and not profile.evidence.ends else described
         for template, places in groups.items():
             topics = free.keys() - stated
@@ -334,9 +334,9 @@ def _log_of(payload: bytes) -> TopicLog:
     return TopicLog("", payloads=deque([payload]))
 
 
-def _topics_by_ending(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Place]]:
+def _topics_by_ending(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[TopicMatch]]:
     """Return the topics that have one of a profile's ends after any beginning, by their template."""
-    places: defaultdict[str, list[Place]] = defaultdict(list)
+    places: defaultdict[str, list[TopicMatch]] = defaultdict(list)
     for end in profile.evidence.ends:
         for topic, log in logs.items():
             beginning = "".join(f"{segment}/" for segment in topic.split("/")[: -1 - end.count("/")])

@@ -20,18 +20,18 @@ WILDCARD = "+"
 _AMPERES = frozenset({"current"})
 
 
-class Place(NamedTuple):
+class TopicMatch(NamedTuple):
     """A topic that matches a template, with the meter and phase that the topic names."""
 
     log: TopicLog
-    meter: str | None
-    phase: str | None
+    meter: str | None = None
+    phase: str | None = None
 
 
-Row = tuple[Place, list[PayloadNumber]]
+Row = tuple[TopicMatch, list[PayloadNumber]]
 
 
-def place_of(template: str, log: TopicLog) -> Place | None:
+def place_of(template: str, log: TopicLog) -> TopicMatch | None:
     """Return the meter and the phase that a topic names; None if the template does not match."""
     parts, segments, names = log.topic.split("/"), template.split("/"), dict[str, str]()
     if len(parts) != len(segments):
@@ -41,7 +41,7 @@ def place_of(template: str, log: TopicLog) -> Place | None:
             names[segment] = part
         elif segment not in (part, WILDCARD):
             return None
-    return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
+    return TopicMatch(log, names.get(PLACEHOLDER), names.get(PHASE))
 
 
 def fill_wildcards(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
@@ -69,7 +69,7 @@ def read_quantity(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
     return numbers
 
 
-def read_rows(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
+def read_rows(profile: Profile, name: str, template: str, places: Sequence[TopicMatch]) -> list[Row]:
     """Return the rows of topics with a quantity; a bare number counts if its topic can mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := read_quantity(quantity, place.log))]
@@ -100,7 +100,7 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
     return frozenset(name for name in matching_names if bool(names[name] & RETURNED) == is_returned)
 
 
-def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
+def _may_be(quantity: Quantity, template: str, place: TopicMatch) -> bool:
     """Return whether a bare number's topic names the quantity's kind or, if the unit is unknown, no kind."""
     kind = named_kind(template, place)
     if kind is not None:
@@ -108,12 +108,12 @@ def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
     return quantity.scale is None and not _names_another(place)
 
 
-def _names_another(place: Place) -> bool:
+def _names_another(place: TopicMatch) -> bool:
     """Return whether the meter's or phase's name refers to another quantity."""
     return any(meaning_of(name).objection for name in (place.meter, place.phase) if name is not None)
 
 
-def named_kind(template: str, place: Place) -> Kind | None:
+def named_kind(template: str, place: TopicMatch) -> Kind | None:
     """Return the kind that a bare number's topic names; None if it names none, or another quantity."""
     topic = place.log.topic
     if _names_another(place):

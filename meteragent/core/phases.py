@@ -201,6 +201,7 @@ class RegisterPhases(Phases):
         self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
         self._stood_ms = dict.fromkeys(signs, 0)  # by phase, the time of the last sum in which it stood
         self._proven_phases = set[str]()
+        self._changes = {phase: [Change(0, 0)] for phase in signs}  # the settled ones, of the readings kept
 
     def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
@@ -212,13 +213,13 @@ class RegisterPhases(Phases):
             return PhaseResult(None, (), [reading.token])
         readings.append(_PhaseReading(phase, reading, self._live_readings))
         # Unless a register is reset meanwhile, this loses no energy, only the time at which it was used.
-        free_tokens = _thin_half(readings, _WAITING)
-        last = self._settled_changes(readings)[-1].end
+        if free_tokens := _thin_half(readings, _WAITING):
+            self._changes[phase] = [Change(0, 0)]
+        last = self._settled_changes(phase)[-1].end
         indices = droppable_doubts(len(readings), last, next_change(readings, last, self._rules))
-        needless_readings = readings[indices.start : indices.stop]
+        free_tokens += readings[indices.start : indices.stop]
         del readings[indices.start : indices.stop]
-        free_tokens += needless_readings
-        result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(needless_readings))
+        result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(indices))
         return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
@@ -237,16 +238,14 @@ class RegisterPhases(Phases):
     def _phases_settled_ms(self) -> list[int]:
         """Return up to when each phase is settled; 0 if it has not been read."""
         return [
-            readings[self._settled_changes(readings)[-1].end].time_ms if readings else 0
-            for readings in self._readings.values()
+            readings[self._settled_changes(phase)[-1].end].time_ms if readings else 0
+            for phase, readings in self._readings.items()
         ]
 
-    def _settled_changes(self, readings: Sequence[_PhaseReading]) -> list[Change]:
+    def _settled_changes(self, phase: str) -> list[Change]:
         """Return the settled changes of a phase's register; the first ends at its first reading."""
-        changes = [Change(0, 0)]
-        while (change := next_change(readings, changes[-1].end, self._rules)) is not None:
-            if change.settled_by == len(readings):
-                break
+        items, changes = self._readings[phase], self._changes[phase]
+        while (change := next_change(items, changes[-1].end, self._rules)) and change.settled_by < len(items):
             changes.append(change)
         return changes
 
@@ -254,14 +253,14 @@ class RegisterPhases(Phases):
         """Return the result with a sum at each good reading up to `until_ms`, and if `is_end` there, too.
 
         There is no sum before all phases have been read, and none up to the last sum. Readings that no later
-        sum needs are dropped and their tokens freed, and what happened to the phases is counted.
+        sum needs are dropped and their tokens freed; what happened to the phases is counted.
         """
         if not all(self._readings.values()):
             return result
         from_ms = max(readings[0].time_ms for readings in self._readings.values())
         times = {until_ms} if is_end else set[int]()
-        for readings in self._readings.values():
-            times |= {readings[change.end].time_ms for change in self._settled_changes(readings)}
+        for phase, readings in self._readings.items():
+            times |= {readings[change.end].time_ms for change in self._settled_changes(phase)}
         sums, counters = [], [*result.counters]
         for time_ms in sorted(times):
             if max(from_ms, self._newest_ms + 1) <= time_ms <= until_ms:
@@ -273,7 +272,7 @@ class RegisterPhases(Phases):
         """Return the sum at a time; drop the readings before those around it."""
         sum_u, shift_u, summands = Fraction(0), 0, list[_PhaseReading]()
         for phase, readings in self._readings.items():
-            changes = self._settled_changes(readings)
+            changes = self._settled_changes(phase)
             passed = [change for change in changes if readings[change.end].time_ms <= time_ms]
             for change in passed[1:]:
                 counters += change.counter_names(is_proven=phase in self._proven_phases)
@@ -292,6 +291,7 @@ class RegisterPhases(Phases):
                 self._stood_ms[phase] = time_ms
             free_tokens += readings[: passed[-1].end]
             del readings[: passed[-1].end]
+            self._changes[phase] = [Change(0, 0)]
         for reading in summands:
             reading.uses += 1
         return Pending(time_ms, round_half_up(sum_u), SharedToken(summands, 1), shift_u=shift_u)

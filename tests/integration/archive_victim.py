@@ -61,7 +61,9 @@ def victim(folder: Path, path: Path, keys: dict[str, str], kill_at: int, steps: 
 
 def peak_kb(folder: Path, path: Path, keys: dict[str, str], result: Any) -> None:
     """Release a file, and put the memory that this took beyond the memory before into `result`."""
-    with mock.patch.multiple(run, VALUES=1 << 15, PART_BATCHES=2, ROWS=1 << 15, WINDOWS=1 << 13):
+    with mock.patch.multiple(
+        run, ROW_GROUP_VALUES=1 << 15, PART_BATCHES=2, JOB_ROWS=1 << 15, JOB_WINDOWS=1 << 13
+    ):
         before = _status_kb("VmRSS")
         Place(folder).sanitise(path, **keys)
         result.value = _status_kb("VmHWM") - before

@@ -66,13 +66,14 @@ def form(path: Path) -> Form:
     """A file, read once for all tests."""
     name, text = name_of(path), path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Attribute)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
     return Form(
         name,
         text.count("\n"),
         ast.get_docstring(tree),
         list(definitions(tree, name)),
-        {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)},
+        {node.attr for node in nodes if isinstance(node, ast.Attribute)},
         {one.id for one in called if isinstance(one, ast.Name)}
         | {one.attr for one in called if isinstance(one, ast.Attribute)},
     )
@@ -93,7 +94,8 @@ def definitions(tree: ast.AST, where: str, *, is_public: bool = True) -> Iterato
             is_function = isinstance(node, Function)
             yield Definition(f"{where}:{node.lineno} {node.name}", node.name, lines, doc, is_function, open_)
             inner = open_ and not is_function
-        yield from definitions(node, where, is_public=inner)
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):  # no expression defines anything
+            yield from definitions(node, where, is_public=inner)
 
 
 def functions(paths: list[Path]) -> Iterator[Definition]:

@@ -6,6 +6,7 @@ A fact about a kind of window has one home: its class in `meteragent.domain.shap
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def sorts(test: ast.expr) -> Iterator[tuple[str, int, int]]:
                 yield "a shape's class", *place
 
 
+@cache
 def places() -> dict[str, set[str]]:
     """Return where outside the homes each sort of test stands."""
     known: dict[str, set[str]] = {sort: set() for sort in FENCE}

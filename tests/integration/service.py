@@ -63,7 +63,7 @@ async def until(true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
             await asyncio.sleep(PAUSE_S)
 
 
-def handles_sigterm(pid: int) -> bool:
+def has_sigterm_handler(pid: int) -> bool:
     """Return whether a process catches or ignores SIGTERM, which no Python program does when it begins."""
     masks = re.findall(r"Sig(?:Cgt|Ign):\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
     return any(int(mask, 16) >> (signal.SIGTERM - 1) & 1 for mask in masks)
@@ -72,7 +72,7 @@ def handles_sigterm(pid: int) -> bool:
 def interrupted(process: "subprocess.Popen[bytes]", rng: random.Random) -> int:
     """Send a process one to three SIGTERMs, up to 0.2 s apart, once it handles them; return its exit code."""
     deadline_s = time.monotonic() + LIMIT_S
-    while process.poll() is None and not handles_sigterm(process.pid):
+    while process.poll() is None and not has_sigterm_handler(process.pid):
         assert time.monotonic() < deadline_s
         time.sleep(PAUSE_S)
     for _ in range(rng.choice([1, 2, 3])):

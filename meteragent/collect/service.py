@@ -19,6 +19,7 @@ from meteragent.collect.sink import Sink, sink_of
 from meteragent.collect.source import source_of
 from meteragent.collect.vitals import CollectVitals
 from meteragent.domain.errors import LinkError
+from meteragent.domain.problem import Problem
 from meteragent.mqtt import Backoff, Entropy
 from meteragent.service import health
 from meteragent.service.process import TOTALS_S, Notify
@@ -52,7 +53,7 @@ class Service:
         """Collect until cancelled. Raises a DatabaseError in a group if the sink refuses an operation."""
         socket = None if self._settings.health is None else self._settings.health.socket
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_alive())
+            tasks.create_task(self._log_totals())
             if socket is not None:
                 tasks.create_task(health.serve_socket(socket, self._reply))
             await self._keep_writing(tasks)
@@ -69,7 +70,7 @@ class Service:
                     _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
-                        self._notify.send_lines("READY=1")
+                        tasks.create_task(health.notify_systemd(self._notify, self._problems, lambda: 0.0))
                     is_first, self._has_sink = False, True
                     await self._write_batches(core, tables)
             except LinkError as error:
@@ -134,21 +135,19 @@ class Service:
             await self._source.acknowledge(messages)
             self._messages, self._size = self._messages[len(messages) :], min(BATCH_MAX, 2 * self._size)
 
-    async def _reply(self, question: bytes) -> str:
-        return as_json(self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink), question)
+    def _vitals(self) -> CollectVitals:
+        return self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink)
 
-    async def _keep_alive(self) -> NoReturn:
-        """Report to systemd that the event loop is alive, and log the totals every `TOTALS_S` seconds."""
-        watchdog_s = self._notify.watchdog_s
-        pause_s = TOTALS_S if watchdog_s is None else min(TOTALS_S, watchdog_s / 2)
-        clock_s = asyncio.get_running_loop().time
-        report_s = clock_s()
+    async def _reply(self, question: bytes) -> str:
+        return as_json(self._vitals(), question)
+
+    async def _problems(self) -> Sequence[Problem]:
+        return self._vitals().problems
+
+    async def _log_totals(self) -> NoReturn:
         while True:
-            self._notify.send_lines("WATCHDOG=1")
-            await asyncio.sleep(pause_s)
-            if clock_s() - report_s >= TOTALS_S:
-                report_s = clock_s()
-                _log.info("%s", self._report)
+            await asyncio.sleep(TOTALS_S)
+            _log.info("%s", self._report)
 
 
 class _Report:

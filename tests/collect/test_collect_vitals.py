@@ -10,7 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.cli import health, main
 from meteragent.collect.vitals import COUNTERS, CollectVitals
+from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json, as_metrics
+from tests.support.collect_life import Played, dataset_table, life_of
 
 WELL = CollectVitals(
     service="collect",
@@ -76,3 +78,15 @@ def test_a_collector_without_a_socket_is_named(tmp_path: Path, capsys: pytest.Ca
     assert f"Start the collector: meteragent collect {path}" in capsys.readouterr().err
     assert main(["collect", str(path)]) == 78
     assert "nowhere/health: its folder does not exist" in capsys.readouterr().err
+
+
+async def test_systemd_is_told_the_state(tmp_path: Path) -> None:
+    """A collector is ready once its sink is open, and then says that it lives and that all is well."""
+    lines = list[str]()
+
+    class Recorder(Notify):
+        def send_lines(self, *texts: str) -> None:
+            lines.extend(texts)
+
+    await life_of(Played([]), dataset_table(tmp_path), notify=Recorder("@systemd", watchdog_s=60))
+    assert lines == ["READY=1", "STATUS=all is well", "WATCHDOG=1"]

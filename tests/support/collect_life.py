@@ -13,6 +13,8 @@ from meteragent.collect.vitals import CollectVitals
 from meteragent.service.process import Notify
 from tests.support.collecting import NOW_MS, TEMPLATE
 
+SILENT = Notify(None, None)
+
 
 class Played:
     """A source that delivers messages and keeps those that are acknowledged."""
@@ -52,10 +54,12 @@ async def life(sink: str, messages: Sequence[Message], more: str = "") -> Played
     return await life_of(Played(messages), sink, more)
 
 
-async def life_of(source: Played, sink: str, more: str = "", limit_s: float = 60) -> Played:
+async def life_of(
+    source: Played, sink: str, more: str = "", limit_s: float = 60, notify: Notify = SILENT
+) -> Played:
     """Run `collect` until its source has delivered everything, and return the source."""
     settings = configuration.parse(f"[[stream]]\ntopic = '{TEMPLATE}'\n{sink}\n{more}\n")
-    service = Service(settings, bytes, lambda: NOW_MS, Notify(None, None))
+    service = Service(settings, bytes, lambda: NOW_MS, notify)
     service._source = source
     running = asyncio.create_task(service.run())
     finished = asyncio.create_task(source.all_done.wait())

@@ -22,7 +22,7 @@ from meteragent.mqtt import Serve, Session
 from meteragent.service import health
 from meteragent.service.vitals import as_json
 from meteragent.store import Connection, ledger, outbox
-from meteragent.store.file import has_room
+from meteragent.store.disk import has_room
 
 if TYPE_CHECKING:
     from meteragent.agent.link.crowd import OperatorKeys

@@ -21,7 +21,7 @@ from meteragent.domain.grid import duration_text, iso_time
 from meteragent.domain.refusal import text_of_file
 from meteragent.service.health import ask_socket, socket_path
 from meteragent.service.vitals import METRICS_QUESTION
-from meteragent.store.file import DISK_FULL, has_room
+from meteragent.store.disk import DISK_FULL, has_room
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from meteragent import config
-from meteragent.agent import Agent, environment
+from meteragent.agent import environment, service
 from meteragent.cli import admission, exit_codes
 from meteragent.service import boot_clock
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, run_until_signalled
@@ -26,6 +26,6 @@ def run(options: argparse.Namespace) -> int:
         return exit_codes.EXIT_CONFIG
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
-    agent = Agent(settings, environment.system_environment(boot_clock.wall_ms, notify))
+    agent = service.Agent(settings, environment.system_environment(boot_clock.wall_ms, notify))
     asyncio.run(run_until_signalled(agent.run()))
     return 0

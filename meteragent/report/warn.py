@@ -27,7 +27,7 @@ from meteragent.report.format import (
     whole_text,
 )
 from meteragent.report.language import say
-from meteragent.store import mount
+from meteragent.store import disk
 
 _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
@@ -37,7 +37,7 @@ def config_warnings(settings: config.Config) -> list[str]:
     """Return the warnings about no particular stream: secrets that others can read, and the file system."""
     files = config.world_readable_files(settings)
     secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
-    kind = mount.block_keeping_file_system(settings.store.path)
+    kind = disk.block_keeping_file_system(settings.store.path)
     return [*secrets, *([] if kind is None else [say("warning.blocks", kind=kind)])]
 
 

@@ -25,9 +25,9 @@ from typing import NamedTuple
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
+from meteragent.store.disk import DISK_FULL, NETWORK_FILE_SYSTEMS, has_room, mount_of
 from meteragent.store.examine import Damage
 from meteragent.store.generation import Generation
-from meteragent.store.mount import NETWORK_FILE_SYSTEMS, mount_of
 from meteragent.store.schema import APPLICATION_ID, VERSION, row_crc
 
 INTEGRITY_CHECK = "PRAGMA integrity_check(1)"
@@ -69,12 +69,6 @@ SHARD_HINT = (
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
 
-DISK_FULL = "the disk is full: free some space"
-"""The reason why nothing can be written to a full disk."""
-FREE_BYTES_MIN = 2**20
-"""The free space, in bytes, below which a disk is treated as full."""
-
-
 DEVICE_ERRORS = (OSError, sqlite3.Error)
 """What a device or a damaged file raises; the texts name files, pages and tables, never values."""
 
@@ -96,15 +90,6 @@ def _is_full(error: OSError | sqlite3.Error, path: Path) -> bool:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not has_room(path))
-
-
-def has_room(path: Path) -> bool:
-    """Return whether the disk of a store has room for some more commits; True if this is unknown."""
-    try:
-        disk = os.statvfs(path.parent)
-    except OSError:
-        return True
-    return disk.f_bavail * disk.f_frsize >= FREE_BYTES_MIN
 
 
 def lock_store(path: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from meteragent.domain.errors import StoreError, StoreInUse
-from meteragent.store import file, generation, wal
+from meteragent.store import disk, file, generation, wal
 from meteragent.store.examine import meta_value
 from meteragent.store.generation import Generation
 
@@ -75,7 +75,7 @@ class OpenStore:
         if self._erase_due:  # the caller has not done it
             self.erase_log()
         if self._failed:
-            reason = "an earlier transaction failed" if file.has_room(self.path) else file.DISK_FULL
+            reason = "an earlier transaction failed" if disk.has_room(self.path) else disk.DISK_FULL
             raise StoreError(f"{self.path}: {reason}")
         tx, committed = self.connection, False
         with file.raise_device_errors(self.path):

@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from meteragent import config
-from meteragent.agent import Agent
 from meteragent.agent.environment import Environment
+from meteragent.agent.service import Agent
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service

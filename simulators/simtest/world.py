@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from meteragent.agent import Agent
+from meteragent.agent.service import Agent
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreInUse
 from meteragent.store import Store

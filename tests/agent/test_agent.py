@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-import meteragent.agent as module
+import meteragent.agent.service as module
 from meteragent import config
-from meteragent.agent import Agent, parts
+from meteragent.agent import parts
+from meteragent.agent.service import Agent
 from meteragent.domain.commit import Charge, Commit, TimelineState
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.units import DAY_MS

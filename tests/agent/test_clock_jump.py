@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import meteragent.agent as module
+import meteragent.agent.service as module
 from meteragent.agent.clock import ClockJumped, SteadyClock
 from meteragent.agent.store_thread import StoreThread
 from meteragent.core.pipeline import Pipeline

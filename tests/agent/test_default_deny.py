@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import meteragent.agent as module
+import meteragent.agent.service as module
 from meteragent.agent import runner, unit
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-import meteragent.agent as module
+import meteragent.agent.service as module
 from meteragent import config
 from meteragent.agent import page, runner, unit
 from meteragent.agent.link.outlets import presence_of

@@ -259,7 +259,7 @@ def test_a_missing_extra_is_named(
 def test_the_agents_path_loads_no_arrow() -> None:
     """Neither the agent nor its commands load pyarrow, cryptography or tqdm."""
     code = (
-        "import sys, meteragent.agent, meteragent.cli, meteragent.consume, meteragent.cli.sanitise\n"
+        "import sys, meteragent.agent.service, meteragent.cli, meteragent.consume, meteragent.cli.sanitise\n"
         "print([m for m in ('pyarrow', 'cryptography', 'tqdm', 'pyspark', 'pandas') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from meteragent import __version__
-from meteragent.agent import Agent
+from meteragent.agent.service import Agent
 from meteragent.cli import main
 from meteragent.cli.exit_codes import EXIT_CONFIG, EXIT_CRASH
 from tests.support.not_run import ROOT

@@ -23,7 +23,7 @@ HEAVY = (
     "pyarrow",
     "pyspark",
     "meteragent.config",
-    "meteragent.agent",
+    "meteragent.agent.service",
 )
 
 

@@ -13,7 +13,7 @@ from tests.support.not_run import ROOT
 PROGRAM = """
 import logging, sys
 from meteragent import cli
-from meteragent.agent import Agent
+from meteragent.agent.service import Agent
 
 async def run(_):
     for logger in ("meteragent", "meteragent.mqtt.session", "another.package"):

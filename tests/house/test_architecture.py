@@ -236,7 +236,8 @@ def test_the_agent_starts_light() -> None:
         "meteragent.report.markdown",
         "meteragent.tools.tap",
     ]
-    code = f"import sys, meteragent.cli, meteragent.agent; print(*sorted(set({heavy}) & set(sys.modules)))"
+    imports = "sys, meteragent.cli, meteragent.agent.service"
+    code = f"import {imports}; print(*sorted(set({heavy}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

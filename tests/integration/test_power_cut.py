@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent.agent import DRAIN_S
+from meteragent.agent.service import DRAIN_S
 from simulators.simtest.store.disk import settle
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent

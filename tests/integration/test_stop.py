@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent.agent import DRAIN_S
+from meteragent.agent.service import DRAIN_S
 from meteragent.domain.grid import parse_time
 from meteragent.store import read_only
 from tests.conftest import MakeBroker

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-import meteragent.agent as agent_module
+import meteragent.agent.service as agent_module
 from meteragent import config
-from meteragent.agent import Agent, runner
+from meteragent.agent import runner
 from meteragent.agent.environment import Environment
 from meteragent.agent.link import sink
+from meteragent.agent.service import Agent
 from meteragent.domain import identity
 from meteragent.service.boot_clock import BootClock
 from meteragent.store import commands, meta_value, read_only

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent import agent
+from meteragent.agent import service as agent
 from meteragent.domain.counters import PUBLIC
 from meteragent.domain.errors import StoreError
 from meteragent.service import health

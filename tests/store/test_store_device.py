@@ -10,9 +10,9 @@ import pytest
 
 from meteragent import config as settings
 from meteragent.domain.errors import StoreError
+from meteragent.store import disk, file
 from meteragent.store import examine as meaning
-from meteragent.store import file, mount
-from meteragent.store.mount import Mount, mount_of
+from meteragent.store.disk import Mount, mount_of
 from tests.support.guarantees import told_of
 from tests.support.stores import open_store, opening, persist
 
@@ -76,9 +76,9 @@ def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.Monkey
         f'store.path="{path}"'
     )
     for kind, warns in (("btrfs", True), ("ext4", False)):
-        monkeypatch.setattr(mount, "mount_of", lambda _, kind=kind: Mount(kind, frozenset()))
+        monkeypatch.setattr(disk, "mount_of", lambda _, kind=kind: Mount(kind, frozenset()))
         assert (f"Warning: the store is on {kind}" in told_of(config, ())) is warns
-    monkeypatch.setattr(mount, "mount_of", lambda _: Mount("zfs", frozenset()))
+    monkeypatch.setattr(disk, "mount_of", lambda _: Mount("zfs", frozenset()))
     path.unlink()
     assert "Warning: the store is on" not in told_of(config, ())
 
@@ -105,8 +105,8 @@ def test_what_a_path_is_on(
     (tmp_path / "table").write_text(line + "\n")
     actual = mount_of(tmp_path, tmp_path / "table")
     assert (actual.kind if actual else None) == kind
-    monkeypatch.setattr("meteragent.store.mount.mount_of", lambda _path: actual)
-    assert mount.block_keeping_file_system(tmp_path) == keeper
+    monkeypatch.setattr("meteragent.store.disk.mount_of", lambda _path: actual)
+    assert disk.block_keeping_file_system(tmp_path) == keeper
 
 
 def test_the_nearest_mount_counts(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_full_disk_has_one_name(
     monkeypatch.setattr(file, "has_room", lambda _: has_room)
     with pytest.raises(StoreError) as refusal, file.raise_device_errors(path):
         raise error
-    assert str(refusal.value) == f"{path}: {file.DISK_FULL if is_full else error}"
+    assert str(refusal.value) == f"{path}: {disk.DISK_FULL if is_full else error}"
 
 
 def test_what_follows_a_full_disk_has_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +158,6 @@ def test_what_follows_a_full_disk_has_its_name(path: Path, monkeypatch: pytest.M
     with open_store(path) as store:
         with pytest.raises(StoreError), store.transaction():
             raise OSError(errno.ENOSPC, "No space left on device")
-        monkeypatch.setattr(file, "has_room", lambda _: False)
-        with pytest.raises(StoreError, match=file.DISK_FULL), store.transaction():
+        monkeypatch.setattr(disk, "has_room", lambda _: False)
+        with pytest.raises(StoreError, match=disk.DISK_FULL), store.transaction():
             pass

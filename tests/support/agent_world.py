@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from meteragent import agent, config
-from meteragent.agent import Agent
+from meteragent import config
+from meteragent.agent import runner, service, unit
 from meteragent.agent.environment import Environment
+from meteragent.agent.service import Agent
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.domain.grid import parse_time
@@ -79,9 +80,9 @@ class Side:
 def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
     """Return a world whose agent polls its clock every 2 ms and does not wait for brokers when it stops."""
     world = World(folder)
-    monkeypatch.setattr(agent, "DRAIN_S", 0.01)
-    monkeypatch.setattr(agent.unit, "keep_connected", world.keep_connected)
-    for place in (agent, agent.runner):
+    monkeypatch.setattr(service, "DRAIN_S", 0.01)
+    monkeypatch.setattr(unit, "keep_connected", world.keep_connected)
+    for place in (service, runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
     monkeypatch.setattr("meteragent.agent.link.sink.POLL_S", 0.002)
     feed = Pipeline.feed

@@ -1,8 +1,14 @@
-"""The file system of a store, as listed by the kernel."""
+"""The disk of a store: its free space, and its file system as listed by the kernel."""
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
+
+DISK_FULL = "the disk is full: free some space"
+"""The reason why nothing can be written to a full disk."""
+FREE_BYTES_MIN = 2**20
+"""The free space, in bytes, below which a disk is treated as full."""
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 
@@ -18,6 +24,15 @@ class Mount(NamedTuple):
 
     kind: str
     options: frozenset[str]
+
+
+def has_room(path: Path) -> bool:
+    """Return whether the disk of a store has room for some more commits; True if this is unknown."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return True
+    return disk.f_bavail * disk.f_frsize >= FREE_BYTES_MIN
 
 
 def block_keeping_file_system(path: Path) -> str | None:

@@ -56,13 +56,22 @@ def of_tariffs(broker: Broker) -> str:
 
 
 async def slots(
-    broker: Broker, folder: Path, text: str, said: Sequence[Said], count: int, kills_s: Sequence[int] = ()
+    broker: Broker,
+    folder: Path,
+    text: str,
+    said: Sequence[Said],
+    count: int,
+    kills_s: Sequence[int] = (),
+    filters: int = 1,
 ) -> Mapping[int, float]:
-    """Return the value of each slot, each of which leaves once; the agent is killed at some seconds."""
+    """Return the value of each slot, each of which leaves once; the agent is killed at some seconds.
+
+    Nothing is sent before the agent has subscribed to all its `filters`.
+    """
     async with utility(broker) as inbox, meters_of(broker) as line:
         with service(folder, text) as agent:
             agent.start()
-            await subscribed(broker)
+            await subscribed(broker, filters)
             for one in said:
                 await line.raw(one.topic, one.payload)
                 if one.at_s in kills_s:
@@ -127,5 +136,5 @@ def test_use_is_net_and_production(
     said, use = solar(is_register=is_register)
     with mosquitto(settings=TELL_ALL) as broker:
         text = of_solar(broker, is_register=is_register)
-        values = asyncio.run(slots(broker, tmp_path, text, said, 4, kills_s))
+        values = asyncio.run(slots(broker, tmp_path, text, said, 4, kills_s, filters=2))
     assert [values[index] for index in range(4)] == pytest.approx(use[:4], abs=0.025)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 READ_BYTES = 1 << 20
 COMPRESSION = "zstd"
-"""How all Parquet files that we write are compressed, except the values of releases (`writer_options`)."""
+"""How releases are compressed, except their values (`writer_options`)."""
 _PART = ".part"
 WRITER = ""
 """What tells the unfinished files of this process from those of others that may write the same file."""

@@ -3,8 +3,6 @@
 import asyncio
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,10 +17,10 @@ from simulators.commands.replay import connect, lost
 from tests.integration.service import LIMIT_S, PAUSE_S, interrupted, until
 from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
+from tests.support.forked import Forked, Process
 from tests.support.kafka import TOPICS, Kafka
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
 from tests.support.nats import Nats
-from tests.support.not_run import ROOT
 from tests.support.postgres import Postgres
 from tests.support.stores import TERMS
 
@@ -46,15 +44,14 @@ class Collector:
             f'[database]\nurl = "{table_url}"\n[accept]\noldest = "36500d"\n'
             f'[health]\nsocket = "{folder}/health"\n'
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._log_start = 0
 
     def start(self) -> None:
         """Start the program."""
-        command = [sys.executable, "-m", self._program, "collect", str(self.config)]
         with self.log.open("ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+            self._process = Forked(self._program, ["collect", str(self.config)], log)
 
     def kill(self) -> None:
         """Kill the program with SIGKILL."""

@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -32,7 +30,7 @@ from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
 from tests.integration.service import LIMIT_S, end_tasks, interrupted, until
 from tests.support.broker import Broker
-from tests.support.not_run import ROOT
+from tests.support.forked import Forked, Process
 
 Victim = Literal["leader", "helper", "broker"]
 VICTIMS: tuple[Victim, ...] = ("leader", "helper", "broker")
@@ -61,16 +59,15 @@ class Operator:
             f'group_file = "{folder}/group.toml"\nidentity_file = "{folder}/{role}.key"\n'
             f'broker.url = "{broker_url}"\nstore.path = "{self.store}"\n'
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._log_start = 0
 
     def start(self) -> None:
         """Start the process."""
-        program = "tests.integration.crowd_operator"
-        command = [sys.executable, "-m", program, self.role, str(self.config), str(SPEED), str(self._begin)]
+        arguments = [self.role, str(self.config), str(SPEED), str(self._begin)]
         with self.log.open("ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+            self._process = Forked("tests.integration.crowd_operator", arguments, log)
 
     def is_connected(self) -> bool:
         """Return whether this life has connected to the broker."""

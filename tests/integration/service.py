@@ -22,7 +22,9 @@ from aiomqtt import Client, MqttError
 
 from meteragent.domain.grid import parse_time
 from simulators.commands.replay import connect
+from tests.support import forked
 from tests.support.broker import Broker, Server
+from tests.support.forked import Forked, Process
 from tests.support.not_run import ROOT
 
 LIMIT_S = 120.0
@@ -69,7 +71,7 @@ def has_sigterm_handler(pid: int) -> bool:
     return any(int(mask, 16) >> (signal.SIGTERM - 1) & 1 for mask in masks)
 
 
-def interrupted(process: "subprocess.Popen[bytes]", rng: random.Random) -> int:
+def interrupted(process: Process, rng: random.Random) -> int:
     """Send a process one to three SIGTERMs, up to 0.2 s apart, once it handles them; return its exit code."""
     deadline_s = time.monotonic() + LIMIT_S
     while process.poll() is None and not has_sigterm_handler(process.pid):
@@ -123,23 +125,35 @@ topic = "private/{name}/{{meter}}"
 class Service:
     """`meteragent run` on a configuration of its own folder; it may be ended and started again.
 
-    `program` is what runs instead: `meteragent` itself, or `tests.integration.altered NAME`.
+    `program` is what runs instead: `meteragent` itself, or `tests.integration.altered NAME`. It is forked, as
+    `tests.support.forked` says, unless `is_executed`.
     """
 
     def __init__(
-        self, folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE
+        self,
+        folder: Path,
+        streams: str,
+        store: str = "",
+        *,
+        program: Sequence[str] = ALONE,
+        is_executed: bool = False,
     ) -> None:
-        self._command = [sys.executable, "-m", *program, "run", str(folder / "meteragent.toml")]
+        self._command = [*program, "run", str(folder / "meteragent.toml")]
+        self._is_executed = is_executed
         self.store = folder / "db"
         self.path = folder / "meteragent.toml"
         self._log = folder / "log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self.path.write_text(f'{streams}\n[store]\npath = "{self.store}"\n{store}\n')
 
     def start(self, *, file_bytes: int | None = None) -> None:
         """Start it; it is not ready when this returns. `file_bytes`: the largest file it may write."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, cwd=ROOT, stderr=log, stdout=log)
+            if self._is_executed:
+                command = [sys.executable, "-m", *self._command]
+                self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
+            else:
+                self._process = Forked(self._command[0], self._command[1:], log)
         if file_bytes is not None:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
@@ -160,7 +174,7 @@ class Service:
         assert process is not None
         await until(lambda: process.poll() is not None)
         self._process = None
-        return int(process.returncode)
+        return process.wait()
 
     async def run(self) -> int:
         """Start it and wait for its end."""
@@ -210,17 +224,19 @@ class Service:
         self, name: str, *arguments: str, before: Sequence[str] = ()
     ) -> "subprocess.CompletedProcess[str]":
         """Run another command on its configuration, through what may stand before it (such as nice)."""
+        if not before:
+            return forked.run("meteragent", name, str(self.path), *arguments)
         command = [*before, sys.executable, "-m", "meteragent", name, str(self.path), *arguments]
         return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
 
 @contextmanager
 def service(
-    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE
+    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE, is_executed: bool = False
 ) -> Iterator[Service]:
     """Make a service in a new folder, without starting it; end it with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = Service(folder, streams, store, program=program)
+    process = Service(folder, streams, store, program=program, is_executed=is_executed)
     try:
         yield process
     finally:

@@ -62,6 +62,7 @@ async def slots(
     said: Sequence[Said],
     count: int,
     kills_s: Sequence[int] = (),
+    *,
     filters: int = 1,
 ) -> Mapping[int, float]:
     """Return the value of each slot, each of which leaves once; the agent is killed at some seconds.

@@ -268,7 +268,8 @@ def test_a_corrupt_store_is_set_aside(faults: Scenarios) -> None:
     """By the wall clock the agent goes on: the file is kept under another name, counted, and said."""
     run = faults["corrupt"]
     assert run.set_aside == 1
-    assert "ERROR the store was corrupt or missing; a new one has replaced it" in run.log
+    assert "ERROR the store was set aside: " in run.log
+    assert "; a new one has replaced it" in run.log
     assert any(name.startswith("db.corrupt-") for name in run.files)
 
 

@@ -14,10 +14,10 @@ from aiomqtt import MqttError
 
 from meteragent.collect.core import Message
 from simulators.commands.replay import connect, lost
+from tests.integration.forked import Forked, Process
 from tests.integration.service import LIMIT_S, PAUSE_S, interrupted, until
 from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
-from tests.support.forked import Forked, Process
 from tests.support.kafka import TOPICS, Kafka
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
 from tests.support.nats import Nats

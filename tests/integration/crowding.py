@@ -28,9 +28,9 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.service.health import ask_socket, socket_path
 from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
+from tests.integration.forked import Forked, Process
 from tests.integration.service import LIMIT_S, end_tasks, interrupted, until
 from tests.support.broker import Broker
-from tests.support.forked import Forked, Process
 
 Victim = Literal["leader", "helper", "broker"]
 VICTIMS: tuple[Victim, ...] = ("leader", "helper", "broker")

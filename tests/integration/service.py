@@ -22,9 +22,9 @@ from aiomqtt import Client, MqttError
 
 from meteragent.domain.grid import parse_time
 from simulators.commands.replay import connect
-from tests.support import forked
+from tests.integration import forked
+from tests.integration.forked import Forked, Process
 from tests.support.broker import Broker, Server
-from tests.support.forked import Forked, Process
 from tests.support.not_run import ROOT
 
 LIMIT_S = 120.0
@@ -126,7 +126,7 @@ class Service:
     """`meteragent run` on a configuration of its own folder; it may be ended and started again.
 
     `program` is what runs instead: `meteragent` itself, or `tests.integration.altered NAME`. It is forked, as
-    `tests.support.forked` says, unless `is_executed`.
+    `tests.integration.forked` says; or it is executed, if `through` is a command that starts it, or empty.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class Service:
         store: str = "",
         *,
         program: Sequence[str] = ALONE,
-        is_executed: bool = False,
+        through: Sequence[str] | None = None,
     ) -> None:
         self._command = [*program, "run", str(folder / "meteragent.toml")]
-        self._is_executed = is_executed
+        self._through = through
         self.store = folder / "db"
         self.path = folder / "meteragent.toml"
         self._log = folder / "log"
@@ -149,11 +149,11 @@ class Service:
     def start(self, *, file_bytes: int | None = None) -> None:
         """Start it; it is not ready when this returns. `file_bytes`: the largest file it may write."""
         with self._log.open("ab") as log:
-            if self._is_executed:
-                command = [sys.executable, "-m", *self._command]
-                self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
-            else:
+            if self._through is None:
                 self._process = Forked(self._command[0], self._command[1:], log)
+            else:
+                command = [*self._through, sys.executable, "-m", *self._command]
+                self._process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
         if file_bytes is not None:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
@@ -232,11 +232,16 @@ class Service:
 
 @contextmanager
 def service(
-    folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE, is_executed: bool = False
+    folder: Path,
+    streams: str,
+    store: str = "",
+    *,
+    program: Sequence[str] = ALONE,
+    through: Sequence[str] | None = None,
 ) -> Iterator[Service]:
     """Make a service in a new folder, without starting it; end it with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = Service(folder, streams, store, program=program, is_executed=is_executed)
+    process = Service(folder, streams, store, program=program, through=through)
     try:
         yield process
     finally:

@@ -67,7 +67,7 @@ async def test_private_on_both_sides(mosquitto: MakeBroker, tmp_path: Path) -> N
     )
     outgoing = f"{keys(tmp_path, outside)}\npseudonym_key_file = '{secret(tmp_path, 'key', KEY)}'"
     text = stream(meters.url, utility.url, source=keys(tmp_path, at_home), sink=outgoing)
-    with meters, utility, service(tmp_path / "agent", text, is_executed=True) as agent:
+    with meters, utility, service(tmp_path / "agent", text, through=()) as agent:
         agent.start()
         async with AsyncExitStack() as stack, asyncio.timeout(LIMIT_S):
             await until(lambda: agent.log.count("connected with MQTT 5") == 2)
@@ -94,7 +94,7 @@ async def test_a_broker_that_is_not_the_right_one_gets_nothing(mosquitto: MakeBr
     right, wrong = (Certificates.make(tmp_path / name) for name in names)
     meters, utility = mosquitto(), mosquitto(certificates=wrong)
     text = stream(meters.url, utility.url, sink=f'ca_file = "{right.ca}"')
-    with meters, utility, service(tmp_path / "agent", text, is_executed=True) as agent:
+    with meters, utility, service(tmp_path / "agent", text, through=()) as agent:
         agent.start()
         await until(lambda: "CERTIFICATE_VERIFY_FAILED" in agent.log)
         await until(lambda: (utility.folder / "log").read_text().count("New connection from") >= 2)

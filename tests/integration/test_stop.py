@@ -245,8 +245,11 @@ async def test_after_a_kill_the_log_says_when_the_number_leaves(
 
 async def test_a_stop_with_its_streams_closed_is_no_crash(mosquitto: MakeBroker, tmp_path: Path) -> None:
     """With standard input, output and error closed, SIGTERM still ends the agent with 0."""
-    with mosquitto(settings=TELL_ALL) as broker, service(tmp_path, stream(broker.url)) as agent:
-        agent._command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *agent._command]
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    with (
+        mosquitto(settings=TELL_ALL) as broker,
+        service(tmp_path, stream(broker.url), through=closed) as agent,
+    ):
         agent.start()
         await subscribed(broker)
         await agent.stop()

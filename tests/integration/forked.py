@@ -98,7 +98,7 @@ def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def _server() -> socket.socket:
     """Start the server of this process; return the connection to it, at whose end it ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.support.forked", str(theirs.fileno())]
+    command = [sys.executable, "-m", "tests.integration.forked", str(theirs.fileno())]
     server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()])
     theirs.close()
 

@@ -65,7 +65,7 @@ def toml(url: str, zone: str) -> str:
 async def soon(broker: Broker, folder: Path) -> Day:
     """A day that an agent is ready for, and in which another can start."""
     begun_ms = now_ms()
-    with service(folder, toml(broker.url, "UTC")) as agent:
+    with service(folder, toml(broker.url, "UTC"), through=()) as agent:
         agent.start()
         await subscribed(broker)
         await agent.stop()
@@ -77,7 +77,7 @@ async def live(broker: Broker, folder: Path, day: Day) -> tuple[list[Arrival], l
     """Two homes live through the day, one of them busy, and the agent is killed in it."""
     midnight_ms = day.midnight_s * 1000
     async with utility(broker) as inbox, meters(broker) as line:
-        with service(folder, toml(broker.url, ZONE)) as agent:
+        with service(folder, toml(broker.url, ZONE), through=()) as agent:
             agent.start()
             await subscribed(broker, 2)
             for home in HOMES:

@@ -37,7 +37,7 @@ CONFIGURATION = """
 source = { url = "mqtt://127.0.0.1", topic = "meters/{meter}/power", kind = "power", unit = "W" }
 sink = { url = "mqtt://127.0.0.1", topic = "private/{meter}/power" }
 """
-"""Read by the server, so that what checks configurations is there, too."""
+"""Read by the server, so that its children need not build what checks configurations."""
 
 
 class Forked:
@@ -90,8 +90,8 @@ def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         code = Forked(module, arguments, stdout, stderr).wait()
         for file in (stdout, stderr):
             file.seek(0)
-        printed, complained = stdout.read().decode(), stderr.read().decode()
-    return subprocess.CompletedProcess([module, *arguments], code, printed, complained)
+        output, errors = stdout.read().decode(), stderr.read().decode()
+    return subprocess.CompletedProcess([module, *arguments], code, output, errors)
 
 
 @cache

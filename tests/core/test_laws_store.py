@@ -3,20 +3,34 @@
 from collections import defaultdict
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import MICRO, UNITS, Kind
 from meteragent.store import Store, commands, outbox
 from tests.core import strategies as made
-from tests.core.strategies import Step, play
+from tests.core.strategies import Restart, Send, Step, Turn, Wait, play
 from tests.support.stores import fresh, persist
-from tests.support.witness import Account
+from tests.support.terms import terms_with
+from tests.support.witness import TERMS, Account
 from tests.support.world import World, stream
 
 FAR_MS = 10**15
+
+REGISTER = terms_with(TERMS, kind=Kind.REGISTER, unit=UNITS[Kind.REGISTER][0], hold_ms=0, interval_ms=1)
+IMPOSSIBLE: list[Step] = [
+    Wait(11),
+    Send("m1", 0, -5 * MICRO),
+    Turn(""),
+    Restart(0),
+    Wait(3),
+    Send("m1", 0, 10**14),
+    Wait(20),
+]
+"""After a crash, the only reading of the open slot is one that no load explains: the slot is lost."""
 
 
 class StoreDisk:
@@ -53,6 +67,7 @@ def test_the_store_keeps_what_the_core_committed(streams: list[Stream], program:
 
 
 @settings(max_examples=15)
+@example(REGISTER, made.Grid(2, 6, 1000, MICRO, 0, (0, 20_000 * MICRO)), IMPOSSIBLE)
 @given(meaning=made.meanings, grid=made.grids, program=made.rough)
 def test_values_survive_the_store(meaning: Terms, grid: made.Grid, program: list[Step]) -> None:
     """Accumulators of any size come back from the real store as they were (laws 3, 7)."""

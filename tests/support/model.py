@@ -15,10 +15,13 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any, NamedTuple
 
+from hypothesis import assume
+
 from meteragent.domain.readings import ReadingRules
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
+from meteragent.privacy.mechanism.laplace import reach_quanta
 from tests.support.witness import stretches_of
 
 
@@ -270,32 +273,64 @@ class Meter:
     def resume(self, until_ms: int) -> list[Any]:
         """Resume the slot that a crash left open, or give it up; return the tokens of dropped readings.
 
-        The first of two readings in a row resumes it if the second is a rise that the range allows. When the
-        slot has ended, the highest reading does.
+        The reading at which it was stored resumes it, or the first of two that the slot explains if the
+        second is a rise that the range allows. When the slot has ended, or the register goes on at another
+        level, the highest explained reading does.
         """
         slot = self.masked_slot
         if slot is None:
             return []
         is_over = until_ms >= slot.end_ms
         times = [t for t in sorted(self.held) if is_over or t <= until_ms]
-        inside = [t for t in times if t <= slot.end_ms]
-        rises = [a for a, b in pairwise(times) if a in inside and self.rises(a, b)]
-        highest = max(self.held[t].value_u for t in inside) if inside else None
-        first_ms = rises[0] if rises else next((t for t in inside if self.held[t].value_u == highest), None)
-        if not rises and not is_over:
-            return [self.held.pop(t).token for t in times[1:-2]]
-        self.masked_slot = None
-        if first_ms is None:
+        added = {t: self.added_u(slot, t) for t in times}
+        explained = [t for t in times if added[t] is not None]
+        inside = [t for t in explained if t <= slot.end_ms]
+        if times[:1] == explained[:1] == [self.standing_ms]:
+            first_ms = self.standing_ms
+        else:
+            first_ms = next((a for a, b in pairwise(explained) if a in inside and self.rises(a, b)), None)
+        is_over |= any(added[a] is added[b] is None and self.rises(a, b) for a, b in pairwise(times))
+        if first_ms is None and is_over:
+            first_ms = max(inside, key=lambda t: self.held[t].value_u, default=None)
+        if first_ms is not None:
+            return self.resume_at(slot, first_ms)
+        if is_over:
+            self.masked_slot = None
             self.values |= dict.fromkeys(range(slot.start_ms, slot.end_ms))
             self.jumps.pop(slot.start_ms, None)
             self.covered_ms = slot.end_ms
             self.lost_count += 1
             return self.free_tokens()
-        jump = (self.held[first_ms].value_u - slot.value_u) * self.terms.readings.interval_ms
+        return [self.held.pop(t).token for t in times[:-2] if t not in explained[:1]]
+
+    def resume_at(self, slot: Open, time_ms: int) -> list[Any]:
+        """Resume the slot with the reading of a time; return the tokens of those before it."""
+        self.masked_slot, added_u = None, self.added_u(slot, time_ms) or 0
+        jump = (self.held[time_ms].value_u + added_u - slot.value_u) * self.terms.readings.interval_ms
         self.jumps[slot.start_ms] = self.jumps.get(slot.start_ms, 0) + jump
-        self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
-        self.covered_ms = first_ms
-        return [self.held.pop(t).token for t in sorted(self.held) if t < first_ms] + self.free_tokens()
+        self.values |= dict.fromkeys(range(self.covered_ms, time_ms), JUMPED)
+        self.covered_ms = time_ms
+        return [self.held.pop(t).token for t in sorted(self.held) if t < time_ms] + self.free_tokens()
+
+    def added_u(self, slot: Open, time_ms: int) -> int | None:
+        """Return what makes the slot explain a reading, 0 or the modulus; None if nothing does.
+
+        The model does not know the noise. An example in which it would decide is given up.
+        """
+        terms = next(
+            terms for start, terms in self.windows if start <= slot.start_ms < start + terms.length_ms
+        )
+        rules = terms.readings
+        low, high = held_by_range(rules, time_ms - slot.start_ms)
+        lattice = rules.interval_ms * terms.quantum_u
+        unknown = (2 * reach_quanta(terms.n, terms.epsilon * terms.quantum) + 2) * lattice
+        for added_u in (0, rules.modulus_u or 0):
+            rise_u = self.held[time_ms].value_u + added_u - slot.value_u
+            use = rise_u * rules.interval_ms + self.total(slot.start_ms, slot.end_ms, terms)
+            if low <= use <= high:
+                return added_u
+            assume(not low - unknown <= use <= high + unknown)
+        return None
 
     def rises(self, start_ms: int, end_ms: int) -> bool:
         """Return whether one reading goes on from another within the range; a net register may also fall."""

@@ -142,6 +142,7 @@ def schedule(
     return Schedule(usual, grid(stream), band_rules(stream), terms_of)
 
 
+@lru_cache(maxsize=64)
 def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
     """Return the terms of an ordinary window; `other_charges` is that of `others_per_day`."""
     usual = _terms(stream, length_ms(stream), _usual_bands(stream), rounding)

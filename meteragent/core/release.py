@@ -17,6 +17,7 @@ class Releases:
     def __init__(self, running: LiveStream, snapshot: Snapshot, formats: RecordFormats) -> None:
         stream, self._names, self._charges, self._noise, self._arrivals = running
         self._stream = stream
+        self._is_on_wall_clock = stream.terms.clock is Clock.WALL
         self._formats = formats
         self._counts = running.arrivals.counts
         # By public id, because a total under two ids would link the ids.
@@ -29,17 +30,10 @@ class Releases:
             due_ms, window, slot_index = closing
             effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
             self.redraw_missing_noise(timeline, effects.commit)
-            leave_ms = self._leave_ms(timeline.meter, window, due_ms, now_ms)
-            self._release(window, slot_index, leave_ms, effects)
+            leave_ms = due_ms + self._names[timeline.meter].delay_ms if self._is_on_wall_clock else now_ms
+            self._release(window, slot_index, max(leave_ms, now_ms), effects)
             if not window.slots and window.draws >= window.terms.n:
                 timeline.windows.remove(window)
-
-    def _leave_ms(self, meter: str, window: Window, due_ms: int, now_ms: int) -> int:
-        """Return when a slot's message is due: not before an older one of its topics, and after its delay."""
-        leave_ms = max(now_ms, *(self.due_ms.get(destination, 0) for destination in window.destinations))
-        if self._stream.terms.clock is Clock.WALL:
-            leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
-        return leave_ms
 
     def _release(self, window: Window, slot_index: int, leave_ms: int, effects: Effects) -> None:
         if window.has_gap(slot_index):
@@ -51,11 +45,14 @@ class Releases:
         payload, quanta, until_ms = window.release_slot(slot_index, form)
         destinations = self._stream.destinations_of_slot(window.destinations, window.start_ms, end_ms)
         outgoing = effects.commit.outgoing
-        outgoing += [Outgoing(*item, payload, leave_ms, False, slot, until_ms) for item in destinations]
+        # Not before an older message of the same topic: a receiver that is behind delays no other.
+        due_ms = {item: max(leave_ms, self.due_ms.get(item, 0)) for item in destinations}
+        outgoing += [Outgoing(*item, payload, due_ms[item], False, slot, until_ms) for item in destinations]
         if self._stream.total and quanta is not None:
             payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
-            for queue, topic in destinations:
-                outgoing.append(Outgoing(queue, total.total_topic(topic), payload, leave_ms, False))
+            for item in destinations:
+                topic = total.total_topic(item.topic)
+                outgoing.append(Outgoing(item.queue, topic, payload, due_ms[item], False))
 
     def _add_to_total(
         self, window: Window, slot_index: int, quanta: int, form: RecordFormat, commit: Commit

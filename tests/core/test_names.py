@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from meteragent.core.stream import MeterName, Names
 from meteragent.domain import identity
-from meteragent.domain.commit import Destination
+from meteragent.domain.commit import Destination, Receiver
 from meteragent.domain.identity import Shard, SourceTopic
 from meteragent.domain.reading import Message
 from tests.core.test_pipeline import SLOT, core, feed
@@ -123,3 +123,14 @@ def test_a_shorter_delay_brings_no_record_before_an_earlier_one() -> None:
             if not row.retain:
                 due_ms[row.topic].append(row.due_ms - BASE_MS)
     assert due_ms == {"private/m1/power": [11, 12], "private/m2/power": [8, 12]}
+
+
+def test_a_receiver_that_is_behind_delays_no_other() -> None:
+    """Records wait for the older ones of their own receiver alone."""
+    behind, other = (Receiver(queue, f"{queue}/{{meter}}") for queue in ("behind", "other"))
+    pipeline = core(receivers=(behind, other))
+    pipeline.hold_records_until({Destination("behind", "behind/m1"): BASE_MS + 11})
+    feed(pipeline, message(1, 1))
+    rows = feed(pipeline, now_ms=8).commit.outgoing
+    due_ms = {row.queue: row.due_ms - BASE_MS for row in rows if not row.retain}
+    assert due_ms == {"behind": 11, "other": 8}

@@ -6,6 +6,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -35,6 +36,7 @@ BY_NATURE = {
 """The counts with which alarms compare others, and the section for each if it does not grow."""
 
 
+@cache
 def rules() -> list[Mapping[str, str]]:
     """Return the name, expression and section of each alarm about an agent."""
     groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]

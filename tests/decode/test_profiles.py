@@ -38,6 +38,7 @@ CASES: tuple[Case, ...] = tuple(
     for module in pkgutil.iter_modules(profile_fixtures.__path__)
     for case in importlib.import_module(f"tests.support.profile_fixtures.{module.name}").CASES
 )
+PLACES = {id(case): place for place, case in enumerate(CASES)}
 DOCUMENTS = [case for case in CASES if parsed(case.payload) is not None]
 TEXTS = [case for case in CASES if parsed(case.payload) is None]
 BARE = [case for case in TEXTS if not case.value_places]
@@ -63,7 +64,7 @@ def carried(place: int) -> dict[str, list[Path]]:
 
 def readers(case: Case) -> Iterator[tuple[str, list[Path]]]:
     """The quantities that a message is asked for, with their carriers."""
-    yield from carried(CASES.index(case)).items()
+    yield from carried(PLACES[id(case)]).items()
 
 
 def on_topic(case: Case, template: str) -> bool:

@@ -137,10 +137,8 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
     masses = np.fft.irfft(spectrum, size)[: reach + 1]  # of the points 0, 1, 2 ..; the sum is symmetric
     upper = np.clip(np.cumsum(masses[::-1])[::-1] - masses / 2, 0, 0.5)
     x = cell * np.arange(-reach, reach + 1, dtype=np.float64)
-    law = _Law(x, np.concatenate((1 - upper[:0:-1], upper)))
-    for column in law:
-        column.setflags(write=False)
-    return law
+    # Both stay writeable: np.interp copies arrays that are read-only, at each call.
+    return _Law(x, np.concatenate((1 - upper[:0:-1], upper)))
 
 
 def _circle(kind: _Kind, cell: float, size: int) -> Floats:

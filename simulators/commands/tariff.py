@@ -1,7 +1,7 @@
 """Reproduce the theory's figures on tariffs; simulate how often releases identify the cheapest of 4 tariffs.
 
-It first prints the closed forms of THEORY 3.8 and 3.9 next to the figures published there, and the ratios of
-the errors. It then prints, for simulated homes and (with --data) for real homes, how often releases identify
+It first prints the closed forms of THEORY 3.8 and 3.9 next to the published figures, and the ratios of the
+errors. It then prints, for simulated homes and (with --data) for real homes, how often releases identify
 the cheapest of four example tariffs, the mean loss from wrong choices, how often the sureness is at least
 95%, and how often it is at least 95% but the choice is wrong. The tariffs are invented, and the results
 depend on the differences between them. The exit code is 1 if a figure or ratio disagrees with the

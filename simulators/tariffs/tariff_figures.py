@@ -1,4 +1,4 @@
-"""The closed forms of THEORY 3.8 and 3.9 next to the figures published there, and the ratios of errors.
+"""The closed forms of THEORY 3.8 and 3.9 next to the published figures, and the ratios of errors.
 
 E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt(2) E / share in a window
 with n = 1, and sqrt((n + 1)(n + 2) / 3) E in an l_inf window with n slots (THEORY 1.2).

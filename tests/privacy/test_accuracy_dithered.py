@@ -51,7 +51,7 @@ def covered(p: Floats, h: float, f: float) -> float:
     ],
 )
 def test_the_figures_of_the_theory(a: str, deviation: float, bound: float, half: float) -> None:
-    """For one slot sd, its bound and the half width are those of THEORY A.8, in quanta and in the unit."""
+    """One slot has the sd, its bound and the half width of THEORY A.8, in quanta and in the unit."""
     one, tenth = LInfLaplace(a, 1, 1), LInfLaplace(10 * Fraction(a), "1/10", 1)
     assert sd(one, "dithered") == pytest.approx(deviation, rel=2e-4)
     assert math.sqrt(sd(one) ** 2 + 1 / 4) == pytest.approx(bound, rel=2e-4)
@@ -91,7 +91,7 @@ def test_a_slot_is_covered_at_every_fraction(n: int, a: float, coverage: float) 
 
 
 def test_half_up_figures_do_not_cover_the_worst_fraction() -> None:
-    """Taken for dithered values, half-up widths cover less than they say: by the figures of THEORY A.8."""
+    """Taken for dithered values, half-up widths cover less than they say (THEORY A.8)."""
     for a, least in ((0.2, 0.945), (1.0, 0.927), (2.0, 0.865)):
         h = half_width(LInfLaplace(Fraction(a), 1, 1))
         assert min(covered(slot(1, a), h, f) for f in FRACTIONS) == pytest.approx(least, abs=1e-3)

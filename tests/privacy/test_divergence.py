@@ -176,7 +176,7 @@ def test_no_distance_is_no_divergence(nothing: LatticePair) -> None:
         (2880, "0.05", 16.5333, 15.6055),
     ],
 )
-def test_long_horizons_are_theory_s_table(count: int, loss: str, rdp: float, pld: float) -> None:
+def test_long_horizons_by_dp_accounting(count: int, loss: str, rdp: float, pld: float) -> None:
     """THEORY 5.2 by dp-accounting: from the pair's Renyi divergences, and from its loss distribution."""
     pair, orders = on_r(loss), np.geomspace(1.1, 400, 4000).tolist()
     divergences = [count * pair.rdp(order) for order in orders]
@@ -291,7 +291,7 @@ def test_any_mechanism_on_a_line_is_dominated(rows: list[tuple[float, ...]], a: 
 def test_the_table_of_test_bounds(
     loss: str, pauwels: float, pinsker: float, pure: float, metric: float
 ) -> None:
-    """THEORY 7's table: the two error probabilities of any test sum to at least that."""
+    """THEORY 7: the two error probabilities of any test sum to at least that."""
     assert error_bounds(loss) == pytest.approx((pauwels, pinsker, pure, metric), abs=1e-6)
 
 

@@ -1,6 +1,6 @@
 """A window slot by slot, windows in a row, and sums (meteragent.privacy.stream).
 
-Numbers are THEORY's oracles, section `sliding`, and its table 3.3.
+The numbers are those of THEORY 3.2 and 3.3.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def test_a_surplus_slot_costs_many_times_epsilon(n: int, a: float, extra: int, t
     ],
 )
 def test_the_best_plans(span: int, block: int, touched: int, error: str) -> None:
-    """THEORY's table of sliding guarantees, whose error is about half of independent noise's `span`."""
+    """THEORY 3.2: the best blocks have an error of about half of independent noise's `span`."""
     plan = SlidingPlan.best(span, 1)
     assert (plan.block, plan.blocks_touched(span), plan.mean_error) == (block, touched, Fraction(error))
     assert plan.mean_error >= (math.sqrt(span) + 1) ** 2 / 2 - 1
@@ -96,7 +96,7 @@ def test_the_best_plans(span: int, block: int, touched: int, error: str) -> None
 
 @pytest.mark.parametrize(("span", "block"), [(24, 6), (48, 8), (96, 12), (144, 13), (360, 20), (1440, 40)])
 def test_blocks_of_about_the_root_are_as_good(span: int, block: int) -> None:
-    """The blocks that THEORY 3.2 names have the least error too."""
+    """Blocks of about the root of the span (THEORY 3.2) have the least error too."""
     assert SlidingPlan(span, 1, block).mean_error == SlidingPlan.best(span, 1).mean_error
 
 

@@ -170,12 +170,12 @@ def test_every_dependency_is_named() -> None:
 
 
 def test_each_claim_names_tests_that_exist() -> None:
-    """A claim of the table is argued, or the files of its tests are there."""
+    """A claim of the list is argued, or the files of its tests are there."""
     page = (ROOT / "SECURITY.md").read_text()
-    (table,) = re.findall(r"## Tested, or argued\n\n(.*?)\n\n", page, re.DOTALL)
-    rows = table.splitlines()[2:]
-    assert len(rows) >= 15
-    for row in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py|docs/[\w/]+\.md|meteragent/[\w/]+\.py)`", row)
-        assert named or row.endswith("| argued |"), row
-        assert all((ROOT / name).is_file() for name in named), row
+    (listed,) = re.findall(r"## Tested, or argued\n\n(.*?)\n\n", page, re.DOTALL)
+    claims = re.split(r"^\* ", listed, flags=re.MULTILINE)[1:]
+    assert len(claims) >= 15
+    for claim in claims:
+        named = re.findall(r"`(tests/[\w/]+\.py|docs/[\w/]+\.md|meteragent/[\w/]+\.py)`", claim)
+        assert named or claim.rstrip().endswith(": argued"), claim
+        assert all((ROOT / name).is_file() for name in named), claim

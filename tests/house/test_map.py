@@ -10,7 +10,13 @@ import pytest
 from tests.support.not_run import ROOT
 
 README = (ROOT / "meteragent" / "privacy" / "README.md").read_text()
-ROWS = re.findall(r"^\| ((?:HLM|CABP|PG|Ours) [^|]+?) " + r"\|([^|]*)" * 4 + r"\|$", README, re.MULTILINE)
+SECTIONS = re.findall(r"^### (HLM|CABP|PG|Ours)\b.*\n((?:(?!#).*\n)*)", README, re.MULTILINE)
+ROWS = [
+    (f"{paper} {item}", *cells)
+    for paper, section in SECTIONS
+    for item, *cells in re.findall(r"^\| ([A-Z\d][^|]*?) " + r"\|([^|]*)" * 4 + r"\|$", section, re.MULTILINE)
+]
+"""Each row with the paper of its section before its item."""
 
 
 def numbered(kind: str, *numbers: int) -> list[str]:

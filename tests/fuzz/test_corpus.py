@@ -1,4 +1,4 @@
-"""What fuzzing found, and what every input must keep: see `targets`; figures are in tests/README.md."""
+"""What fuzzing found, and what every input must keep: see `targets` and tests/README.md."""
 
 from collections.abc import Callable
 from pathlib import Path

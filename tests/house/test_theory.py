@@ -20,7 +20,7 @@ SECTIONS = dict(zip(NUMBERS, HEADING.split(THEORY)[2::2], strict=True))
 SECTION = r"(?:A(?:\.\d+)+|\d(?:\.\d+)*(?!\d))"
 CITATION = re.compile(rf"\bTHEORY[\s#]+({SECTION}(?:(?:,|;| and)\s+{SECTION})*)")
 SHORT = re.compile(r"(?<![\w.)\]])[AT]\.\d+(?:\.\d+)*")
-MAPPED = re.compile(r"^\| Ours ([\dA][\d.]*)", re.MULTILINE)
+MAPPED = re.compile(r"^\| Ours ([\dAT][\d.]*)", re.MULTILINE)
 CODE = ("meteragent/", "simulators/", "tests/", "benchmarks/")
 STATEMENT = re.compile(r"^\*\*(?:Theorem|Lemma|Claim)\b", re.MULTILINE)
 MARKS = ("∎", "**Cited.**", "**Open.**", "**Measured.**", "**Decision.**", "is open")

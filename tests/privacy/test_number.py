@@ -172,7 +172,7 @@ def test_the_pair_holds_between_any_two_numbers(epsilon: Fraction, delta: Fracti
 
 
 def test_the_formula_has_slack_on_a_fine_lattice_only() -> None:
-    """Of Example 5, delta is 1 - sqrt(1-delta) on a fine lattice (THEORY 5.1), nearly all on a coarse one."""
+    """Of Example 5, delta is 1 - sqrt(1-delta) on a fine lattice (THEORY T.2), nearly all on a coarse one."""
     fine, coarse = sanitisation(4000, 1, "0.1"), sanitisation(1, 7, "0.1")
     with mpmath.workdps(40):
         assert float(hockey_stick(fine.noise.a, 4000, Fraction(1))) == pytest.approx(1 - 0.9**0.5, rel=1e-3)

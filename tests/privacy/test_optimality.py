@@ -375,7 +375,7 @@ def test_no_noise_on_the_lattice_beats_the_l_inf_law(
 
 
 def test_for_the_loss_wrong_at_all_another_law_is_better() -> None:
-    """The limit: the number of wrong readings can be smaller on the lattice, at n = 3 by 2% (THEORY 1.4)."""
+    """The limit: the number of wrong readings can be smaller on the lattice, at n = 3 by 2% (THEORY T.6)."""
     assert best_noise(3, 1.0, 11, wrong) < 0.98 * lattice_mean(3, 1.0, 11, wrong)
     assert best_noise(1, 1.0, 11, wrong) == pytest.approx(lattice_mean(1, 1.0, 11, wrong), rel=1e-7)
 

@@ -1,6 +1,6 @@
 """A window slot by slot, windows in a row, and sums (meteragent.privacy.stream).
 
-The numbers are those of THEORY 3.2 and 3.3.
+The numbers are those that the formulas of THEORY 3.2 and 3.3 give.
 """
 
 import itertools

@@ -105,7 +105,7 @@ class LInfLaplace:
     def draw_noise_bound(self, bits: sampling.Bits) -> int:
         """Draw the noise bound R of one window (THEORY 3.1): secret, to be erased after its last slot.
 
-        Call `draw_slot` with R at most n times: an (n+1)st slot costs many times epsilon (THEORY A.3).
+        Call `draw_slot` with R at most n times: an (n+1)st slot costs many times epsilon (THEORY 2.1).
         """
         return sampling.noise_bound(self.n, self.a, bits)
 

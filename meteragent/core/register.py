@@ -66,6 +66,7 @@ from meteragent.domain.reading import Token
 class RegisterTimeline(Timeline):
     """The pending readings and open windows of one meter of a stream of registers; the oldest is good."""
 
+    _counts: list[str] = field(default_factory=list)
     _stood: list[Pending] = field(default_factory=list)
     _is_proven: bool = False  # whether another reading has gone on from one since the start
 
@@ -80,6 +81,11 @@ class RegisterTimeline(Timeline):
     def _gives_way(self, pending: Pending) -> bool:
         """Return whether the time up to `pending` is still to be integrated, so that it may give way."""
         return pending.time_ms > self.integrated_until_ms
+
+    def take_counts(self) -> Sequence[str]:
+        """Return the names of the counters to increase for the spans integrated since the last call."""
+        counts, self._counts = self._counts, []
+        return counts
 
     # --- judging -------------------------------------------------------------------------------
 
@@ -123,7 +129,17 @@ class RegisterTimeline(Timeline):
             self._count_change(index, change)
             good = change.end
         self.standing_ms = max(self.standing_ms or 0, self.pending[good].time_ms)
-        return self._discard(range(good))
+        return self._discard_first(good)
+
+    def _discard_glitches(self, indices: Sequence[int]) -> list[Token]:
+        """Drop and count pending readings; return their tokens."""
+        readings = [self.pending[index] for index in indices]
+        for index in reversed(indices):
+            del self.pending[index]
+        for reading in readings:
+            self.remember_time(reading.time_ms)
+        self._counts += ["register_glitch"] * len(readings)
+        return [reading.token for reading in readings]
 
     def _count_change(self, index: int, change: Change) -> None:
         readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
@@ -166,7 +182,7 @@ class RegisterTimeline(Timeline):
         good, unsettled = 0, None
         for _, change in self._changes(count):
             good, unsettled = (change.end, None) if change.settled_by < count else (good, change)
-        return self._discard(droppable_doubts(count, good, unsettled), "register_glitch")
+        return self._discard_glitches(droppable_doubts(count, good, unsettled))
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens."""
@@ -181,7 +197,10 @@ class RegisterTimeline(Timeline):
 
     @property
     def _masked_window(self) -> Window | None:
-        return next((window for window in self.windows if window.masked_slot is not None), None)
+        for window in self.windows:
+            if window.masked_slot is not None:
+                return window
+        return None
 
     def _resume(self, until_ms: int) -> list[Token]:
         """Recover the masked slot's accumulator, if any, or lose the slot; return the freed tokens.
@@ -213,7 +232,7 @@ class RegisterTimeline(Timeline):
         if is_over:
             return self._lose_slot(window, end_ms)
         keep = explained[:1]
-        return self._discard([i for i in range(len(items) - HELD_MAX) if i not in keep], "register_glitch")
+        return self._discard_glitches([i for i in range(len(items) - HELD_MAX) if i not in keep])
 
     def _added_u(self, window: Window, reading: Pending) -> int | None:
         """Return what is to be added to a reading for the masked slot to explain it: 0 or the modulus."""
@@ -233,7 +252,7 @@ class RegisterTimeline(Timeline):
         return has_moved and is_within(readings, start, end)
 
     def _resume_at(self, window: Window, index: int, added_u: int) -> list[Token]:
-        tokens = self._discard(range(index), "register_glitch")
+        tokens = self._discard_glitches(range(index))
         [reading, *_] = self.pending
         window.unmask_slot((reading.value_u + added_u) * window.terms.readings.interval_ms)
         self._counts += ["rolled_over"] if added_u else []

@@ -19,7 +19,6 @@ The result depends on the readings up to the one that settles a change, and not 
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from math import ceil
 from typing import NamedTuple, Protocol
 
 from meteragent.domain.readings import ReadingRules
@@ -76,7 +75,10 @@ class Change(NamedTuple):
 
 def _reading_step(readings: ReadingRules) -> int:
     """Return the step in which a reading counts, in accumulator units, rounded up; 0 if it is unknown."""
-    return ceil((readings.dead_band or 0) * readings.counters * MICRO) * readings.interval_ms
+    step = readings.dead_band
+    if not step:
+        return 0
+    return -(-step.numerator * readings.counters * MICRO // step.denominator) * readings.interval_ms
 
 
 def use_limits(readings: ReadingRules, span_ms: int) -> tuple[int, int]:

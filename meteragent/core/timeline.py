@@ -45,6 +45,7 @@ from meteragent.domain.terms import Terms
 
 _RECENT, _DROP = 144, 16
 """How many integrated times are kept to tell `duplicate` from `late`, and how many are dropped at once."""
+_TIME = itemgetter(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,6 @@ class Timeline:
     windows: list[Window] = field(default_factory=list)
     recent_ms: "array[int]" = field(default_factory=partial(array, "q"))
     observe: Callable[[int, int, Value], None] | None = None
-    _counts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.next_ms = self.integrated_until_ms
@@ -95,17 +95,16 @@ class Timeline:
         """Return the register up to which all is integrated, and its time, for `Window.stored_state`."""
         return None
 
-    def take_counts(self) -> list[str]:
+    def take_counts(self) -> Sequence[str]:
         """Return the names of the counters to increase for the spans integrated since the last call."""
-        counts, self._counts = self._counts, []
-        return counts
+        return ()
 
     @property
     def _reading_terms(self) -> Terms:
         """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
-        oldest = self.windows[0].terms if self.windows else self.terms
-        is_same = oldest is self.terms or oldest.readings.meaning == self.terms.readings.meaning
-        return oldest if is_same else self.terms
+        if not self.windows or (oldest := self.windows[0].terms) is self.terms:
+            return self.terms
+        return oldest if oldest.readings.meaning == self.terms.readings.meaning else self.terms
 
     # --- readings in ---------------------------------------------------------------------------
 
@@ -114,8 +113,9 @@ class Timeline:
         time_ms, pending = reading.time_ms, self.pending
         if self._is_integrated(reading):
             return self.refusal_outcome(time_ms), [reading.token]
-        index = bisect_left(pending, time_ms, key=itemgetter(0))
-        if index < len(pending) and pending[index].time_ms == time_ms:
+        is_newest = not pending or pending[-1].time_ms < time_ms
+        index = len(pending) if is_newest else bisect_left(pending, time_ms, key=_TIME)
+        if not is_newest and pending[index].time_ms == time_ms:
             earlier = pending[index]
             gives_way = reading.is_stamped and self._gives_way(earlier)
             if not gives_way and earlier.value_u != reading.value_u:
@@ -149,7 +149,7 @@ class Timeline:
 
     def drop_pending_from(self, time_ms: int) -> list[Token]:
         """Drop what is pending from a time on, because the meter's clock was fast; return the tokens."""
-        index = bisect_left(self.pending, time_ms, key=itemgetter(0))
+        index = bisect_left(self.pending, time_ms, key=_TIME)
         tokens = [pending.token for pending in self.pending[index:]]
         del self.pending[index:]
         self.newest_ms = max(time_ms, self.integrated_until_ms)
@@ -194,8 +194,10 @@ class Timeline:
         if self.newest_ms is None:
             return []
         watermark_ms = min(self.newest_ms - self._reading_terms.lateness_ms, clock_ms)
-        if (until_ms := integrable_until_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
-            return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
+        if watermark_ms <= self.integrated_until_ms:
+            return []
+        if integrable_until_ms(self.windows, watermark_ms) <= self.integrated_until_ms:
+            return []
         ended_ms = self._settled_until_ms(watermark_ms)
         return [] if ended_ms is None else self.integrate_until(integrable_until_ms(self.windows, ended_ms))
 
@@ -212,10 +214,11 @@ class Timeline:
         if until_ms <= at_ms:
             return []
         for start_ms, end_ms, value in self._spans(until_ms):
+            stop_ms = end_ms if end_ms < until_ms else until_ms
             if at_ms < start_ms:
                 self._add_to_slots(at_ms, start_ms, None)
                 at_ms = start_ms
-            if at_ms < (stop_ms := min(end_ms, until_ms)):
+            if at_ms < stop_ms:
                 self._add_to_slots(at_ms, stop_ms, value)
                 at_ms = stop_ms
         if at_ms < until_ms:
@@ -239,7 +242,7 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        return bisect_right(self.pending, time_ms, key=itemgetter(0))
+        return bisect_right(self.pending, time_ms, key=_TIME)
 
     def _end_ms(self, index: int) -> int:
         """Return the end of a pending reading's span: an interval ends at its time, where `hold` is 0."""
@@ -252,16 +255,14 @@ class Timeline:
         if count == 0:
             return []
         self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
-        return self._discard(range(count - (self._end_ms(count - 1) > self.integrated_until_ms)))
+        return self._discard_first(count - (self._end_ms(count - 1) > self.integrated_until_ms))
 
-    def _discard(self, indices: Sequence[int], counter: str | None = None) -> list[Token]:
-        """Drop pending readings and count each under `counter`, if given; return their tokens."""
-        readings = [self.pending[index] for index in indices]
-        for index in reversed(indices):
-            del self.pending[index]
+    def _discard_first(self, count: int) -> list[Token]:
+        """Drop the oldest `count` pending readings; return their tokens."""
+        readings = self.pending[:count]
+        del self.pending[:count]
         for reading in readings:
             self.remember_time(reading.time_ms)
-        self._counts += [counter] * len(readings) if counter else []
         return [reading.token for reading in readings]
 
     def remember_time(self, time_ms: int) -> None:
@@ -299,9 +300,10 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     [standing], [window] = timeline.pending, timeline.windows
     time_ms, from_ms = reading.time_ms, timeline.integrated_until_ms
     end_ms = standing.time_ms + window.terms.readings.hold_ms
+    until_ms = time_ms if time_ms < end_ms else end_ms
     if not (
         standing.time_ms == timeline.newest_ms
-        and standing.time_ms <= from_ms < min(time_ms, end_ms)
+        and standing.time_ms <= from_ms < until_ms
         and time_ms <= clock_ms
         and (slot_index := window.slot_of_power(from_ms, time_ms)) is not None
         and standing.since_ms is None
@@ -310,12 +312,12 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     # `accept_reading` and `integrate_to_watermark` have the same result. `accept_reading` would append
     # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
     # it. Up to it, the slot has only the span of the standing reading, for at most `hold`, and then gap.
-    window.add_to_slot(slot_index, from_ms, min(time_ms, end_ms), standing.value_u)
+    window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)
     if timeline.observe is not None:
-        timeline.observe(from_ms, min(time_ms, end_ms), standing.value_u)
-        timeline.observe(min(time_ms, end_ms), time_ms, None)
+        timeline.observe(from_ms, until_ms, standing.value_u)
+        timeline.observe(until_ms, time_ms, None)
     timeline.integrated_until_ms = timeline.standing_ms = timeline.newest_ms = time_ms
     timeline.idle_windows = 0
     timeline.remember_time(standing.time_ms)

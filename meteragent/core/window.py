@@ -54,12 +54,10 @@ Value = int | RegisterUse | None
 """What applies over a stretch of time: a reading, a register's use, or None for a gap."""
 
 
-def clamp_value(value: int | RegisterUse, readings: ReadingRules) -> int | RegisterUse:
-    """Return a value within the range; a use outside `limits` becomes the nearest limit."""
-    if not isinstance(value, RegisterUse):
-        return min(max(value, readings.low_u), readings.high_u)
-    low, high = use_limits(readings, value.span_ms)
-    return value if low <= value.units <= high else value._replace(units=min(max(value.units, low), high))
+def clamp_use(use: RegisterUse, readings: ReadingRules) -> RegisterUse:
+    """Return a use within the range; one outside `use_limits` becomes the nearest limit."""
+    low, high = use_limits(readings, use.span_ms)
+    return use if low <= use.units <= high else use._replace(units=min(max(use.units, low), high))
 
 
 class Release(NamedTuple):
@@ -170,10 +168,11 @@ class Window:
 
     def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
-        from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
+        origin_ms, terms = self.start_ms, self.terms
+        from_ms, to_ms = max(start_ms - origin_ms, 0), min(end_ms - origin_ms, terms.length_ms)
         if from_ms < to_ms:
-            for slot_index, start, end in _pieces_of_value(self.terms, self.start_ms, value, from_ms, to_ms):
-                self.add_to_slot(slot_index, self.start_ms + start, self.start_ms + end, value)
+            for slot_index, start, end in _pieces_of_value(terms, origin_ms, value, from_ms, to_ms):
+                self.add_to_slot(slot_index, origin_ms + start, origin_ms + end, value)
 
     def add_to_slot(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to an open slot, multiplied by the prices if there are any."""
@@ -187,15 +186,19 @@ class Window:
 
     def accumulator_units(self, from_ms: int, to_ms: int, value: Value) -> int:
         """Return what a value over a stretch of time counts for, in accumulator units without prices."""
-        readings = self.terms.readings
-        value = readings.gap_u if value is None else clamp_value(value, readings)
+        terms = self.terms
+        readings = terms.readings
         if isinstance(value, RegisterUse):
-            return value.use_between(from_ms, to_ms)
-        return self.terms.shape.integrand_u(value, readings.unit) * (to_ms - from_ms)
+            return clamp_use(value, readings).use_between(from_ms, to_ms)
+        if value is None:
+            value = readings.gap_u
+        elif not readings.low_u <= value <= readings.high_u:
+            value = min(max(value, readings.low_u), readings.high_u)
+        return terms.shape.integrand_u(value, readings.unit) * (to_ms - from_ms)
 
     def add_gap(self, slot_index: int, from_ms: int, to_ms: int) -> None:
         """Count the part of a slot that lies between two times as gap."""
-        for start, end in self.terms.stretches[slot_index]:
+        for start, end in self.terms.stretches[slot_index] if from_ms < to_ms else ():
             start_ms, end_ms = max(self.start_ms + start, from_ms), min(self.start_ms + end, to_ms)
             if start_ms < end_ms:
                 self.add_to_slot(slot_index, start_ms, end_ms, None)

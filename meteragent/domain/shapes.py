@@ -373,7 +373,8 @@ class Excess(Shape):
 
     def integrand_u(self, value_u: int, unit: str) -> int:
         """Return the excess of a reading over the threshold, or 0 if there is none."""
-        return max(value_u - int(self.threshold_w * MICRO / UNIT_FACTOR[unit]), 0)
+        threshold = self.threshold_w  # in whole numbers, because each reading is compared with it
+        return max(value_u - threshold.numerator * MICRO // (threshold.denominator * UNIT_FACTOR[unit]), 0)
 
     def is_sound(self) -> bool:
         """Return whether window and threshold are positive."""

@@ -214,7 +214,7 @@ class Timeline:
         if until_ms <= at_ms:
             return []
         for start_ms, end_ms, value in self._spans(until_ms):
-            stop_ms = end_ms if end_ms < until_ms else until_ms
+            stop_ms = min(until_ms, end_ms)
             if at_ms < start_ms:
                 self._add_to_slots(at_ms, start_ms, None)
                 at_ms = start_ms
@@ -300,7 +300,7 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     [standing], [window] = timeline.pending, timeline.windows
     time_ms, from_ms = reading.time_ms, timeline.integrated_until_ms
     end_ms = standing.time_ms + window.terms.readings.hold_ms
-    until_ms = time_ms if time_ms < end_ms else end_ms
+    until_ms = min(end_ms, time_ms)
     if not (
         standing.time_ms == timeline.newest_ms
         and standing.time_ms <= from_ms < until_ms

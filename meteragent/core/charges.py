@@ -40,7 +40,8 @@ class Charges:
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w
-        self._windows[grid.day_ms(start_ms), terms.id][meter] += 1
+        windows = self._windows[grid.day_ms(start_ms), terms.id]
+        windows[meter] = windows.get(meter, 0) + 1
         return True
 
     def take_charges(self) -> dict[Charge, Counter[str]]:

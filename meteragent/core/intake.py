@@ -52,11 +52,8 @@ class Origin(NamedTuple):
     arrival: Arrival
 
 
-class MeterReading(NamedTuple):
-    """A reading with its origin; None if a gateway says that it no longer hears the meter."""
-
-    origin: Origin
-    reading: Pending | None
+MeterReading = tuple[Origin, Pending | None]
+"""A reading with its origin; None if a gateway says that it no longer hears the meter."""
 
 
 class Intake:
@@ -68,8 +65,10 @@ class Intake:
         self._judges = defaultdict[tuple[str, str | None], Judge](Judge)
         self._origins: dict[str, Origin] = {}
         self._zones = ZoneWatch()
-        readings = stream.terms.readings  # a register that is repeated has not moved
+        readings = self._readings = stream.terms.readings
+        self._is_register = readings.kind is Kind.REGISTER
         self._rules_of_phase = rules_of_phase(readings, stream.source.subtracted)
+        # A register that is repeated has not moved.
         self._kept_ms = readings.hold_ms if readings.kind is Kind.POWER else inf
         self._wrong_units: set[tuple[str, str | None]] = set()
 
@@ -93,19 +92,18 @@ class Intake:
                 self._arrivals.count_outcome(cached and cached.arrival, error.reason)
                 free_tokens.append(message.token)
                 if cached is not None and error.reason == "refused_stale":
-                    items.append(MeterReading(cached, None))
+                    items.append((cached, None))
                 continue
             for reading in readings:
                 if not reading.is_stamped:
-                    items.append(MeterReading(origin, reading))
+                    items.append((origin, reading))
                     continue
                 key = origin.meter, origin.phase, reading.time_ms
                 if (replaced_item := stamped_items.pop(key, None)) is not None:
                     self._arrivals.counts.add("replaced")
                     free_tokens.append(replaced_item[1].token)
                 stamped_items[key] = origin, reading
-        by_time = sorted(stamped_items.values(), key=lambda item: item[1].time_ms)
-        return items + [MeterReading(*item) for item in by_time]
+        return [*items, *sorted(stamped_items.values(), key=lambda item: item[1].time_ms)]
 
     def _note_unit(self, place: tuple[str, str | None], payload: bytes) -> None:
         """Note the unit that a program states of a meter's or phase's readings; a retained message counts."""
@@ -183,19 +181,17 @@ class Intake:
             self._arrivals.note_event(timeline.meter, name)
         if result.outcome is None:
             return timeline.refusal_outcome(reading.time_ms), result.free_tokens, []
-        is_register = self._stream.terms.readings.kind is Kind.REGISTER
-        if result.outcome is Outcome.ACCEPTED and (is_register or not result.sums):
+        if result.outcome is Outcome.ACCEPTED and (self._is_register or not result.sums):
             timeline.note_activity(reading.time_ms)
         sums, outcome, free_tokens = timeline.add_sums(result)
         # A sum of registers is refused if it was counted before a restart, after which messages come again.
-        return result.outcome if is_register else outcome, free_tokens, sums
+        return result.outcome if self._is_register else outcome, free_tokens, sums
 
     def judge_reading(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:
         """Note what is wrong with the value of an accepted reading, and of its meter's new readings."""
-        meter, phase, arrival = origin
-        readings = self._stream.terms.readings
-        if readings.kind is not Kind.REGISTER:
-            if sums and not readings.holds(sums[-1].value_u):
+        (meter, phase, arrival), readings = origin, self._readings
+        if not self._is_register:
+            if sums and not readings.low_u <= sums[-1].value_u <= readings.high_u:
                 self._arrivals.note_clamped(meter)
             return
         items = [] if reading is None else [(phase, arrival, reading)]
@@ -211,12 +207,13 @@ class Intake:
 
         Return the freed tokens; None if it does not show that. The choice depends on times alone.
         """
-        terms, newest_ms = self._stream.terms, timeline.newest_ms
-        was_fast = newest_ms is not None and newest_ms > received_ms + _FAST_MS
-        if not was_fast or not -_ON_THE_WAY_MS <= reading.time_ms - received_ms <= _NEAR_MS:
+        newest_ms = timeline.newest_ms
+        if newest_ms is None or newest_ms <= received_ms + _FAST_MS:
+            return None
+        if not -_ON_THE_WAY_MS <= reading.time_ms - received_ms <= _NEAR_MS:
             return None
         # Under the event clock, arrivals show nothing. A register's readings are judged by their values.
-        if terms.clock is not Clock.WALL or terms.readings.kind is Kind.REGISTER:
+        if self._stream.terms.clock is not Clock.WALL or self._is_register:
             return None
         tokens = timeline.drop_pending_from(reading.time_ms)
         self._arrivals.counts.add("from_future", len(tokens))

@@ -40,27 +40,27 @@ class Noise:
 
     def draw_window(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
+        if pairs := self._pairs[terms_id]:
+            return pairs.pop()
         self._counts[terms_id] += 1
-        if self._pairs[terms_id]:
-            return self._pairs[terms_id].pop()
         if self._counts[terms_id] <= SINGLE_DRAWS:
             noise_bound = mechanism.draw_noise_bound(self.bits)
             return noise_bound, mechanism.draw_slot(noise_bound, self.bits)
         noise_bounds = mechanism.draw_noise_bounds(DRAW_BATCH, self.bits)
         noise = mechanism.draw_slots(noise_bounds, self.bits)
-        self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
-        return self._pairs[terms_id].pop()
+        pairs += list(zip(noise_bounds, noise, strict=True))[::-1]
+        return pairs.pop()
 
     def draw_dither(self, terms: Terms, slot_index: int) -> int:
         """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
         lattice = terms.steps_per_quantum[slot_index]
+        if dithers := self._dithers[lattice]:
+            return dithers.pop()
         self._counts[lattice] += 1
-        if self._dithers[lattice]:
-            return self._dithers[lattice].pop()
         if self._counts[lattice] <= SINGLE_DRAWS or lattice > LATTICE_MAX:
             return below(lattice, self.bits)
-        self._dithers[lattice] = below_array(lattice, DRAW_BATCH, self.bits).tolist()
-        return self._dithers[lattice].pop()
+        dithers += below_array(lattice, DRAW_BATCH, self.bits).tolist()
+        return dithers.pop()
 
     def drop_unused(self) -> None:
         """Drop all unused draws and bits at the end of the feed."""

@@ -67,6 +67,12 @@ class Claims:
         is_clear = self._clear.get(destination, 2**63) <= start_ms
         return not self._listens or is_clear or destination in self._announced
 
+    def own_destinations(self, destinations: Destinations, start_ms: int) -> Destinations:
+        """Return those destinations that are known to belong to this store from `start_ms` on."""
+        if not self._listens:
+            return destinations
+        return tuple([destination for destination in destinations if self.is_own(destination, start_ms)])
+
     def forget_answers(self, destinations: Collection[Destination]) -> None:
         """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
         self._asked.difference_update(destinations)
@@ -134,13 +140,15 @@ class Openings:
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1
         valid = self._stream.destinations_of_slot(destinations, start_ms, start_ms + terms.first_slot_ms[1])
-        clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
+        clear = self.claims.own_destinations(valid, start_ms)
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))
             if not clear:  # not this store's window: it leaves no mark
                 return ()
         self._marks[meter] = commit.marks[meter] = end_ms
-        allowed = tuple([destination for destination in clear if destination not in self.withheld])
+        allowed = clear
+        if self.withheld:
+            allowed = tuple([destination for destination in clear if destination not in self.withheld])
         if len(allowed) < len(clear):
             self._counts.add("withheld", len(clear) - len(allowed))
         if not allowed:
@@ -157,6 +165,6 @@ class Openings:
 
         While readings that waited in the broker may still arrive, the limit is at least the session expiry.
         """
-        stream, forget_ms = self._stream, self._stream.forget_ms
+        terms, forget_ms = self._stream.schedule.usual, self._stream.forget_ms
         limit_ms = max(forget_ms, _SESSION_EXPIRY_MS) if is_catching_up else forget_ms
-        return stream.terms.clock is Clock.WALL and timeline.idle_windows * stream.terms.length_ms >= limit_ms
+        return terms.clock is Clock.WALL and timeline.idle_windows * terms.length_ms >= limit_ms

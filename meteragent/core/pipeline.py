@@ -57,6 +57,7 @@ class Pipeline:
         self._openings = Openings(running, snapshot, self._factory)
         self._releases = Releases(running, snapshot, formats)
         self._timelines, self._resealed_meters = dict[str, Timeline](), list[str]()
+        self._has_wall_clock = stream.terms.clock is Clock.WALL
         self._prices = PriceIntake(stream, book, counts)
         self._deadlines = Deadlines()
         for meter, stored_state in snapshot.states.items():
@@ -83,10 +84,6 @@ class Pipeline:
     def schedule(self) -> Schedule:
         """The windows; the shell advances the time by at most the length of an ordinary one per feed."""
         return self._stream.schedule
-
-    @property
-    def _has_wall_clock(self) -> bool:
-        return self._stream.terms.clock is Clock.WALL
 
     def hold_records_until(self, due_ms: Mapping[Destination, int]) -> None:
         """Send no new record before the time in `due_ms` at which an older one is due there."""
@@ -176,17 +173,21 @@ class Pipeline:
         meter, phase, _ = origin
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
-        is_changed = meter not in self._timelines
-        timeline = self._timeline(meter, reading.time_ms, received_ms)
+        timeline = self._timelines.get(meter)
+        is_changed = timeline is None
+        if timeline is None or timeline.next_ms is None:
+            timeline = self._begin_timeline(meter, timeline, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
         if (tokens := self._intake.undo_fast_clock(timeline, reading, received_ms)) is not None:
             is_changed = True
             self._effects.acknowledge += tokens
-        standing = extend_standing(timeline, reading, clock_ms) if phase is None else None
-        if standing is not None:  # the fast path, for nearly all power readings
-            outcome, free, meter_readings = Outcome.ACCEPTED, [standing.token], [reading]
-        else:
-            outcome, free, meter_readings = self._intake.accept_reading(phase, timeline, reading)
+        if phase is None and (standing := extend_standing(timeline, reading, clock_ms)) is not None:
+            # the fast path, for nearly all power readings
+            self._effects.acknowledge.append(standing.token)
+            self.arrivals.count_outcome(origin.arrival, Outcome.ACCEPTED, reading.time_ms - received_ms)
+            self._judge(origin, reading, [reading])
+            return True
+        outcome, free, meter_readings = self._intake.accept_reading(phase, timeline, reading)
         self._effects.acknowledge += free
         if timeline.thinned_count:
             self._counts.add("thinned", timeline.thinned_count)
@@ -195,8 +196,7 @@ class Pipeline:
         if outcome is not Outcome.ACCEPTED:
             return is_changed
         self._judge(origin, reading, meter_readings)
-        if standing is None:
-            self._integrate_spans(timeline, clock_ms, now_ms)
+        self._integrate_spans(timeline, clock_ms, now_ms)
         if isinstance(timeline, RegisterTimeline) and (stood := timeline.take_standing_sums()):
             self._judge(origin, None, stood)
         return True
@@ -209,11 +209,10 @@ class Pipeline:
             self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
         self._intake.judge_reading(origin, reading, meter_readings)
 
-    def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
-        """Return a meter's timeline; a new one starts at the next boundary. May raise PayloadError."""
-        timeline = self._timelines.get(meter)
-        if timeline is not None and timeline.next_ms is not None:
-            return timeline
+    def _begin_timeline(
+        self, meter: str, timeline: Timeline | None, time_ms: int, received_ms: int
+    ) -> Timeline:
+        """Return a new or silent meter's timeline, from the next boundary on. May raise PayloadError."""
         if timeline is None and self._has_wall_clock and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")
         first_ms = self._openings.boundary_ms(meter, received_ms if self._has_wall_clock else time_ms)

@@ -46,13 +46,12 @@ class Releases:
         destinations = self._stream.destinations_of_slot(window.destinations, window.start_ms, end_ms)
         outgoing = effects.commit.outgoing
         # Not before an older message of the same topic: a receiver that is behind delays no other.
-        due_ms = {item: max(leave_ms, self.due_ms.get(item, 0)) for item in destinations}
-        outgoing += [Outgoing(*item, payload, due_ms[item], False, slot, until_ms) for item in destinations]
+        dues = [(item, max(leave_ms, self.due_ms.get(item, 0))) for item in destinations]
+        outgoing += [Outgoing(*item, payload, due_ms, False, slot, until_ms) for item, due_ms in dues]
         if self._stream.total and quanta is not None:
             payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
-            for item in destinations:
-                topic = total.total_topic(item.topic)
-                outgoing.append(Outgoing(item.queue, topic, payload, due_ms[item], False))
+            for item, due_ms in dues:
+                outgoing.append(Outgoing(item.queue, total.total_topic(item.topic), payload, due_ms, False))
 
     def _add_to_total(
         self, window: Window, slot_index: int, quanta: int, form: RecordFormat, commit: Commit

@@ -13,21 +13,17 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of one descriptor's records; `tail` is the end that all of them have in common."""
+    """The format of the records under `terms`; `tail` is the end that all of them have in common."""
 
     descriptor: TermsDescriptor
+    terms: Terms
     tail: str
 
     @classmethod
     def of(cls, descriptor: TermsDescriptor) -> "RecordFormat":
         """Return the format of a descriptor's records."""
         terms, sd = descriptor.terms, json.dumps(descriptor.facts["sd"])
-        return cls(descriptor, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
-
-    @property
-    def terms(self) -> Terms:
-        """The terms under which the records are released."""
-        return self.descriptor.terms
+        return cls(descriptor, terms, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
 
     def encode(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
         """Encode the record of a slot, of the window that starts at `window_ms`, with its private value.

@@ -10,7 +10,6 @@ import json
 import math
 import sqlite3
 from collections.abc import Collection, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
@@ -61,11 +60,13 @@ _COUNT = f"""INSERT INTO outbox_total
     SELECT queue, sum(delivered_ms IS NULL), sum(size * (delivered_ms IS NULL)),
            sum(size * (delivered_ms IS NOT NULL))
     FROM (SELECT *, {ROW_BYTES} + length(topic) + length(payload) AS size FROM outbox) GROUP BY queue"""  # noqa: S608 -- constants
-_APPEND = f"""INSERT INTO outbox
-        (queue, topic, id_of_terms, due_ms, retain, until_ms, from_ms, to_ms, payload, crc)
-    SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(8))},
-           substr(?2, json_extract(value, '$[8]'), json_extract(value, '$[9]')), json_extract(value, '$[10]')
-    FROM json_each(?1)"""  # noqa: S608 -- constants
+# Each value that SQLite extracts from a row of JSON takes as long as all the rest of the row.
+_APPEND = f"""WITH shared AS MATERIALIZED (SELECT key AS place,
+        {", ".join(f"json_extract(value, '$[{k}]') AS s{k}" for k in range(5))} FROM json_each(?3))
+    INSERT INTO outbox (queue, topic, due_ms, crc, payload, retain, until_ms, id_of_terms, from_ms, to_ms)
+    SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(4))},
+           substr(?2, json_extract(value, '$[4]'), json_extract(value, '$[5]')), s0, s1, s2, s3, s4
+    FROM json_each(?1) CROSS JOIN shared ON place = json_extract(value, '$[6]')"""  # noqa: S608 -- constants
 
 
 def append_commit(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
@@ -78,16 +79,16 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
     """Append messages to their queues, after those with the same due time; return the new rows."""
     if not outgoing:
         return []
-    sizes = [len(row.payload) for row in outgoing]
-    rows = []
-    for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True):
-        id_of_terms, *extent = row.slot or _NO_SLOT
-        names = [name if name is None else name.encode() for name in (row.queue, row.topic, id_of_terms)]
-        times = (row.due_ms, int(row.retain), row.until_ms, *extent)
-        crc = row_crc(f"texttext{'text' if row.slot else 'null'}", *names, *times, row.payload) - 1
-        rows.append((row.queue, row.topic, id_of_terms, *times, end - size + 1, size, crc))
+    rows, start, shared = [], 1, dict[tuple[object, ...], int]()
+    for queue, topic, payload, due_ms, retain, slot, until_ms in outgoing:
+        id_of_terms, *extent = slot or _NO_SLOT
+        types, id_ = ("texttextnull", None) if slot is None else ("texttexttext", slot[0].encode())
+        values = (queue.encode(), topic.encode(), id_, due_ms, int(retain), until_ms, *extent, payload)
+        place = shared.setdefault((int(retain), until_ms, id_of_terms, *extent), len(shared))
+        rows.append((queue, topic, due_ms, row_crc(types, *values) - 1, start, len(payload), place))
+        start += len(payload)
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
-    last_id = tx.execute(_APPEND, (json_rows(rows), payloads)).lastrowid or 0
+    last_id = tx.execute(_APPEND, (json_rows(rows), payloads, json_rows([*shared]))).lastrowid or 0
     return [
         WaitingRow(id_, row.due_ms, row.queue, row.topic, row.payload, row.retain, row.until_ms)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)

@@ -13,26 +13,31 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of the records under `terms`; `tail` is the end that all of them have in common."""
+    """The format of one descriptor's records; `tail` is the end that all of them have in common."""
 
     descriptor: TermsDescriptor
-    terms: Terms
     tail: str
 
     @classmethod
     def of(cls, descriptor: TermsDescriptor) -> "RecordFormat":
         """Return the format of a descriptor's records."""
         terms, sd = descriptor.terms, json.dumps(descriptor.facts["sd"])
-        return cls(descriptor, terms, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
+        return cls(descriptor, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
+
+    @property
+    def terms(self) -> Terms:
+        """The terms under which the records are released."""
+        return self.descriptor.terms
 
     def encode(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
         """Encode the record of a slot, of the window that starts at `window_ms`, with its private value.
 
         That of a band or a peak has the start and duration of the window, and the band or the `draws`.
         """
-        shape = self.terms.shape
+        terms = self.descriptor.terms
+        shape = terms.shape
         from_ms, to_ms = shape.extent_ms(slot_index)
-        value = decimal_text(quanta * self.terms.quantum_u)
+        value = decimal_text(quanta * terms.quantum_u)
         band_field = f',"band":"{shape.names[slot_index]}"' if shape.names else ""
         draws_field = f',"draws":{draws}' if shape.is_redrawn else ""
         head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(window_ms + from_ms)}"'

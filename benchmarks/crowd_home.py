@@ -19,7 +19,7 @@ from benchmarks.harness import ROOT, ROUNDS
 from benchmarks.line import folder, open_store
 from meteragent import config
 from meteragent.agent.link.crowd import OperatorKeys
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -108,9 +108,7 @@ def street() -> tuple[groups.Group, OperatorKeys]:
 def streams() -> dict[str, Stream]:
     """Return, by name, a stream with noise of its own and the same stream in a crowd."""
     [plain] = config.parse(TEXT).stream
-    local = core_of(
-        plain, config.other_charges_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32)
-    )
+    local = core_of(plain, config.other_charges_per_day(config.parse(TEXT), plain), None, bytes(32))
     group, keys = street()
     terms = {"level": group.level, "radius": group.hide_wh, "quantum": group.quantum_wh}
     member = plain.with_changes(group=group, privacy=terms)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.contestants import ROOT
 from meteragent import config
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Charge, Commit, Outgoing
@@ -72,7 +72,7 @@ class Line:
 
     def __post_init__(self) -> None:
         [stream] = config.parse(TEXT).stream
-        core_stream = core_of(stream, Fraction(0), Links.of(stream), b"x" * 32)
+        core_stream = core_of(stream, Fraction(0), None, b"x" * 32)
         self.pipeline = Pipeline(core_stream, self.store.snapshot(STREAM), Spending(), SystemBits(), Counts())
 
     def warm(self) -> None:

@@ -1,8 +1,7 @@
-"""The parts of a configured stream: its brokers, core settings and budget."""
+"""The parts of a configured stream: its source's broker, core settings and budget."""
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
 
 from meteragent import config as settings
 from meteragent.config.source import has_local_times, part_decoders
@@ -14,40 +13,38 @@ from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger
 
 
-class Links(NamedTuple):
-    """A stream's brokers with secrets, and its pseudonym key; receivers' brokers are in their grants."""
+def source_broker(stream: settings.Stream) -> Endpoint:
+    """Return the source's broker, with its password. Raises ConfigError as `config.read_endpoint` does."""
+    broker = settings.read_endpoint("source", stream.source.url, stream.source)
+    return replace(broker, keeps_order=stream.source.acknowledge == "in order")
 
-    source: Endpoint
-    sink: Endpoint | None
-    pseudonym_key: bytes | None
 
-    @classmethod
-    def of(cls, stream: settings.Stream) -> "Links":
-        """Read and return a stream's links. Raises ConfigError if an address or a file cannot be used."""
-        key_file = stream.sink.pseudonym_key_file
-        key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
-        source = settings.read_endpoint("source", stream.source.url, stream.source)
-        source = replace(source, keeps_order=stream.source.acknowledge == "in order")
-        if stream.receivers:
-            return cls(source, None, key)
-        sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
-        return cls(source, sink, key)
+def pseudonym_key(stream: settings.Stream) -> bytes | None:
+    """Return the key of the stream's pseudonyms, if any. Raises ConfigError if its file cannot be read."""
+    key_file = stream.sink.pseudonym_key_file
+    return None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
+
+
+def sink_receiver(stream: settings.Stream) -> Receiver:
+    """Return the sink of a stream as a receiver: one without an end."""
+    return Receiver(stream.name, stream.sink.topic)
 
 
 def core_of(
     stream: settings.Stream,
     others_per_day: Fraction,
-    links: Links,
+    key: bytes | None,
     secret: bytes,
     claim_key: bytes | None = None,
-    *,
-    receivers: tuple[Receiver, ...] | None = None,
 ) -> Stream:
-    """Return a stream's core settings; by default, its sink gets all, and descriptors have no mark."""
+    """Return a stream's core settings, in which its sink gets all; `key` is that of its pseudonyms.
+
+    Without a `claim_key`, descriptors have no mark.
+    """
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
-        receivers=(Receiver(stream.name, stream.sink.topic),) if receivers is None else receivers,
+        receivers=(sink_receiver(stream),),
         decode=part_decoders(stream.source) or settings.build_decoder(stream.source),
         schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
@@ -56,7 +53,7 @@ def core_of(
         max_meters=stream.source.max_meters,
         max_payload=stream.source.max_payload,
         secret=secret,
-        pseudonym_key=links.pseudonym_key,
+        pseudonym_key=key,
         claim_key=claim_key,
         total=stream.sink.total,
         price_topic=price_topic(stream),

@@ -9,7 +9,7 @@ sinks send what is due, for at most `DRAIN_S`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any
 
 from meteragent import config as settings
@@ -26,6 +26,7 @@ from meteragent.config.source import fleet_share
 from meteragent.domain import grid
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Alarms
+from meteragent.domain.refusal import raise_all
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.service.boot_clock import COMPARE_S
@@ -58,7 +59,7 @@ class Agent:
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks. Raises errors that must end the process."""
         asyncio.get_running_loop().set_exception_handler(_log_exception)
-        links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
+        raise_all(settings.file_refusals(self._config))  # before the store is touched
         address = None if self._config.page is None else Settings.of(self._config.page)
         for line in banner.startup_lines(self._config):
             _log.info("%s", line)
@@ -68,7 +69,7 @@ class Agent:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
                 # A separate task, because the parent task of a failing task group cannot recognise a stop.
-                await asyncio.create_task(self._run_on_store(clock, links, address))
+                await asyncio.create_task(self._run_on_store(clock, address))
             except* ClockJumped:
                 pass
             finally:
@@ -100,9 +101,7 @@ class Agent:
             grid.duration_text(step_ms, 2),
         )
 
-    async def _run_on_store(
-        self, clock: SteadyClock, links: Mapping[str, parts.Links], address: Settings | None
-    ) -> None:
+    async def _run_on_store(self, clock: SteadyClock, address: Settings | None) -> None:
         """Run with an open store until cancelled, or until a receiver is to be admitted or revoked."""
         config = self._config
         store = self._open_store(await _wait_for_clock(clock))
@@ -125,7 +124,7 @@ class Agent:
             shared = self.counts, self.alarms, self._viewers
             odometers = parts.load_odometers(config, store)
             context = Context(config, self._environment, thread, clock, *shared, odometers)
-            units = [assemble_unit(stream, links[stream.name], context) for stream in streams]
+            units = [assemble_unit(stream, context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
             services = [watch.serve_socket(), watch.notify_systemd(), _find_jump(clock), _log_totals(context)]
             services += [withdraw_descriptors(grant, context) for grant in revoked_grants]

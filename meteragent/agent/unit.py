@@ -11,18 +11,17 @@ from meteragent.agent import banner, parts
 from meteragent.agent.clock import CatchUp
 from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
-from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import Outlet, Outlets, outlets_of
 from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
 from meteragent.agent.watch import StreamWatch
 from meteragent.config.source import has_times
 from meteragent.core.charges import Spending
-from meteragent.core.stream import Crowd, Stream
+from meteragent.core.stream import Stream
 from meteragent.domain.problem import connection_advice
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import Kind
-from meteragent.mqtt import WEEK_S, Endpoint, Entropy, Link, Serve, keep_connected
+from meteragent.mqtt import WEEK_S, Entropy, Link, Serve, keep_connected
 from meteragent.store import Store
 
 _log = logging.getLogger("meteragent")
@@ -32,32 +31,20 @@ class Unit(NamedTuple):
     """The parts of one running stream."""
 
     stream: settings.Stream
-    links: parts.Links
+    core: Stream
     runner: Runner
     watch: StreamWatch
-    outlets: tuple[Outlet, ...]
-    source_id: str
+    outlets: Outlets
+    source_link: Link
 
     def keep_source(self, entropy: Entropy) -> Coroutine[Any, Any, None]:
         """Keep the connection to the source until cancelled."""
-        source = self.runner.source
-        # A register's old reading without a timestamp would be taken as current, and all energy used since
-        # as used at once, which no radius hides. No energy is lost, because the next reading includes it.
-        keeps_session = self.stream.source.kind is not Kind.REGISTER or has_times(self.stream.source)
-        link = Link(
-            self.links.source,
-            self.source_id,
-            on_message=source.on_message,
-            receive_maximum=source.receive_maximum,
-            session_expiry_s=WEEK_S if keeps_session else 0,
-            role=parts.connection_name(self.stream, "source"),
-        )
-        return self._keep("source", self.stream.name, link, source.serve, entropy)
+        return self._keep("source", self.stream.name, self.source_link, self.runner.source.serve, entropy)
 
     def keep_sink(self, outlet: Outlet, entropy: Entropy) -> Coroutine[Any, Any, None]:
-        """Keep the connection to the sink or to a receiver until cancelled."""
+        """Keep the connection to a receiver until cancelled."""
         link = replace(outlet.link, on_message=outlet.on_message)
-        return self._keep("sink", outlet.queue, link, outlet.serve, entropy)
+        return self._keep("sink", outlet.receiver.queue, link, outlet.serve, entropy)
 
     async def _keep(self, side: str, queue: str, link: Link, serve: Serve, entropy: Entropy) -> None:
         """Keep a connection until cancelled, and watch it; `side` is "source" or "sink"."""
@@ -70,16 +57,11 @@ class Unit(NamedTuple):
         await keep_connected(link, partial(self.watch.serve, side, queue, serve), entropy)
 
 
-def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:
-    """Return a stream's parts as the store left them. Raises ConfigError or StoreError for a wrong broker."""
+def assemble_unit(stream: settings.Stream, context: Context) -> Unit:
+    """Return a stream's parts as the store left them. Raises ConfigError if a file cannot be used."""
     store, environment, clock = context.store, context.environment, context.clock
-    connections = outlets_of(stream, links, context)
-    outlets = Outlets(
-        {outlet.queue: outlet.sink for outlet in connections},
-        {outlet.queue: outlet.listener for outlet in connections},
-    )
-    crowd = connections[0].crowd if connections else None
-    core, counts = _core(stream, links, context, crowd), context.counts.make_part()
+    outlets = outlets_of(stream, context)
+    core, counts = _core(stream, outlets, context), context.counts.make_part()
     spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
     pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
     pipeline.hold_records_until(outlets.last_due_ms(store))
@@ -89,10 +71,11 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
     _log.info("%s", banner.number_line(stream, core, pipeline, clock.newest_ms, environment.listen_s))
     first_minutes = FirstMinutes(stream, counts)
-    watch = StreamWatch(stream, pipeline, outlets, context, first_minutes, crowd)
+    watch = StreamWatch(stream, pipeline, outlets, context, first_minutes)
+    source = _source(stream, core, context)
     runner = Runner(
         pipeline=pipeline,
-        source=_source(stream, core, context),
+        source=source,
         outlets=outlets,
         context=context,
         catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
@@ -100,17 +83,17 @@ def assemble_unit(stream: settings.Stream, links: parts.Links, context: Context)
         heartbeat=watch.heartbeat,
         on_commit=first_minutes.on_commit,
     )
-    source_id = _source_client_id(store, stream.name, links.source)
-    return Unit(stream, links, runner, watch, connections, source_id)
+    return Unit(stream, core, runner, watch, outlets, _source_link(stream, source, store))
 
 
-def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: Crowd | None) -> Stream:
+def _core(stream: settings.Stream, outlets: Outlets, context: Context) -> Stream:
     """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
     store, others_per_day = context.store, settings.other_charges_per_day(context.config, stream)
-    granted = receivers.granted_receivers(stream, store)
-    core = parts.core_of(stream, others_per_day, links, store.secret, store.claim_key, receivers=granted)
-    listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
-    return replace(core, listens=listens, crowd=crowd)
+    key = parts.pseudonym_key(stream)
+    core = parts.core_of(stream, others_per_day, key, store.secret, store.claim_key)
+    listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and outlets.crowd is None
+    receivers = tuple(outlet.receiver for outlet in outlets)
+    return replace(core, receivers=receivers, listens=listens, crowd=outlets.crowd)
 
 
 def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
@@ -127,7 +110,17 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
     )
 
 
-def _source_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
-    """Return the client id at the source's broker: the same at every start, another for each stream."""
-    client_id = endpoint.client_id or f"meteragent-{store.client_id}-source"
-    return client_id if name == "main" else f"{client_id}-{name}"
+def _source_link(stream: settings.Stream, source: Source, store: Store) -> Link:
+    """Return the link to the source, with the same client id at every start, and another for each stream."""
+    client_id = stream.source.client_id or f"meteragent-{store.client_id}-source"
+    # A register's old reading without a timestamp would be taken as current, and all energy used since as
+    # used at once, which no radius hides. No energy is lost, because the next reading includes it.
+    keeps_session = stream.source.kind is not Kind.REGISTER or has_times(stream.source)
+    return Link(
+        parts.source_broker(stream),
+        client_id if stream.name == "main" else f"{client_id}-{stream.name}",
+        on_message=source.on_message,
+        receive_maximum=source.receive_maximum,
+        session_expiry_s=WEEK_S if keeps_session else 0,
+        role=parts.connection_name(stream, "source"),
+    )

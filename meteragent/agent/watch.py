@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from meteragent import config as settings
 from meteragent.agent.clock import loop_s
@@ -24,9 +23,6 @@ from meteragent.service.vitals import as_json
 from meteragent.store import Connection, ledger, outbox
 from meteragent.store.disk import has_room
 
-if TYPE_CHECKING:
-    from meteragent.agent.link.crowd import OperatorKeys
-
 METERS_QUESTION = b"meters"
 """The question whose answer names the meters, with what has arrived from each."""
 
@@ -41,10 +37,9 @@ class StreamWatch:
         outlets: Outlets,
         context: Context,
         first_minutes: FirstMinutes,
-        crowd: "OperatorKeys | None" = None,
     ) -> None:
         self.heartbeat_s = loop_s()
-        self._down = {"source": {stream.name}, "sink": set(outlets.sinks)}
+        self._down = {"source": {stream.name}, "sink": set(outlets.queues)}
         self.up = {side: not queues for side, queues in self._down.items()}
         self._faults: dict[tuple[str, str], str] = {}
         self._stream = stream
@@ -53,7 +48,6 @@ class StreamWatch:
         self._limits = intake_limits(stream)
         self._context = context
         self._first_minutes = first_minutes
-        self._crowd = crowd
 
     def heartbeat(self) -> None:
         """Record progress of the runner, advance the intake's clock, and log the stream's first minutes."""
@@ -96,8 +90,8 @@ class StreamWatch:
     async def vitals(self, now_ms: int | None, *, has_arrivals: bool) -> StreamVitals:
         """Return the stream's vitals, and only with `has_arrivals` what has arrived of each meter (law 4)."""
         stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
-        public_ids = self._pipeline.public_ids()
-        queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids
+        public_ids, crowd = self._pipeline.public_ids(), self._outlets.crowd
+        queues, unmarked_ids = self._outlets.queues, self._outlets.unmarked_ids
         waiting_count, first_ms = await thread.call(_count_unconfirmed, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= METERS_MAX and now_ms is not None:
@@ -116,7 +110,7 @@ class StreamWatch:
             shard=None if stream.source.shard is None else str(stream.source.shard),
             refused_topics=len(self._outlets.refused_destinations),
             group=None if stream.group is None else stream.group.name,
-            has_keys=self._crowd is None or now_ms is None or self._crowd.has_slot(now_ms),
+            has_keys=crowd is None or now_ms is None or crowd.has_slot(now_ms),
             faults=faults,
             is_waiting=self._pipeline.arrivals.is_waiting(self._limits),
             arrivals=self.arrival_rows() if has_arrivals else (),

@@ -9,7 +9,7 @@ import time
 from functools import partial
 
 from meteragent import config as settings
-from meteragent.agent.parts import Links
+from meteragent.agent import parts
 from meteragent.cli import exit_codes
 from meteragent.cli.tap import run_periodically
 from meteragent.domain.errors import LinkError
@@ -55,8 +55,8 @@ class _StreamDisplay:
 
     def __init__(self, stream: settings.Stream) -> None:
         """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
-        self.links = Links.of(stream)
-        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), boot_clock.wall_ms())
+        self.broker, key = parts.source_broker(stream), parts.pseudonym_key(stream)
+        self.rehearsal = Rehearsal(stream, key, os.urandom(32), SystemBits(), boot_clock.wall_ms())
         self.view = View(stream, self.rehearsal, partial(print, flush=True), _local_time)
 
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
@@ -70,9 +70,7 @@ class _StreamDisplay:
     async def listen(self) -> None:
         """Listen to the source, without a lasting session. Raises LinkError if the connection fails."""
         filters, hint = self.rehearsal.filters, partial(connection_advice, side="source")
-        await watch_topics(
-            self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint
-        )
+        await watch_topics(self.broker, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint)
 
 
 async def _show_streams(config: settings.Config) -> None:

@@ -27,8 +27,7 @@ from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profil
 from meteragent.config.refuse import all_refusals
 from meteragent.config.shapes import FULL_PRESETS
 from meteragent.config.source import build_decoder, forget_ms, topic_of, topics_formula
-from meteragent.config.tables import expand_tables
-from meteragent.config.tables import sent_to as receiver_link
+from meteragent.config.tables import expand_tables, sent_to
 from meteragent.config.tariff import MonthWindows, ordinary_month, tariffs_of
 from meteragent.config.terms import budget, distinct_terms, other_charges_per_day, schedule, sink_url, terms
 from meteragent.decode.profile import Profile
@@ -62,9 +61,9 @@ __all__ = [
     "read_endpoint",
     "read_password",
     "read_secret",
-    "receiver_link",
     "refusals",
     "schedule",
+    "sent_to",
     "sink_broker",
     "sink_url",
     "store_folder_refusals",

@@ -133,7 +133,7 @@ def _leaving_lines(part: Part) -> list[str]:
     if part.guarantee.is_archive:
         return _archive_lines(part)
     links = {
-        receiver.name: config.receiver_link(stream, receiver)
+        receiver.name: config.sent_to(stream, receiver)
         for receiver in stream.receivers
         if not receiver.paused
     }

@@ -44,7 +44,7 @@ def receivers(settings: config.Config) -> list[ReceiverRow]:
             name=receiver.name,
             stream=stream.name,
             preset=receiver.preset,
-            url=config.sink_url(config.receiver_link(stream, receiver)),
+            url=config.sink_url(config.sent_to(stream, receiver)),
             topic=receiver.topic,
             start=None if receiver.start is None else iso_time(receiver.start),
             end=None if receiver.end is None else iso_time(receiver.end),

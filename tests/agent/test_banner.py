@@ -39,8 +39,7 @@ def shown(**sections: str) -> list[str]:
 def next_number(text: str, *, reading_ms: int | None = None, now_ms: int = NOW, listen_s: float = 0.0) -> str:
     """Return the line about the next number; at `reading_ms`, the stream had its first reading."""
     stream = config.parse(text).stream[0]
-    links = parts.Links.of(stream)
-    core = replace(parts.core_of(stream, Fraction(0), links, b"secret"), listens=listen_s > 0)
+    core = replace(parts.core_of(stream, Fraction(0), None, b"secret"), listens=listen_s > 0)
     pipeline = Pipeline(core, Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
     if reading_ms is not None:
         pipeline.feed([Message("meters/m/power", b"100", False, reading_ms, None)], reading_ms, reading_ms)

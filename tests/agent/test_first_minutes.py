@@ -9,9 +9,10 @@ import pytest
 
 from meteragent import config
 from meteragent.agent.first_minutes import TIME_PROBLEMS, FirstMinutes
-from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.link.outlets import Outlet, Outlets
 from meteragent.agent.watch import StreamWatch
 from meteragent.core.arrivals import CODES
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import PROBLEMS, Problem, make_problem
 from meteragent.domain.units import MINUTE_MS
@@ -192,7 +193,13 @@ async def test_a_report_that_is_too_late_is_not_the_first(
     first = FirstMinutes(stream, counts)
     with open_store(tmp_path / "db") as store:
         line, context = Line(store), context_of(Mock(), Mock(), counts, NOW_MS)
-        watch = StreamWatch(stream, pipeline, Outlets({"main": line.sink}), context, first)
+        watch = StreamWatch(
+            stream,
+            pipeline,
+            Outlets([Outlet(Receiver("main", ""), line.sink, Mock(), Mock())]),
+            context,
+            first,
+        )
         line.commit(b"late", until_ms=NOW_MS)
         line.commit(b"in time", until_ms=NOW_MS + 1)
         first.on_commit(outbox.pending_rows(store.connection, "main", NOW_MS, 10))

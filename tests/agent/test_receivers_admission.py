@@ -21,7 +21,6 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS, MINUTE_MS
-from meteragent.mqtt import Endpoint
 from meteragent.privacy import SeededBits
 from meteragent.store import grants, outbox, transaction
 from tests.support.stores import open_store
@@ -65,12 +64,9 @@ class Home:
         self.config = config.parse(TEXT + table)
         receivers.apply_admissions(self.config, self.store, self.now_ms)
         [stream] = self.config.stream
-        get = receivers.granted_receivers(stream, self.store)
-        links = parts.Links(Endpoint("home", 1883, tls=False), None, None)
-        core = parts.core_of(
-            stream, config.other_charges_per_day(self.config, stream), links, b"", receivers=get
-        )
-        core = replace(core, listens=True)
+        get = tuple(grant.receiver for grant in receivers.stream_grants(stream, self.store))
+        others = config.other_charges_per_day(self.config, stream)
+        core = replace(parts.core_of(stream, others, None, b""), receivers=get, listens=True)
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
         self.answers: list[tuple[int, list[Destination]]] = []

@@ -1,6 +1,7 @@
 """Pseudonyms, spread, the page and problems, when a receiver has ended, is paused, or gets nothing."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.reading import Message
 from meteragent.domain.units import MINUTE_MS
-from meteragent.mqtt import Endpoint
 from meteragent.privacy import SeededBits
 from meteragent.store import grants, outbox, transaction
 from tests.support.contexts import context_of
@@ -64,11 +64,9 @@ class Home:
         known = parsed(app)
         [self.stream] = known.stream
         receivers.apply_admissions(known, self.store, self.now_ms)
-        links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        admitted = receivers.granted_receivers(self.stream, self.store)
-        core = parts.core_of(
-            self.stream, config.other_charges_per_day(known, self.stream), links, b"", receivers=admitted
-        )
+        admitted = tuple(grant.receiver for grant in receivers.stream_grants(self.stream, self.store))
+        others = config.other_charges_per_day(known, self.stream)
+        core = replace(parts.core_of(self.stream, others, KEY, b""), receivers=admitted)
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
 
@@ -169,12 +167,11 @@ async def test_the_page_shows_a_receiver_that_is_admitted(home: Home) -> None:
     context = context_of(parsed(ENDING), thread, counts)
     for app, name in ((ENDING, "app"), (PAUSED, "utility")):
         home.start(app)
-        links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        outlets = outlets_of(home.stream, links, context)
+        outlets = outlets_of(home.stream, context)
         receiver = first_receiver(home.stream, outlets)
         assert receiver.queue.startswith(f"{home.stream.name}@{name}.")
         assert receiver.topic == f"{name}/{{meter}}"
-    assert len(outlets) == 1
+    assert len(outlets.queues) == 1
 
 
 async def test_a_receiver_that_gets_nothing_is_named(home: Home) -> None:
@@ -183,8 +180,7 @@ async def test_a_receiver_that_gets_nothing_is_named(home: Home) -> None:
     thread = StoreThread(home.store, 0, 2**30, [], counts)
     context = context_of(parsed(""), thread, counts)
     home.start("")
-    links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-    app, _ = outlets_of(home.stream, links, context)
+    app, _ = outlets_of(home.stream, context)
     app.listener.ask_about(["app/m1"])
     announced = f'{{"store": "another", "valid_from": "{iso_time(NOON_MS)}"}}'.encode()
     app.on_message("app/m1/privacy", announced, 1, retain=True, token=None)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from meteragent import config
 from meteragent.agent.link.source import BATCH_MAX
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
@@ -84,7 +84,7 @@ class Line:
         settings = stream(preset)
         self.counts = counts = Counts()
         self.store = Store.open(folder / "meteragent.db", now_ms=START_MS, recovery_floor_ms=None)
-        core_stream = core_of(settings, Fraction(0), Links.of(settings), self.store.secret)
+        core_stream = core_of(settings, Fraction(0), None, self.store.secret)
         snapshot = self.store.snapshot(settings.name)
         self._pipeline = Pipeline(core_stream, snapshot, Spending(), SystemBits(), counts)
         self._delivered: list[int] = []

@@ -72,7 +72,7 @@ def test_a_receiver_logs_in_with_its_own_name() -> None:
     """At the source's broker it logs in as the source does, unless it has a login; elsewhere never."""
     settings = config.parse(f"source.username = 'gateway'\n{BASE}{TWO}")
     [stream] = settings.stream
-    links = [config.receiver_link(stream, receiver) for receiver in stream.receivers]
+    links = [config.sent_to(stream, receiver) for receiver in stream.receivers]
     assert [config.sink_url(link) for link in links] == ["mqtt://127.0.0.1:1883", "mqtts://app.example"]
     assert [config.sink_broker(link).username for link in links] == ["gateway", "home"]
     assert [link.sink.topic for link in links] == ["utility/{meter}/power", "app/{meter}"]

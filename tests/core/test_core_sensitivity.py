@@ -18,13 +18,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SeededBits
 from meteragent.store import schema
 from tests.support.world import MemoryDisk
@@ -36,7 +35,6 @@ SETTLED_S = LAST_S + 2 * LENGTH_S
 """By then everything has closed, whatever the lateness."""
 WHOLE_W = 18
 """Loads are multiples of it: their energy in any whole number of seconds has four decimals at most."""
-NOWHERE = Endpoint.parse("mqtt://127.0.0.1:1883")
 INTERVAL_S = 15
 
 Load = Sequence[int]
@@ -117,7 +115,7 @@ class Form(NamedTuple):
             topic = "o/{{meter}}"
         """
         known = config.parse(text).stream[0]
-        return core_of(known, Fraction(0), Links(NOWHERE, NOWHERE, None), b"s" * 32)
+        return core_of(known, Fraction(0), None, b"s" * 32)
 
 
 class Life:

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain import loads
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.mqtt import Endpoint
 from meteragent.privacy.loads import counted_change_bound, sampled_change_bound
 from meteragent.privacy.sampling import SeededBits
 from meteragent.report import guarantee, wording
@@ -44,8 +43,7 @@ def stream(source: str, window: str = "") -> config.Stream:
 
 def released(known: config.Stream, load: Load, every_s: int, last_s: int = 3 * HOUR_S) -> dict[str, Fraction]:
     """What leaves of a load that is read so often, always with the same noise."""
-    nowhere = Endpoint.parse("mqtt://127.0.0.1:1883")
-    stream_core = core_of(known, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
+    stream_core = core_of(known, Fraction(0), None, b"s" * 32)
     pipeline = Pipeline(stream_core, Snapshot({}, {}, {}), Spending(), SeededBits(7), Counts())
     found = {}
     for time_s in range(-every_s, last_s, every_s):

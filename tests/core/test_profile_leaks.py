@@ -81,8 +81,8 @@ def written(case: Case, name: str, *, named: bool) -> str:
 def core(text: str, counts: Counts, *, seed: int = 7) -> Pipeline:
     """The core of a configured stream, as the agent makes it."""
     [stream] = config.parse(text).stream
-    links = parts.Links(None, None, None if stream.source.meter else b"key")  # type: ignore[arg-type]
-    known = parts.core_of(stream, Fraction(0), links, b"secret")
+    key = None if stream.source.meter else b"key"
+    known = parts.core_of(stream, Fraction(0), key, b"secret")
     return Pipeline(known, Snapshot({}, {}, {}), Spending(), SeededBits(seed), counts)
 
 

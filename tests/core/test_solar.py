@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.agent.parts import Links, core_of
+from meteragent.agent.parts import core_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits
 from simulators.traces.trace import load
 from tests.support.configurations import written
@@ -77,8 +76,7 @@ def released(values: Sequence[Fraction | int], **sections: str) -> list[Fraction
     keys["source"] = f"profile = 'json'\ntime = 't'\nevery = '1min'\n{keys.get('source', '')}"
     keys["window"] = f"{keys['window']}\nlength = '30min'"
     stream = config.parse(written(**keys)).stream[0]
-    nowhere = Endpoint.parse("mqtt://nowhere")
-    known = core_of(stream, Fraction(0), Links(nowhere, nowhere, None), b"s" * 32)
+    known = core_of(stream, Fraction(0), None, b"s" * 32)
     pipeline = Pipeline(known, Snapshot({}, {}, {}), Spending(), SystemBits(), Counts())
     numbers: dict[str, Fraction] = {}
     for minute, value in enumerate(values):

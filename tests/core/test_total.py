@@ -98,7 +98,7 @@ def test_without_the_key_nothing_is_summed() -> None:
 def test_the_configuration_asks_for_it(wanted: str) -> None:
     """`sink.total` is what the core is told."""
     [known] = config.parse(written(sink=f"total = {wanted}")).stream
-    told = parts.core_of(known, Fraction(0), parts.Links.of(known), b"")
+    told = parts.core_of(known, Fraction(0), parts.pseudonym_key(known), b"")
     assert told.total is (wanted == "true")
 
 

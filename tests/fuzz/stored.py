@@ -51,8 +51,7 @@ class Used(NamedTuple):
 
 def _core(at: int, known: Snapshot) -> Pipeline:
     [stream] = config.parse(CONFIGURATIONS[at]).stream
-    links = parts.Links(None, None, None)  # type: ignore[arg-type]
-    core = parts.core_of(stream, Fraction(0), links, b"secret")
+    core = parts.core_of(stream, Fraction(0), None, b"secret")
     return Pipeline(core, known, Spending(), SeededBits(5), Counts())
 
 

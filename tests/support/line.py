@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.link.other_agent import Listener
+from meteragent.agent.link.outlets import Outlet, Outlets
 from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.link.source import Source
@@ -24,6 +25,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.grid import EpochGrid, parse_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.schedule import Schedule
+from meteragent.mqtt import Endpoint, Link
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store
 from meteragent.store.outbox import WaitingRow
@@ -103,7 +105,8 @@ class Line:
         context = replace(context_of(config, self.store, self.counts), clock=clock)
         catch_up = CatchUp(store.clock_ms or START_MS, wait_ms, waits=waits)
         self.turns = 0
-        outlets = Outlets({"main": self.sink})
+        listener, link = Listener("main", context), Link(Endpoint.parse("mqtt://nowhere"), "main")
+        outlets = Outlets([Outlet(STREAM.receivers[0], self.sink, listener, link)])
         self.runner = Runner(pipeline, self.source, outlets, context, catch_up, None, self._turn)
 
     def _turn(self) -> None:

@@ -7,18 +7,15 @@ from decimal import Decimal
 import pytest
 
 from meteragent import config
-from meteragent.agent.parts import Links
 from meteragent.cli import main
 from meteragent.cli.exit_codes import EXIT_CRASH
 from meteragent.domain.identity import pseudonym
-from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits
 from meteragent.tools.rehearse import Rehearsal, Row, View
 from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import written
 
 NOW = 1_795_176_123_456
-HERE = Endpoint.parse("mqtt://here")
 HIDDEN = "level = 10000"
 """So much is noise hidden that a number is the measured one."""
 
@@ -29,8 +26,7 @@ class Stage:
     def __init__(self, key: bytes | None = None, **sections: str) -> None:
         self.stream = config.parse(written(**sections)).stream[0]
         self.now_ms = NOW
-        links = Links(HERE, HERE, key)
-        self.rehearsal = Rehearsal(self.stream, links, b"s" * 32, SystemBits(), NOW)
+        self.rehearsal = Rehearsal(self.stream, key, b"s" * 32, SystemBits(), NOW)
         self.rows: list[Row] = []
 
     def seconds(self, count: int, payload: str | None = None, *, retain: bool = False) -> None:
@@ -73,7 +69,7 @@ def test_a_rehearsal_sums_parts_as_a_run_does() -> None:
     part = "[[source.part]]\ntopic = 'pv/power'\nprofile = 'json'\nsign = '-'"
     text = written(source="topic = 'net/power'\nmeter = 'home'", privacy=HIDDEN) + part
     stream = config.parse(text).stream[0]
-    rehearsal = Rehearsal(stream, Links(HERE, HERE, None), b"s" * 32, SystemBits(), NOW)
+    rehearsal = Rehearsal(stream, None, b"s" * 32, SystemBits(), NOW)
     rows: list[Row] = []
     for second in range(30):
         for topic, payload in (("net/power", b"900"), ("pv/power", b'{"power": 250}')):
@@ -246,6 +242,6 @@ def test_it_names_each_receiver_that_a_run_would_send_to(utility: str, app: str,
     """
     lines = list[str]()
     [stream] = config.parse(textwrap.dedent(text)).stream
-    rehearsal = Rehearsal(stream, Links(HERE, HERE, None), b"s" * 32, SystemBits(), NOW)
+    rehearsal = Rehearsal(stream, None, b"s" * 32, SystemBits(), NOW)
     View(stream, rehearsal, lines.append, str).begin()
     assert expected in " ".join(lines)

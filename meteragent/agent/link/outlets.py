@@ -5,7 +5,7 @@ The sink of a stream is a receiver without an end. What holds one receiver back 
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Presence, Sink
 from meteragent.agent.store_thread import OutboxReader
 from meteragent.domain import identity
-from meteragent.domain.commit import Commit, Destination
+from meteragent.domain.commit import Commit, Destination, Receiver
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
 from meteragent.store import Store, outbox
@@ -37,14 +37,9 @@ _log = logging.getLogger("meteragent")
 
 
 class Outlet(NamedTuple):
-    """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
+    """A connection to a receiver, for records or reports; `crowd` takes the operators' keys from it."""
 
-    `queue` names its queue in the outbox, `topic` is the template of its topics, and `crowd` takes the
-    operators' keys from it.
-    """
-
-    queue: str
-    topic: str
+    receiver: Receiver
     sink: Sink
     listener: Listener
     link: Link
@@ -74,64 +69,76 @@ class Outlet(NamedTuple):
 
 
 class Outlets:
-    """The sinks and listeners of a stream's receivers, by queue: to the runner, they are one sink."""
+    """The connections to a stream's receivers, in the order of the file: to the runner, they are one sink."""
 
-    def __init__(self, sinks: Mapping[str, Sink], listeners: Mapping[str, Listener] | None = None) -> None:
-        self.sinks = sinks
-        self._listeners = listeners or {}
+    def __init__(self, outlets: Iterable[Outlet]) -> None:
+        self._by_queue = {outlet.receiver.queue: outlet for outlet in outlets}
+
+    def __iter__(self) -> Iterator[Outlet]:
+        return iter(self._by_queue.values())
+
+    @property
+    def queues(self) -> Collection[str]:
+        """The names of the receivers' queues in the outbox."""
+        return self._by_queue.keys()
+
+    @property
+    def crowd(self) -> "OperatorKeys | None":
+        """The keys of the operators of the group to which the stream reports; None if it sends records."""
+        return next((outlet.crowd for outlet in self), None)
 
     def queue_rows(self, rows: Sequence[WaitingRow]) -> None:
         """Pass committed rows to the sinks of their receivers."""
-        for queue, sink in self.sinks.items():
+        for queue, outlet in self._by_queue.items():
             if queue_rows := [row for row in rows if row.queue == queue]:
-                sink.queue_rows(queue_rows)
+                outlet.sink.queue_rows(queue_rows)
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
         """The ids of rows that are delivered or too late, but not yet marked in the outbox."""
-        return frozenset().union(*(sink.unmarked_ids for sink in self.sinks.values()))
+        return frozenset().union(*(outlet.sink.unmarked_ids for outlet in self))
 
     @property
     def late_ids(self) -> frozenset[int]:
         """Those of the unmarked ids whose reports are too late, and so never leave."""
-        return frozenset().union(*(sink.late_ids for sink in self.sinks.values()))
+        return frozenset().union(*(outlet.sink.late_ids for outlet in self))
 
     def note_marked(self, row_ids: Collection[int]) -> None:
         """Forget the ids of rows that are marked in the outbox."""
-        for sink in self.sinks.values():
-            sink.note_marked(row_ids)
+        for outlet in self:
+            outlet.sink.note_marked(row_ids)
 
     @property
     def refused_destinations(self) -> Collection[Destination]:
         """The destinations whose messages a receiver's broker refuses."""
-        items = self.sinks.items()
-        return {Destination(queue, topic) for queue, sink in items for topic in sink.refusals.held_topics}
+        topics = {queue: outlet.sink.refusals.held_topics for queue, outlet in self._by_queue.items()}
+        return {Destination(queue, topic) for queue in topics for topic in topics[queue]}
 
     @property
     def refused_bytes(self) -> int:
         """The total size of the due messages for these destinations, in bytes as counted by the outbox."""
-        return sum(sink.refusals.waiting_bytes for sink in self.sinks.values())
+        return sum(outlet.sink.refusals.waiting_bytes for outlet in self)
 
     @property
     def retains(self) -> bool:
         """Whether all receivers' brokers retain messages, as far as is known."""
-        return all(sink.refusals.retains for sink in self.sinks.values())
+        return all(outlet.sink.refusals.retains for outlet in self)
 
     def ask_about(self, destinations: Iterable[Destination]) -> None:
         """Start to find out at which of these destinations another store releases."""
         for queue, topic in destinations:
-            self._listeners[queue].ask_about([topic])
+            self._by_queue[queue].listener.ask_about([topic])
 
     def take_free_destinations(self) -> list[Destination]:
         """Return the destinations that have been found free since the last call."""
-        items = self._listeners.items()
-        return [Destination(queue, name) for queue, item in items for name in item.take_free_topics()]
+        topics = {queue: outlet.listener.take_free_topics() for queue, outlet in self._by_queue.items()}
+        return [Destination(queue, topic) for queue in topics for topic in topics[queue]]
 
     def last_due_ms(self, store: Store) -> dict[Destination, int]:
         """Return, by destination, the latest due time of the messages due after the store's time."""
         return {
             destination: due_ms
-            for queue in self.sinks
+            for queue in self.queues
             for destination, due_ms in outbox.last_due_ms(store.connection, queue, store.clock_ms).items()
         }
 
@@ -146,41 +153,48 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
     return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
 
 
-def outlets_of(stream: settings.Stream, links: parts.Links, context: Context) -> tuple[Outlet, ...]:
-    """Return the connections to a stream's receivers. Raises ConfigError or StoreError for a wrong broker."""
-    if links.sink is not None:
-        return (_outlet(stream, links.sink, None, context),)
+def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
+    """Return the connections to a stream's receivers. Raises ConfigError if a file cannot be used."""
+    if not stream.receivers:
+        return Outlets([_outlet(stream, parts.sink_receiver(stream), "", context)])
     active = {grant.name: grant for grant in receivers.stream_grants(stream, context.store)}
-    return tuple(
-        _outlet(
-            settings.receiver_link(stream, receiver),
-            receivers.link_endpoint(grant.link, f"receiver {grant.name}"),
-            grant,
-            context,
-        )
-        for receiver in stream.receivers
-        if (grant := active.get(receiver.name)) is not None
+    return Outlets(
+        _outlet(settings.sent_to(stream, item), active[item.name].receiver, item.name, context)
+        for item in stream.receivers
+        if item.name in active
     )
 
 
-def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, context: Context) -> Outlet:
-    """Return a connection with its sink and its listener; `stream` has this connection's sink."""
-    store = context.store
-    if grant is None:
-        queue, name, role = stream.name, stream.name, parts.connection_name(stream, "sink")
-        client_id = _sink_client_id(store, queue, endpoint)
-    else:
-        queue, name, role = grant.queue, f"{stream.name} for {grant.name}", f"receiver {grant.name}"
-        client_id = _receiver_client_id(store, queue, endpoint)
-    presence = presence_of(stream, store.secret, context.config.page)
-    reader, counts = OutboxReader(context.thread, queue), context.counts.make_part()
+def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Context) -> Outlet:
+    """Return the connection to the sink of `stream`, which is that of a receiver with this name, if any."""
+    section = f"receiver {name}" if name else "sink"
+    endpoint = settings.read_endpoint(section, settings.sink_url(stream), settings.sink_broker(stream))
+    presence = presence_of(stream, context.store.secret, context.config.page)
+    reader, counts = OutboxReader(context.thread, receiver.queue), context.counts.make_part()
     sink = Sink(reader, context.clock.now_ms, counts, Refusals(stream.sink.topic), presence)
-    link = replace(_link(endpoint, client_id, sink, role), will=presence.will, inflight=stream.sink.inflight)
-    return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd_keys(stream, context))
+    link = replace(
+        _link(endpoint, receiver.queue, sink, context.store),
+        role=section if name else parts.connection_name(stream, section),
+        will=presence.will,
+        inflight=stream.sink.inflight,
+    )
+    listener = Listener(f"{stream.name} for {name}" if name else stream.name, context)
+    return Outlet(receiver, sink, listener, link, _crowd_keys(stream, context))
 
 
-def _link(endpoint: Endpoint, client_id: str, sink: Sink, role: str) -> Link:
-    return Link(endpoint, client_id, sink.on_message, sink.on_delivered, sink.on_refused, role=role)
+def _link(endpoint: Endpoint, queue: str, sink: Sink, store: Store) -> Link:
+    """Return the link of a sink, with a client id that is the same at every start.
+
+    It differs from queue to queue and does not contain a stream's name, so brokers cannot link streams. A
+    broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
+    its pseudonym to the configured id; a receiver's own id is at its broker alone.
+    """
+    alias, client_id = identity.pseudonym(store.secret, f"sink/{queue}"), endpoint.client_id
+    if client_id is None:
+        client_id = f"meteragent-{alias}-sink"
+    elif queue != "main" and "@" not in queue:
+        client_id = f"{client_id}-{alias}"
+    return Link(endpoint, client_id, on_delivered=sink.on_delivered, on_refused=sink.on_refused)
 
 
 def _crowd_keys(stream: settings.Stream, context: Context) -> "OperatorKeys | None":
@@ -189,24 +203,6 @@ def _crowd_keys(stream: settings.Stream, context: Context) -> "OperatorKeys | No
     from meteragent.agent.link import crowd  # noqa: PLC0415 -- it needs the extra `crowd`
 
     return crowd.load_operator_keys(stream.group, context.thread)
-
-
-def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
-    """Return the client id at the broker of a stream's sink, which is the same at every start.
-
-    It differs from stream to stream and does not contain the stream's name, so brokers cannot link streams. A
-    broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
-    its pseudonym to a configured id.
-    """
-    if name == "main":
-        return endpoint.client_id or f"meteragent-{store.client_id}-sink"
-    alias = identity.pseudonym(store.secret, f"sink/{name}")
-    return f"meteragent-{alias}-sink" if endpoint.client_id is None else f"{endpoint.client_id}-{alias}"
-
-
-def _receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
-    """Return the client id at a receiver's broker; receivers cannot link their streams by it."""
-    return endpoint.client_id or f"meteragent-{identity.pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 
 async def withdraw_descriptors(grant: Grant, context: Context) -> None:
@@ -218,8 +214,9 @@ async def withdraw_descriptors(grant: Grant, context: Context) -> None:
         return
     thread, clock = context.thread, context.clock
     sink = Sink(OutboxReader(thread, grant.queue), clock.now_ms, context.counts, Refusals(grant.topic))
-    client_id = f"{_receiver_client_id(context.store, grant.queue, endpoint)}-revoked"
-    link = replace(_link(endpoint, client_id, sink, f"revoked receiver {grant.name}"), session_expiry_s=0)
+    link = _link(endpoint, grant.queue, sink, context.store)
+    client_id, role = f"{link.client_id}-revoked", f"revoked receiver {grant.name}"
+    link = replace(link, client_id=client_id, role=role, session_expiry_s=0)
     connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))
     try:
         while await thread.call(outbox.queue_depth, context.store.connection, grant.queue):

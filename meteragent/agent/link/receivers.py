@@ -12,7 +12,6 @@ from pathlib import Path
 
 from meteragent import config as settings
 from meteragent.config.model import Broker
-from meteragent.domain.commit import Receiver
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.terms import Clock
@@ -65,11 +64,6 @@ def must_run(stream: settings.Stream, now_ms: int) -> bool:
 def stream_grants(stream: settings.Stream, store: Store) -> list[grants.Grant]:
     """Return the grants of a stream."""
     return [grant for grant in grants.active_grants(store.connection) if grant.stream == stream.name]
-
-
-def granted_receivers(stream: settings.Stream, store: Store) -> tuple[Receiver, ...] | None:
-    """Return the receivers of a stream that have a grant; None if the stream has a sink of its own."""
-    return tuple(grant.receiver for grant in stream_grants(stream, store)) if stream.receivers else None
 
 
 def next_admission_ms(config: settings.Config, now_ms: int) -> int | None:
@@ -130,10 +124,10 @@ def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
     """Return the settings of a receiver's broker as JSON; secret files are only named, not read."""
-    link = settings.receiver_link(stream, receiver)
-    broker = settings.sink_broker(link)
+    receiver_stream = settings.sent_to(stream, receiver)
+    broker = settings.sink_broker(receiver_stream)
     facts = {name: getattr(broker, name) for name in Broker.model_fields}
-    return json.dumps(facts | {"url": settings.sink_url(link)}, default=str, sort_keys=True)
+    return json.dumps(facts | {"url": settings.sink_url(receiver_stream)}, default=str, sort_keys=True)
 
 
 def link_endpoint(link: str, section: str) -> Endpoint:

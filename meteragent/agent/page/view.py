@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -157,14 +157,14 @@ class StreamView:
         return cls(
             unit.stream,
             settings.other_charges_per_day(config, unit.stream),
-            unit.links.pseudonym_key,
+            unit.core.pseudonym_key,
             pipeline.meters,
             unit.watch.up.__getitem__,
             pipeline.upcoming_slot,
             first_receiver(unit.stream, outlets),
             unit.watch.arrival_rows,
             settings.tariffs_of(config, unit.stream),
-            outlets[0] if outlets and outlets[0].crowd is not None else None,
+            None if outlets.crowd is None else next(iter(outlets)),
         )
 
     @property
@@ -202,10 +202,10 @@ class StreamView:
         return Reports(*counts, sink.delivered_ms, self.crowd.crowd.has_slot(now_ms))
 
 
-def first_receiver(stream: settings.Stream, outlets: Sequence[Outlet]) -> Receiver:
+def first_receiver(stream: settings.Stream, outlets: Iterable[Outlet]) -> Receiver:
     """Return the receiver that the page shows: the first, or one without messages if none is admitted yet."""
-    places = [(outlet.queue, outlet.topic) for outlet in outlets]
-    return Receiver(*(places or [(stream.name, identity.PLACEHOLDER)])[0])
+    nobody = Receiver(stream.name, identity.PLACEHOLDER)
+    return next((outlet.receiver for outlet in outlets), nobody)
 
 
 @lru_cache(maxsize=64)

@@ -58,9 +58,9 @@ class Rehearsal:
     """One stream on a fast clock; `slot_ms` is a slot's wall-clock time, and `factor` the clock's speed."""
 
     def __init__(
-        self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int
+        self, stream: settings.Stream, key: bytes | None, secret: bytes, bits: SecretBits, now_ms: int
     ) -> None:
-        """Start at `now_ms`; `secret` must be fresh, and only the pseudonym key of `links` is used."""
+        """Start at `now_ms`; `key` is that of pseudonyms, and `secret` must be fresh."""
         schedule = settings.schedule(stream)
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
@@ -70,15 +70,15 @@ class Rehearsal:
         self._fed_ms = self._first_ms
         fast = self._fast_stream(stream)
         exact = _replace(fast, privacy=_replace(fast.privacy, level=_NOISELESS_LEVEL))
-        self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
-        self._exact = self._pipeline(exact, links, secret, bits, Counts())
+        self._noisy = self._pipeline(fast, key, secret, bits, self.counts)
+        self._exact = self._pipeline(exact, key, secret, bits, Counts())
         self._limits = intake_limits(stream)._replace(first_ms=PATIENCE_MS)
         self._half_widths: dict[str, float] = {}
 
     def _pipeline(
-        self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, counts: Counts
+        self, stream: settings.Stream, key: bytes | None, secret: bytes, bits: SecretBits, counts: Counts
     ) -> Pipeline:
-        core = parts.core_of(stream, Fraction(0), links, secret)
+        core = parts.core_of(stream, Fraction(0), key, secret)
         kind = stream.source.kind
         decoders = {None: core.decode} if callable(core.decode) else core.decode
         fast_decoders = {phase: self._decoder(decode, kind) for phase, decode in decoders.items()}

@@ -77,7 +77,7 @@ def core_of(settings: config.Config, place: int) -> Stream:
     """Return the core's settings of a stream: the one function that knows how the agent makes them."""
     stream = settings.stream[place]
     others_per_day = config.other_charges_per_day(settings, stream)
-    core = parts.core_of(stream, others_per_day, parts.Links.of(stream), SECRET, CLAIM_KEY)
+    core = parts.core_of(stream, others_per_day, parts.pseudonym_key(stream), SECRET, CLAIM_KEY)
     return core if stream.group is None else replace(core, crowd=crowd.keys())
 
 
@@ -87,7 +87,8 @@ def admitted(core: Stream, settings: config.Config, place: int, store: Store, no
     if not stream.receivers:
         return core
     receivers.apply_admissions(settings, store, now_ms)
-    return replace(core, receivers=receivers.granted_receivers(stream, store) or ())
+    grants = receivers.stream_grants(stream, store)
+    return replace(core, receivers=tuple(grant.receiver for grant in grants))
 
 
 def _run(case: Case, settings: config.Config, place: int, folder: Path) -> Outcome:

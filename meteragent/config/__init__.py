@@ -100,7 +100,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     document = parse_toml(text)
     form = RepairedDocument(document, text, profiles)
     config = form.read_config()
-    later_errors = all_refusals(config, is_flat=form.is_flat, wrong_paths=form.wrong_paths)
+    later_errors = all_refusals(config, form.wrong_paths)
     errors = [*form.errors, *map(form.locate_error, later_errors)]
     if len(errors) > EXPLAINED_MAX:
         expected = "a file without the errors above; correct them first"

@@ -41,8 +41,9 @@ def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
 def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
     """Yield each stream whose slots may lose much energy, with its refusal; of nested streams, the first."""
     prefixes = set[str]()
-    for place, stream in enumerate(config.stream if config.archive is None else ()):  # archives lose nothing
-        prefix = config.key_prefix(place)
+    if config.archive is not None:
+        return  # archives lose nothing
+    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
         error = _loss_refusal(stream, prefix)
         if error is not None and prefix not in prefixes:
             prefixes.add(prefix)
@@ -74,11 +75,13 @@ def missing_extra_refusals(config: Config) -> list[ConfigError]:
     """Return the refusals of a page and of crowds whose extras are not installed."""
     module = None if config.page is None else extras.missing_module("page")
     refusals = [] if module is None else [missing_page_refusal(module)]
-    if any(stream.group is not None for stream in config.stream):
+    prefixes = zip(config.stream, config.key_prefixes, strict=True)
+    in_crowds = [prefix for stream, prefix in prefixes if stream.group is not None]
+    if in_crowds:
         try:
             import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
         except ImportError as error:
-            refusals.append(ConfigError("sink.crowd", str(error), extras.hint("crowd")))
+            refusals.append(ConfigError(f"{in_crowds[0]}sink.crowd", str(error), extras.hint("crowd")))
     return refusals
 
 
@@ -90,8 +93,8 @@ def missing_page_refusal(module: str) -> ConfigError:
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
     """Yield each stream that is too coarse, with the prefix of its keys; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
-    for place, stream in enumerate(config.stream):
-        factor, prefix = loads.level_factor(terms(stream)), config.key_prefix(place)
+    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
+        factor = loads.level_factor(terms(stream))
         if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream
     for prefix, (_, stream) in largest.items():

@@ -101,8 +101,7 @@ def _secret_files(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _broker_tables(config: Config) -> Iterator[tuple[str, Broker]]:
     """Yield the tables that name brokers and secrets, each with its name in the file."""
-    for place, stream in enumerate(config.stream):
-        prefix = config.key_prefix(place)
+    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
         yield f"{prefix}source", stream.source
         if not stream.receivers:
             yield f"{prefix}sink", stream.sink

@@ -125,7 +125,8 @@ class RepairedDocument:
         """Return the repaired configuration."""
         while True:
             try:
-                return Config.model_validate(self.document, context=self._profiles)
+                config = Config.model_validate(self.document, context=self._profiles)
+                return config.with_streams(config.stream, [""]) if self.is_flat else config
             except ValidationError as error:
                 self._repair(error.errors(include_url=False))
 

@@ -457,24 +457,23 @@ class Config(Section):
     archive: Archive | None = None
     """Archives in Parquet, for `sanitise`; `run` does not need this table."""
 
-    _tables: tuple[int, ...] = PrivateAttr(())
+    _key_prefixes: tuple[str, ...] = PrivateAttr(())
 
-    def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
-        """Return a copy with other streams; `tables` holds the number of each stream's table in the file."""
+    @property
+    def key_prefixes(self) -> tuple[str, ...]:
+        """What stands before the keys of each stream in the file: `stream[1].`, or "" if the file is flat."""
+        return self._key_prefixes or tuple(f"stream[{number}]." for number in range(len(self.stream)))
+
+    def with_streams(self, streams: Sequence[Stream], key_prefixes: Sequence[str]) -> Self:
+        """Return a copy with other streams, which have these `key_prefixes`."""
         config = self.model_copy(update={"stream": tuple(streams)})
-        config._tables = tuple(tables)  # noqa: SLF001 -- same class
+        config._key_prefixes = tuple(key_prefixes)  # noqa: SLF001 -- same class
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
         """Return the nested streams of the table of `stream`, from fine to coarse, or only `stream`."""
         if stream.receivers:
             return (stream,)
-        tables = self._tables or tuple(range(len(self.stream)))
-        pairs = list(zip(self.stream, tables, strict=True))
-        numbers = {table for part, table in pairs if part is stream}
-        return tuple(part for part, table in pairs if table in numbers)
-
-    def key_prefix(self, place: int) -> str:
-        """Return the prefix of a stream's keys in errors: its table's number, or "" if there is one table."""
-        tables = self._tables or range(len(self.stream))
-        return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""
+        pairs = list(zip(self.stream, self.key_prefixes, strict=True))
+        own_prefix = next((prefix for part, prefix in pairs if part is stream), None)
+        return tuple(part for part, prefix in pairs if prefix == own_prefix)

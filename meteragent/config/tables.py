@@ -33,10 +33,10 @@ def expand_tables(config: Config) -> Config:
     """Return a configuration with the streams that its tables become. Raises ConfigError as `group_of`."""
     if config.receiver:
         streams = shared_streams(config)
-        return config.with_streams(streams, [0] * len(streams))
-    streams_of_tables = enumerate(map(with_group_terms, config.stream))
-    pairs = [(part, table) for table, stream in streams_of_tables for part in nested_streams(stream)]
-    return config.with_streams([part for part, _ in pairs], [table for _, table in pairs])
+        return config.with_streams(streams, config.key_prefixes * len(streams))
+    tables = zip(map(with_group_terms, config.stream), config.key_prefixes, strict=True)
+    pairs = [(part, prefix) for stream, prefix in tables for part in nested_streams(stream)]
+    return config.with_streams([part for part, _ in pairs], [prefix for _, prefix in pairs])
 
 
 def with_group_terms(stream: Stream) -> Stream:

@@ -66,9 +66,9 @@ class ConfigError(MeteragentError):
         """This error alone, because it is a single refusal."""
         return (self,)
 
-    def with_prefix(self, prefix: str) -> "ConfigError":
-        """Return an error with the same values and expectation, and with a prefix before its key."""
-        return ConfigError(prefix + self.key, self.found, self.expected, meant=self.meant)
+    def with_key(self, key: str) -> "ConfigError":
+        """Return an error with the same values and expectation, under another key."""
+        return ConfigError(key, self.found, self.expected, meant=self.meant)
 
     @property
     def location_text(self) -> str:

@@ -143,6 +143,19 @@ def test_all_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [line.split(": ")[1] for line in found] == ["stream[0].privacy.hide", "stream[1].privacy.hide"]
 
 
+def test_a_refusal_of_an_only_stream_names_its_key_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file with one `[[stream]]` has its keys there, whoever refuses them."""
+    keys = f"source.username = 'u'\nsource.password_file = '{tmp_path}/none'\nprivacy.hide = '110Wh'\n"
+    stream = "[[stream]]\nsource.topic = 'm/{meter}/p'\nsink.topic = 'o/{meter}'\n"
+    path = write(tmp_path, stream + SPARSE + keys)
+    assert main(["check", str(path)]) == 78
+    found = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
+    places = {(f"{path}:8", "stream[0].source.password_file"), (f"{path}:9", "stream[0].privacy.hide")}
+    assert {tuple(place) for place in found} == places
+
+
 def test_only_known_words_are_accepted() -> None:
     """Another word of `privacy.accept` is refused, with those that there are."""
     text = f"source.topic = 'm/{{meter}}'\nsink.topic = 'o/{{meter}}'\n{SPARSE}privacy.accept = ['anything']"

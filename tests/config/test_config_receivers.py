@@ -37,7 +37,9 @@ def refused(text: str) -> list[tuple[str, str]]:
     """Return the key and the expectation of each refusal of a configuration."""
     with pytest.raises(ConfigError) as caught:
         config.parse(text)
-    return [(error.key, error.expected) for error in caught.value.errors or (caught.value,)]
+    errors = caught.value.errors
+    assert all(error.text.startswith(f"{error.key}: ") for error in errors)
+    return [(error.key, error.expected) for error in errors]
 
 
 def names(settings: Config) -> dict[str, list[str]]:

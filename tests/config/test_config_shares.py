@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from meteragent import config
-from meteragent.config.refuse import raise_refusals
+from meteragent.config.refuse import all_refusals
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, UNIT_FACTOR, Kind
@@ -118,7 +118,7 @@ def test_other_streams_may_stand_beside() -> None:
     )
     settings = config.parse(text)
     assert [stream.name for stream in settings.stream] == ["a-30min", "a-1h", "b"]
-    assert [settings.key_prefix(place) for place in range(3)] == ["stream[0].", "stream[0].", "stream[1]."]
+    assert settings.key_prefixes == ("stream[0].", "stream[0].", "stream[1].")
     per_day = [config.terms(stream).epsilon_per_w_day for stream in settings.stream]
     assert config.other_charges_per_day(settings, settings.stream[2]) == per_day[0] + per_day[1]
 
@@ -247,4 +247,4 @@ def test_what_readings_cost_is_refused_once() -> None:
 
 def test_expanded_streams_are_accepted_as_streams() -> None:
     """The streams of a table pass every check of streams that are written out."""
-    raise_refusals(config.parse(written(privacy=SHARES, window=AMSTERDAM)), is_flat=False)
+    assert not [*all_refusals(config.parse(written(privacy=SHARES, window=AMSTERDAM)))]

@@ -17,7 +17,7 @@ from meteragent.agent.watch import Watch
 from meteragent.config.accept import is_too_coarse
 from meteragent.config.files import read_token
 from meteragent.config.model import Privacy
-from meteragent.config.refuse import raise_refusals
+from meteragent.config.refuse import all_refusals
 from meteragent.config.shapes import window_of
 from meteragent.core.arrivals import CODES, ArrivalRow
 from meteragent.core.deadlines import Upcoming
@@ -223,11 +223,8 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
     window = stream.window.model_copy(update={"timezone": stream.window.timezone or "UTC"})
     window = window_of(PRESETS[preset], window)
     for_preset = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
-    try:
-        raise_refusals(settings.Config(stream=(for_preset,)), is_flat=True)
-    except ConfigError:
-        return None
-    return None if is_too_coarse(for_preset) else for_preset
+    is_refused = any(all_refusals(settings.Config(stream=(for_preset,)))) or is_too_coarse(for_preset)
+    return None if is_refused else for_preset
 
 
 class View:

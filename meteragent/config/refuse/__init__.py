@@ -2,18 +2,17 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import privacy, source, tables, together, window
 from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, check_of, is_wrong
 from meteragent.config.refuse.together import first_per_key
-from meteragent.config.tables import nested_streams, shared_streams, with_group_terms
+from meteragent.config.tables import for_preset, nested_streams, sent_to, shared_streams, with_group_terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.refusal import raise_all
 
 _DIVISION_KEYS = (
     *("privacy.shares", "privacy.preset", "privacy.level", "privacy.hide", "window.timezone"),
@@ -26,21 +25,16 @@ _GRID = set(map(path_of, GRID_KEYS))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
-def raise_refusals(config: Config, *, is_flat: bool) -> None:
-    """Raise ConfigError with all refusals, if any; if `is_flat`, keys are named without `stream[0]`."""
-    raise_all(all_refusals(config, is_flat=is_flat))
-
-
-def all_refusals(config: Config, *, is_flat: bool, wrong_paths: Collection[Path] = ()) -> Refusals:
+def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals:
     """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     if any(path[:1] == ("receiver",) for path in wrong_paths):
         return  # the form has dropped the list, so the streams are unknown
     streams = [
-        Table(stream, "" if is_flat else f"stream[{number}].", _wrong_in(number, wrong_paths))
-        for number, stream in enumerate(config.stream)
+        Table(stream, prefix, _wrong_in(number, wrong_paths))
+        for number, (stream, prefix) in enumerate(zip(config.stream, config.key_prefixes, strict=True))
     ]
     if config.receiver:
-        yield from tables.receiver_refusals(config, streams[0].wrong_paths, _stream_refusals, is_flat=is_flat)
+        yield from _refusals_of_receivers(config, streams)
         config = _with_presets(config)
     else:
         yield from _refusals_of_tables(streams)
@@ -63,14 +57,46 @@ def _with_presets(config: Config) -> Config:
     if not peers or len(config.stream) > 1:
         return config
     streams = shared_streams(config.model_copy(update={"receiver": peers}))
-    return config.with_streams(streams, range(len(streams)))
+    return config.with_streams(streams, [""] * len(streams))
+
+
+def _refusals_of_receivers(config: Config, streams: Sequence[Table]) -> Refusals:
+    """Yield the refusals of receivers and of the stream that each gets; shared keys are refused only once."""
+    if any(config.key_prefixes):
+        expected = (
+            "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
+            " [[receiver]]"
+        )
+        yield ConfigError("receiver", "tables together with [[stream]]", expected)
+        return
+    [(base, _, wrong_paths)] = streams
+    yield from tables.receiver_refusals(config, wrong_paths)
+    receivers = [
+        Table(sent_to(for_preset(base, receiver.preset), receiver), f"receiver[{number}].", set(wrong_paths))
+        for number, receiver in enumerate(config.receiver)
+    ]
+    yield from first_per_key(
+        problem.with_key(_key_of_receiver(problem.key, table.prefix))
+        for table in receivers
+        for problem in _stream_refusals(table.stream, table.wrong_paths)
+    )
+    for problem in together.topic_refusals(receivers):
+        yield problem.with_key(problem.key.replace("].sink.", "]."))
+
+
+def _key_of_receiver(key: str, prefix: str) -> str:
+    """Return the key in the file for a key of a receiver's stream."""
+    if key == "privacy.preset":
+        return f"{prefix}preset"
+    is_own = key.startswith("sink.") and key != "sink.pseudonym_key_file"
+    return prefix + key.removeprefix("sink.") if is_own else key
 
 
 def _refusals_of_tables(streams: Collection[Table]) -> Refusals:
     """Yield the refusals of each stream's table, and of conflicts between streams."""
     for table in streams:
         for problem in _table_refusals(table.stream, table.wrong_paths):
-            yield problem.with_prefix(table.prefix)
+            yield problem.with_key(table.prefix + problem.key)
     # Shares and groups are applied first, because the names and topics that they set can also conflict.
     part_tables = [part for table in streams for part in _nested_tables(table)]
     for conflicts in (together.name_refusals, together.topic_refusals, together.price_topic_refusals):

@@ -107,8 +107,7 @@ def _part_key_refusals(stream: Stream, path: str) -> Refusals:
     for check in (_device_refusals, _meter_id_refusals, _expression_refusals):
         for error in check.refusals(stream):
             key = error.key.removeprefix("source.")
-            place = f"{path}.{key}" if key in _PART_KEYS else path
-            yield ConfigError(place, error.found, error.expected, meant=error.meant)
+            yield error.with_key(f"{path}.{key}" if key in _PART_KEYS else path)
 
 
 @check_of("source.meter", "sink.pseudonym_key_file")

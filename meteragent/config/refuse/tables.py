@@ -1,17 +1,16 @@
 """Refusals for tables that become other streams: in a crowd's total, nested, or shared by receivers."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd
 
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import together
-from meteragent.config.refuse.check import NO_SLOT_KEYS, Refusals, Table, check_of, is_wrong, repeated_places
+from meteragent.config.refuse.check import NO_SLOT_KEYS, Refusals, check_of, is_wrong, repeated_places
 from meteragent.config.refuse.window import zone_refusals
 from meteragent.config.shapes import keys_needed, range_text
 from meteragent.config.source import interval_ms, lateness_ms
-from meteragent.config.tables import NO_TOPIC, for_preset, group_of, nested_streams, parse_length_ms, sent_to
+from meteragent.config.tables import NO_TOPIC, group_of, nested_streams, parse_length_ms
 from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
 from meteragent.config.value import parse_length
 from meteragent.crowd.group import Group, is_label
@@ -249,22 +248,12 @@ _NOT_WITH_RECEIVERS = {
 }
 
 
-def receiver_refusals(
-    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Refusals], *, is_flat: bool
-) -> Refusals:
-    """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of the stream."""
-    if not is_flat:
-        expected = (
-            "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
-            " [[receiver]]"
-        )
-        yield ConfigError("receiver", "tables together with [[stream]]", expected)
-        return
+def receiver_refusals(config: Config, wrong_paths: Collection[Path]) -> Refusals:
+    """Yield refusals of what cannot stand next to receivers; `wrong_paths` are those of the file's stream."""
     if config.archive is not None:
         yield ConfigError("archive", "a table together with [[receiver]]", "a file of its own")
     yield from _conflicts_with_receivers(config.stream[0], wrong_paths)
     yield from _name_and_time_refusals(config)
-    yield from _link_refusals(config, wrong_paths, checks)
 
 
 def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> Refusals:
@@ -293,30 +282,3 @@ def _name_and_time_refusals(config: Config) -> Refusals:
         if receiver.start is not None and receiver.end is not None and receiver.end <= receiver.start:
             value = "a time that is not after the start"
             yield ConfigError(f"receiver[{number}].end", value, "a time after the start")
-
-
-def _link_refusals(
-    config: Config, wrong_paths: set[Path], checks: Callable[[Stream, set[Path]], Refusals]
-) -> Refusals:
-    """Yield the refusals of each receiver's stream, broker and topic; shared keys are refused only once."""
-    [base] = config.stream
-    tables = [
-        Table(sent_to(for_preset(base, receiver.preset), receiver), f"receiver[{number}].", set(wrong_paths))
-        for number, receiver in enumerate(config.receiver)
-    ]
-    by_table = ((checks(table.stream, table.wrong_paths), table.prefix) for table in tables)
-    yield from together.first_per_key(
-        _under_receiver_key(problem, prefix) for problems, prefix in by_table for problem in problems
-    )
-    for problem in together.topic_refusals(tables):
-        problem.key = problem.key.replace("].sink.", "].")
-        yield problem
-
-
-def _under_receiver_key(problem: ConfigError, prefix: str) -> ConfigError:
-    """Return a problem of a receiver's stream under its key in the file."""
-    if problem.key == "privacy.preset":
-        problem.key = f"{prefix}preset"
-    elif problem.key.startswith("sink.") and problem.key != "sink.pseudonym_key_file":
-        problem.key = prefix + problem.key.removeprefix("sink.")
-    return problem

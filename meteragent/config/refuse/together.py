@@ -46,7 +46,7 @@ def topic_refusals(tables: Sequence[Table]) -> Refusals:
         if problem is None and not is_wrong(wrong_paths, "sink.status"):
             problem = _status_refusal(stream, streams, streams[:index])
         if problem is not None:
-            yield problem.with_prefix(prefix)
+            yield problem.with_key(prefix + problem.key)
 
 
 def _sink_refusal(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:

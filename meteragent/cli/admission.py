@@ -5,7 +5,6 @@ can stop it. What `run` reads must be readable, and the extras that it needs mus
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
@@ -16,10 +15,30 @@ from meteragent.domain.refusal import raise_all
 from meteragent.store import ledger, read_only, stored_terms
 
 _KEPT = (
-    "{}: warning: stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state"
-    " one of them"
+    "stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state one of them"
 )
 _SEVERAL = "not stated, and the stream has run with {}: state one of them"
+_STARTED = "(not refused, because the stream has run before): "
+
+
+def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> config.Config:
+    """Return the configuration of a file whose streams may all run, each with the lateness that it has.
+
+    Write a warning for each stream that continues only because it has run before. Raises ConfigError with all
+    refusals, among them, if it `needs_folder`, that of a store in a folder that does not exist.
+    """
+    settings, refusals = _with_running_lateness(path, config.load(path), out)
+    running = _started_streams(settings)
+    for stream, refusal in config.reading_refusals(settings):
+        if stream.name in running:
+            place = config.locate_error(refusal, path).location_text
+            print(f"{place}warning {_STARTED}{refusal.text}", file=out)
+        else:
+            refusals.append(refusal)
+    refusals += config.missing_extra_refusals(settings) + config.file_refusals(settings)
+    refusals += config.store_folder_refusals(settings) if needs_folder else []
+    raise_all(config.locate_error(refusal, path) for refusal in refusals)
+    return settings
 
 
 def stored_streams(path: Path) -> set[str]:
@@ -30,28 +49,28 @@ def stored_streams(path: Path) -> set[str]:
         return ledger.marked_streams(connection)
 
 
-def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
-    """Return the configuration with the lateness of streams that have run, if the file at `path` states none.
+def _with_running_lateness(
+    path: Path, settings: config.Config, out: TextIO
+) -> tuple[config.Config, list[ConfigError]]:
+    """Return the configuration with the lateness of streams that have run, where the file states none.
 
-    Write a warning for each whose lateness differs from that of a new stream. Raises ConfigError for streams
-    that have run with several, because the store does not say which was the last.
+    Write a warning for each whose lateness differs from that of a new stream. Also return the refusals of
+    streams that have run with several, because the store does not say which was the last.
     """
     stored = _stored_lateness_ms(settings.store.path)
     streams, refusals = [], []
-    for number, stream in enumerate(settings.stream):
+    for stream, prefix in zip(settings.stream, settings.key_prefixes, strict=True):
         usual_ms = config.terms(stream).lateness_ms
         known_ms = [usual_ms] if stream.window.lateness is not None else stored.get(stream.name, [usual_ms])
         if len(known_ms) > 1:
             text = _SEVERAL.format(" and ".join(f"'{format_duration(each_ms)}'" for each_ms in known_ms))
-            error = ConfigError(f"stream[{number}].window.lateness", "none", "", text=text)
-            refusals.append(config.locate_error(error, path))
+            refusals.append(ConfigError(f"{prefix}window.lateness", "none", "", text=text))
         elif known_ms != [usual_ms]:
-            print(_KEPT.format(path, stream.name, *map(format_duration, (*known_ms, usual_ms))), file=out)
-            window = stream.window.model_copy(update={"lateness": known_ms[0]})
-            stream = stream.model_copy(update={"window": window})  # noqa: PLW2901  the stream that runs
+            warning = _KEPT.format(stream.name, *map(format_duration, (*known_ms, usual_ms)))
+            print(f"{path}: warning: {warning}", file=out)
+            stream = stream.with_changes(window={"lateness": known_ms[0]})  # noqa: PLW2901  the stream that runs
         streams.append(stream)
-    raise_all(refusals)
-    return settings.model_copy(update={"stream": tuple(streams)})
+    return settings.model_copy(update={"stream": tuple(streams)}), refusals
 
 
 def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
@@ -62,28 +81,6 @@ def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
         return {name: sorted({row.lateness_ms for row in rows}) for name, rows in terms_by_stream.items()}
     except (StoreError, OSError):
         return {}
-
-
-def admission_refusals(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and separately those of streams that have run before, which are only warnings."""
-    file_errors = [*config.missing_extra_refusals(settings), *config.file_refusals(settings)]
-    running = _started_streams(settings)
-    new_streams = {stream.name for stream in settings.stream} - running
-    return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
-
-
-def report_refusals(
-    path: Path, settings: config.Config, out: TextIO, *, more_refusals: Iterable[ConfigError] = ()
-) -> bool:
-    """Write the refusals, and warnings for streams that have run before; return whether there are any."""
-    refusals, warnings = admission_refusals(settings)
-    refusals += more_refusals
-    for warning in warnings:
-        place = config.locate_error(warning, path).location_text
-        print(f"{place}warning (not refused, because the stream has run before): {warning.text}", file=out)
-    for refusal in refusals:
-        print(config.locate_error(refusal, path), file=out)
-    return bool(refusals)
 
 
 def _started_streams(settings: config.Config) -> set[str]:

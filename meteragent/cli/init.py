@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from meteragent import config, mqtt
-from meteragent.cli import check, common, discover, exit_codes
+from meteragent.cli import admission, check, common, discover, exit_codes
 from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
@@ -156,10 +156,15 @@ def _write(draft: Draft) -> None:
 def _show_promises(draft: Draft) -> int:
     """Show the promises, the next steps, and the commands that install the unit; return the exit code."""
     print()
-    code = check.print_new(draft.config)
-    if draft.unit is not None and code == 0:
+    try:
+        settings = admission.load_admitted(draft.config, sys.stderr)
+    except ConfigError as refusal:
+        print(refusal, file=sys.stderr)
+        return exit_codes.EXIT_CONFIG
+    check.print_promises(settings, draft.config, is_new=True)
+    if draft.unit is not None:
         print("To start the agent with the machine, as a service of your user:")
         for line in draft.files[draft.unit][0].splitlines():
             if line.startswith("#   "):  # a command in the unit's header
                 print(line.removeprefix("# ").replace("THIS-FILE", shlex.quote(str(draft.unit))))
-    return code
+    return 0

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     config = settings.load(options.config)
     if any(stream.group is not None for stream in config.stream):
         return exit_codes.fail(_SHARES, exit_codes.EXIT_CONFIG)
-    for refusal in settings.refusals(config):
+    for _, refusal in settings.reading_refusals(config):
         print(f"warning: {settings.locate_error(refusal, options.config)}", file=sys.stderr)
     forbid_dumps()
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below

@@ -6,9 +6,8 @@ import logging
 import os
 import sys
 
-from meteragent import config
 from meteragent.agent import environment, service
-from meteragent.cli import admission, exit_codes
+from meteragent.cli import admission
 from meteragent.service import boot_clock
 from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, run_until_signalled
 
@@ -20,10 +19,7 @@ def run(options: argparse.Namespace) -> int:
 
         return rehearsal.run(options)
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
-    settings = config.load(options.config)
-    settings = admission.with_running_lateness(options.config, settings, sys.stderr)
-    if admission.report_refusals(options.config, settings, sys.stderr):
-        return exit_codes.EXIT_CONFIG
+    settings = admission.load_admitted(options.config, sys.stderr)
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
     agent = service.Agent(settings, environment.system_environment(boot_clock.wall_ms, notify))

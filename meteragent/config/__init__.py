@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import largest_loss, missing_extra_refusals, refusals
 from meteragent.config.files import (
     file_refusals,
+    missing_extra_refusals,
     read_endpoint,
     read_password,
     read_secret,
@@ -25,6 +25,7 @@ from meteragent.config.form import EXPLAINED_MAX, RepairedDocument
 from meteragent.config.model import Config, Page, Receiver, Stream
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import all_refusals
+from meteragent.config.refuse.readings import largest_loss, reading_refusals
 from meteragent.config.shapes import FULL_PRESETS
 from meteragent.config.source import build_decoder, forget_ms, topic_of, topics_formula
 from meteragent.config.tables import expand_tables, sent_to
@@ -61,7 +62,7 @@ __all__ = [
     "read_endpoint",
     "read_password",
     "read_secret",
-    "refusals",
+    "reading_refusals",
     "schedule",
     "sent_to",
     "sink_broker",
@@ -116,7 +117,7 @@ def parse_or_none(text: str, profiles: Mapping[str, Profile] = MappingProxyType(
         config = parse(text, profiles)
     except ConfigError:
         return None
-    return None if refusals(config) else config
+    return None if reading_refusals(config) else config
 
 
 def locate_error(error: ConfigError, path: Path) -> ConfigError:

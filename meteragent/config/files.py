@@ -1,10 +1,11 @@
-"""The brokers and files that a configuration names: addresses, passwords and keys."""
+"""The brokers and files that a configuration names, and what the machine lacks for it."""
 
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from meteragent import extras
 from meteragent.config.model import Broker, Config, Sink, Stream
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.refusal import unreadable_reason
@@ -71,7 +72,12 @@ def file_refusals(config: Config) -> list[ConfigError]:
     refusals: dict[str, ConfigError] = {}
     for key, path in _secret_files(config):
         try:
-            read_token(path) if key == "page.token_file" else read_secret(key, path)
+            if key == "page.token_file":
+                read_token(path)
+            elif key.endswith(".password_file"):
+                read_password(key, path)
+            else:
+                read_secret(key, path)
         except ConfigError as error:
             refusals.setdefault(key, error)
     return list(refusals.values())
@@ -86,6 +92,25 @@ def store_folder_refusals(config: Config) -> list[ConfigError]:
         return []
     expected = "a folder that exists: create it, or start the service that does"
     return [ConfigError("store.path", f"{path.parent}: no such folder", expected)]
+
+
+def missing_extra_refusals(config: Config) -> list[ConfigError]:
+    """Return the refusals of a page and of crowds whose extras are not installed."""
+    module = None if config.page is None else extras.missing_module("page")
+    refusals = [] if module is None else [missing_page_refusal(module)]
+    prefixes = zip(config.stream, config.key_prefixes, strict=True)
+    in_crowds = [prefix for stream, prefix in prefixes if stream.group is not None]
+    if in_crowds:
+        try:
+            import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
+        except ImportError as error:
+            refusals.append(ConfigError(f"{in_crowds[0]}sink.crowd", str(error), extras.hint("crowd")))
+    return refusals
+
+
+def missing_page_refusal(module: str) -> ConfigError:
+    """Return the refusal of a page if a module of its extra is missing."""
+    return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
 
 
 def _secret_files(config: Config) -> Iterator[tuple[str, Path]]:

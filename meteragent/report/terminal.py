@@ -32,16 +32,13 @@ def next_step(
     settings: config.Config,
     path: str,
     *,
-    is_refused: bool,
     program: str = "meteragent",
     is_new: bool = False,
 ) -> str:
-    """Return the next step for a configuration: to correct it, to rehearse it if it `is_new`, or to run it.
+    """Return the next step for a configuration: to rehearse it if it `is_new`, or to run it.
 
     Each command starts with `program` and is alone on its line, so that it can be copied.
     """
-    if is_refused:
-        return wrap_text(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
     command = say("next.then" if is_new else "next.run", program=program, config=path)

@@ -163,7 +163,7 @@ def test_presets_that_check_refuses_are_not_offered() -> None:
     for name in ("appliance", "television", "street", "day", "typical-day"):
         window = zone if name in ("day", "typical-day") else ""
         text = written(source=source, privacy=f'preset = "{name}"', window=window)
-        is_refused = config.refusals(config.parse(text)) != []
+        is_refused = config.reading_refusals(config.parse(text)) != []
         assert (name in presets) != is_refused
     assert presets < {"appliance", "television", "street", "day", "typical-day"}
 
@@ -235,10 +235,10 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     sink = Sink(OutboxReader(thread, "main"), context.clock.now_ms, counts, refusals)
     sink.delivered_ms = START_MS
     keys = SimpleNamespace(has_slot=lambda time_ms: known.get(time_ms, False))
-    crowd: Any = SimpleNamespace(sink=sink, crowd=keys)
+    outlet: Any = SimpleNamespace(sink=sink, crowd=keys)
     upcoming, receiver = {"m": NEXT}.get, Receiver("main", stream.sink.topic)
     watched = view.StreamView(
-        stream, Fraction(0), None, lambda: ["m"], lambda _: True, upcoming, receiver, crowd=crowd
+        stream, Fraction(0), None, lambda: ["m"], lambda _: True, upcoming, receiver, outlet=outlet
     )
     look = view.View([watched], context, missing)
     persist(store, sending(0))

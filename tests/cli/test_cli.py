@@ -142,15 +142,15 @@ def test_a_configuration_that_is_not_there_is_refused(
 def test_a_secret_that_cannot_be_read_is_refused(
     write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A password file that is missing, empty or not text ends `run` with 78; it is never shown."""
+    """A password file that is missing, empty or not text is refused by `check` and `run`, and never shown."""
     path = write(source=f'username = "u"\npassword_file = "{tmp_path / "password"}"')
     assert main(["run", path]) == EXIT_CONFIG
     (tmp_path / "password").write_bytes(b"\n")
     assert main(["run", path]) == EXIT_CONFIG
     (tmp_path / "password").write_bytes(b"canary\xff")
-    assert main(["run", path]) == EXIT_CONFIG
+    assert main(["run", path]) == main(["check", path]) == EXIT_CONFIG
     told = capsys.readouterr().err
-    assert told.count("source.password_file: found ") == 3
+    assert told.count("source.password_file: found ") == 4
     assert "canary" not in told
     assert not (tmp_path / "db").exists()
 

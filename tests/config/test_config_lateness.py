@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.config.accept import LOST_MAX
+from meteragent.config.refuse.readings import LOST_MAX
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from tests.support.configurations import energy, settled, written
@@ -43,7 +43,7 @@ def test_by_the_event_clock_the_reading_after_a_slot_ends_it() -> None:
     text = written(source=TIMED.replace("every = '10s'", ""), window="clock = 'event'\nlateness = '0s'")
     settings = config.parse(text)
     assert config.largest_loss(settings.stream[0])[0] == 0
-    assert [error.key for error in config.refusals(settings)] == []
+    assert [error.key for _, error in config.reading_refusals(settings)] == []
     assert settled(source=TIMED, window="clock = 'event'").lateness_ms == 10_000
 
 
@@ -75,5 +75,5 @@ def test_what_is_lost_is_what_comes_too_late(every_s: int, late_s: int) -> None:
     share, lost_wh = config.largest_loss(settings.stream[0])
     assert share == Fraction(lost_ms, 30 * MINUTE_MS)
     assert lost_wh == 20_000 * Fraction(lost_ms, HOUR_MS)
-    refused = [error.key for error in config.refusals(settings)]
+    refused = [error.key for _, error in config.reading_refusals(settings)]
     assert ("window.lateness" in refused) is (share > LOST_MAX)

@@ -240,7 +240,7 @@ COARSE = "kind = 'register'\nunit = 'kWh'\nevery = '1h'\ndead_band = 1"
 def test_what_readings_cost_is_refused_once() -> None:
     """Of three streams with a coarse register the table is refused once, with its own key."""
     settings = config.parse(written(source=COARSE, privacy=SHARES, window=AMSTERDAM))
-    assert [error.key for error in config.refusals(settings)] == ["privacy.hide"]
+    assert [error.key for _, error in config.reading_refusals(settings)] == ["privacy.hide"]
     accepted = nested(f"{SHARES}\naccept = ['coarse_register']", source=COARSE)
     assert len(accepted) == 3
 

@@ -171,14 +171,12 @@ def test_it_says_what_to_do_next(sections: dict[str, str], text: str) -> None:
     """The next command, and when the first number leaves: after the first slot of the first whole window."""
     source = written(**sections)
     known, settings = [computed(source, (), ())], config.parse(source)
-    step = terminal.next_step(known, settings, "home.toml", is_refused=False)
+    step = terminal.next_step(known, settings, "home.toml")
     assert step == f"Next: meteragent run home.toml\n  {text}"
-    steps = terminal.next_step(known, settings, "home.toml", is_refused=False, program="m", is_new=True)
+    steps = terminal.next_step(known, settings, "home.toml", program="m", is_new=True)
     rehearsal, _, run = steps.splitlines()[:3]
     assert (rehearsal, run) == ("Next: m run home.toml --rehearse", "Then: m run home.toml")
     assert steps.endswith(f"\n  {text}")
-    refused = terminal.next_step(known, settings, "home.toml", is_refused=True)
-    assert refused == "Next: correct the errors above, then run this command again."
 
 
 def test_each_stream_has_its_own_text() -> None:

@@ -91,7 +91,7 @@ def accepted(result: Findings, listener: Listener) -> None:
     for proposal in result.proposals:
         for offer in proposal.offers:
             configuration = config.parse(offer.to_toml(ACCESS))
-            assert not config.refusals(configuration)
+            assert not config.reading_refusals(configuration)
             source = configuration.stream[0].source
             place, decode = config.topic_of(source), config.build_decoder(source)
             logs = [log for topic, log in listener.topics.items() if place.meter_of(topic) is not None]

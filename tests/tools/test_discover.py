@@ -327,7 +327,7 @@ def test_what_is_proposed_runs() -> None:
     """A plug that reports its power every five minutes hides no kettle, so a month is proposed."""
     (one,) = candidates(listened(PLUG))
     proposed = config.parse(configuration_toml(one, ACCESS))
-    assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
+    assert (proposed.stream[0].privacy.preset, config.reading_refusals(proposed)) == ("bill", [])
 
 
 def test_slow_meters_get_longer_slots() -> None:

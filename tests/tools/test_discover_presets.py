@@ -23,7 +23,7 @@ def test_only_presets_that_would_be_accepted_are_named(sent: Sent, others: str) 
     assert f"; others: {others}\n" in text
     for preset in ("television", "street"):
         with_preset = config.parse(text.replace('"appliance"', f'"{preset}"'))
-        assert (not config.refusals(with_preset)) is (preset in others)
+        assert (not config.reading_refusals(with_preset)) is (preset in others)
 
 
 @pytest.mark.parametrize(

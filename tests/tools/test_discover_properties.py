@@ -74,7 +74,7 @@ def test_an_offer_has_a_unit_of_its_kind_and_is_accepted(scene: Scene) -> None:
         for offer in proposal.offers:
             assert offer.unit in UNITS[offer.kind]
             parsed = config.parse(offer.to_toml(ACCESS))
-            assert not config.refusals(parsed)
+            assert not config.reading_refusals(parsed)
 
 
 @pytest.mark.slow("searches a hundred homes")

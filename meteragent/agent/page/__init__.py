@@ -18,7 +18,7 @@ Only `serve` loads Starlette and uvicorn (the `page` extra).
 
 from meteragent.agent.page.view import Route, Settings, View
 from meteragent.agent.viewers import Viewers
-from meteragent.config.accept import missing_page_refusal
+from meteragent.config.files import missing_page_refusal
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:

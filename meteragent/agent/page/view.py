@@ -14,10 +14,10 @@ from meteragent.agent.environment import Context
 from meteragent.agent.link.outlets import Outlet
 from meteragent.agent.unit import Unit
 from meteragent.agent.watch import Watch
-from meteragent.config.accept import is_too_coarse
 from meteragent.config.files import read_token
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import all_refusals
+from meteragent.config.refuse.readings import is_too_coarse
 from meteragent.config.shapes import window_of
 from meteragent.core.arrivals import CODES, ArrivalRow
 from meteragent.core.deadlines import Upcoming
@@ -135,8 +135,7 @@ class StreamView:
 
     `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `connected` tells of a side
     ("source" or "sink"), `upcoming` of a meter's next slot, and `arrivals` of each meter and phase.
-    `receiver` is the one that is shown, `tariffs` price its bands, and `crowd` is the outlet for reports, if
-    any.
+    `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection, if any.
     """
 
     stream: settings.Stream
@@ -148,7 +147,7 @@ class StreamView:
     receiver: Receiver
     arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
     tariffs: tuple[Tariff, ...] = ()
-    crowd: Outlet | None = None
+    outlet: Outlet | None = None
 
     @classmethod
     def of(cls, unit: Unit, config: settings.Config) -> Self:
@@ -164,7 +163,7 @@ class StreamView:
             first_receiver(unit.stream, outlets),
             unit.watch.arrival_rows,
             settings.tariffs_of(config, unit.stream),
-            None if outlets.crowd is None else next(iter(outlets)),
+            next(iter(outlets), None),
         )
 
     @property
@@ -194,12 +193,12 @@ class StreamView:
 
     def report_state(self, undelivered_count: int, now_ms: int) -> Reports | None:
         """Return the state of the reports to a crowd; None if the stream sends records."""
-        if self.crowd is None or self.crowd.crowd is None:
+        if self.outlet is None or self.outlet.crowd is None:
             return None
-        sink = self.crowd.sink
+        sink = self.outlet.sink
         waiting_count = max(undelivered_count - len(sink.unmarked_ids), 0)
         counts = sink.counts["delivered"], waiting_count, sink.counts["report_late"]
-        return Reports(*counts, sink.delivered_ms, self.crowd.crowd.has_slot(now_ms))
+        return Reports(*counts, sink.delivered_ms, self.outlet.crowd.has_slot(now_ms))
 
 
 def first_receiver(stream: settings.Stream, outlets: Iterable[Outlet]) -> Receiver:

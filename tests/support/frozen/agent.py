@@ -67,7 +67,7 @@ def outcomes(case: Case) -> dict[str, Outcome] | str:
             settings = load(case, folder)
         except ConfigError as refusal:
             return "\n".join(f"{error.key}: {error.found}; {error.expected}" for error in refusal.errors)
-        assert config.refusals(settings) == [], f"{case.name} is refused only when it is run"
+        assert config.reading_refusals(settings) == [], f"{case.name} is refused only when it is run"
         return {
             stream.name: _run(case, settings, place, folder) for place, stream in enumerate(settings.stream)
         }

@@ -1,10 +1,12 @@
-"""Refusals of readings that follow the load too coarsely or complete slots too late; of missing extras."""
+"""Refusals of readings that follow the load too coarsely or complete slots too late.
 
-from collections.abc import Collection, Iterator
+They stand apart from all others, because a stream that has run before goes on with a warning.
+"""
+
+from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from meteragent import extras
 from meteragent.config.model import Config, Stream
 from meteragent.config.source import completes_slots, every_ms, has_period, lateness_ms
 from meteragent.config.terms import terms
@@ -23,11 +25,9 @@ LOST_MAX = Fraction(1, 50)
 _LOST = "lost_energy"
 
 
-def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams that are too coarse or lose energy, and are not in `running`."""
-    coarse = ((stream, _refusal(stream, key)) for stream, key in _coarse_streams(config))
-    errors = [*coarse, *_lossy_streams(config)]
-    return [error for stream, error in errors if stream.name not in running]
+def reading_refusals(config: Config) -> list[tuple[Stream, ConfigError]]:
+    """Return the streams whose readings are too coarse or whose slots lose energy, with their refusals."""
+    return [*_coarse_streams(config), *_lossy_streams(config)]
 
 
 def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
@@ -71,34 +71,15 @@ def is_too_coarse(stream: Stream) -> bool:
     return loads.level_factor(rules) > LEVEL_FACTOR_MAX and _word(rules) not in stream.privacy.accept
 
 
-def missing_extra_refusals(config: Config) -> list[ConfigError]:
-    """Return the refusals of a page and of crowds whose extras are not installed."""
-    module = None if config.page is None else extras.missing_module("page")
-    refusals = [] if module is None else [missing_page_refusal(module)]
-    prefixes = zip(config.stream, config.key_prefixes, strict=True)
-    in_crowds = [prefix for stream, prefix in prefixes if stream.group is not None]
-    if in_crowds:
-        try:
-            import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
-        except ImportError as error:
-            refusals.append(ConfigError(f"{in_crowds[0]}sink.crowd", str(error), extras.hint("crowd")))
-    return refusals
-
-
-def missing_page_refusal(module: str) -> ConfigError:
-    """Return the refusal of a page if a module of its extra is missing."""
-    return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
-
-
-def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield each stream that is too coarse, with the prefix of its keys; of nested streams, the worst."""
+def _coarse_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
+    """Yield each stream that is too coarse, with its refusal; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
         factor = loads.level_factor(terms(stream))
         if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream
     for prefix, (_, stream) in largest.items():
-        yield stream, prefix
+        yield stream, _coarse_refusal(stream, prefix)
 
 
 def _word(rules: Terms) -> str:
@@ -106,7 +87,7 @@ def _word(rules: Terms) -> str:
     return "sparse_readings" if rules.readings.kind is Kind.POWER else "coarse_register"
 
 
-def _refusal(stream: Stream, prefix: str) -> ConfigError:
+def _coarse_refusal(stream: Stream, prefix: str) -> ConfigError:
     """Return the refusal of a stream, with settings that would be accepted."""
     rules = terms(stream)
     key = "radius" if stream.privacy.radius is not None else "hide"

@@ -135,8 +135,7 @@ class OutboxReader:
         return await self._thread.call(outbox.latest_descriptors, self._thread.store.connection, self._queue)
 
     async def open_topics(self) -> set[str]:
-        """Return the receiver's topics of the open windows."""
-        stream = self._queue.partition("@")[0]
-        states = (await self._thread.call(self._thread.store.snapshot, stream)).states.values()
+        """Return the topics of the open windows, for the sink of a stream, whose name the queue has."""
+        states = (await self._thread.call(self._thread.store.snapshot, self._queue)).states.values()
         windows = [window for state in states for window in state.windows]
         return {item.topic for window in windows for item in window.destinations if item.queue == self._queue}

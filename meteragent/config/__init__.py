@@ -34,8 +34,7 @@ from meteragent.config.terms import budget, distinct_terms, other_charges_per_da
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
-from meteragent.domain.lines import find_key_lines, line_of, path_of
-from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
+from meteragent.domain.refusal import locate, parse_toml, raise_all, text_of_file
 
 __all__ = [
     "FULL_PRESETS",
@@ -122,12 +121,10 @@ def parse_or_none(text: str, profiles: Mapping[str, Profile] = MappingProxyType(
 
 def locate_error(error: ConfigError, path: Path) -> ConfigError:
     """Set the file and line of an error and of its inner errors, unless they are already set; return it."""
-    key_lines: dict[tuple[str | int, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")
         tomllib.loads(text)
-        key_lines = find_key_lines(text)
+        locate(error.errors, text)
     for problem in (error, *error.errors):
         problem.file = problem.file or str(path)
-        problem.line = problem.line or line_of(path_of(problem.key), key_lines)
     return error

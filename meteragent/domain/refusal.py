@@ -65,11 +65,11 @@ def value_refusal(detail: Mapping[str, Any], expected_values: Mapping[str, str])
 
 
 def locate(problems: Iterable[ConfigError], text: str) -> None:
-    """Set the line of each problem with a key of `text`, which is valid TOML if there is such a problem."""
+    """Set the line of each problem with a key of `text`, which must be valid TOML, unless it has a line."""
     key_problems = [problem for problem in problems if problem.file is None and problem.key]
     key_lines = find_key_lines(text) if key_problems else {}
     for problem in key_problems:
-        problem.line = line_of(path_of(problem.key), key_lines)
+        problem.line = problem.line or line_of(path_of(problem.key), key_lines)
 
 
 def key_text(path: Sequence[str | int]) -> str:

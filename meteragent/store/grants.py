@@ -13,7 +13,7 @@ A receiver gets a slot if it got the slot's window when that opened, the window 
 charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
 sent to nobody.
 
-`apply_admissions` compares the grants with the configuration when the agent starts, and when a grant begins
+`replace_grants` compares the grants with the configuration when the agent starts, and when a grant begins
 or ends. Meanwhile, no message is sent.
 """
 
@@ -107,6 +107,11 @@ def active_grants(connection: sqlite3.Connection) -> list[Grant]:
     return _grants(connection, "revoked_ms IS NULL")
 
 
+def stream_grants(connection: sqlite3.Connection, stream: str) -> list[Grant]:
+    """Return the grants of a stream that are not revoked."""
+    return [grant for grant in active_grants(connection) if grant.stream == stream]
+
+
 def grants_to_withdraw(connection: sqlite3.Connection) -> list[Grant]:
     """Return the revoked grants whose descriptors are not yet withdrawn."""
     grants = _grants(connection, "revoked_ms IS NOT NULL")
@@ -127,7 +132,7 @@ def check_grants(tx: sqlite3.Connection, commit: Commit) -> None:
     outgoing = [row for row in commit.outgoing if row.queue != commit.stream]
     if not outgoing:
         return
-    receivers = {grant.queue: grant.receiver for grant in active_grants(tx) if grant.stream == commit.stream}
+    receivers = {grant.queue: grant.receiver for grant in stream_grants(tx, commit.stream)}
     for row in outgoing:
         receiver = receivers.get(row.queue)
         if receiver is None or (row.slot and not receiver.has_slot(row.slot.window_ms, row.slot.end_ms)):
@@ -146,7 +151,7 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
     tx.execute(_COUNT_SENT, (json_rows(sums),))
 
 
-def apply_admissions(
+def replace_grants(
     store: Store, receivers: Iterable[WantedGrant], reasons: dict[tuple[str, str], str], now_ms: int
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.

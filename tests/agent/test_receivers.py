@@ -73,8 +73,8 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     """The agent must not end because of a receiver that it no longer has."""
     counts = Counts()
     store = open_store(tmp_path / "db")
-    grants.apply_admissions(store, [WantedGrant("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
-    grants.apply_admissions(store, [], {}, 1)
+    grants.replace_grants(store, [WantedGrant("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
+    grants.replace_grants(store, [], {}, 1)
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET link = ?", (text,))
     [receipt] = grants.due_receipts(store.connection)

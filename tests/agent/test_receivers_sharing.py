@@ -64,7 +64,9 @@ class Home:
         known = parsed(app)
         [self.stream] = known.stream
         receivers.apply_admissions(known, self.store, self.now_ms)
-        admitted = tuple(grant.receiver for grant in receivers.stream_grants(self.stream, self.store))
+        admitted = tuple(
+            grant.receiver for grant in grants.stream_grants(self.store.connection, self.stream.name)
+        )
         others = config.other_charges_per_day(known, self.stream)
         core = replace(parts.core_of(self.stream, others, KEY, b""), receivers=admitted)
         snapshot = self.store.snapshot(core.name)

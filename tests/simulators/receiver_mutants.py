@@ -63,13 +63,13 @@ def ignores_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def sends_to_whoever_is_paused(patch: pytest.MonkeyPatch) -> None:
     """A paused receiver gets the next window."""
-    reason = receivers._ending_reason
+    reason = receivers._absence_reason
 
     def blind(*arguments: Any) -> str | None:
         found = reason(*arguments)
         return None if found == "paused" else found
 
-    patch.setattr(receivers, "_ending_reason", blind)
+    patch.setattr(receivers, "_absence_reason", blind)
 
 
 def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def wanted(name: str, *, url: str = "mqtt://a", from_ms: int = 0, until_ms: int 
 
 def settle(store: Store, *receivers: WantedGrant, now_ms: int = 0) -> dict[str, grants.Grant]:
     """Admit exactly these receivers; return all grants by the receiver's name."""
-    grants.apply_admissions(store, receivers, {}, now_ms)
+    grants.replace_grants(store, receivers, {}, now_ms)
     return {grant.name: grant for grant in grants.active_grants(store.connection)}
 
 
@@ -142,7 +142,7 @@ def test_the_receipt_counts_what_was_confirmed(store: Store) -> None:
     for _ in range(2):  # a row may be marked twice, and counts once
         persist(store, Commit("main-day", 5 * LENGTH_MS), ids)
     assert grants.due_receipts(store.connection) == []
-    grants.apply_admissions(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
+    grants.replace_grants(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
     [receipt] = grants.due_receipts(store.connection)
     sent = Sent("a/m1/power", "d1", 2, LENGTH_MS, 3 * LENGTH_MS)
     assert receipt == grants.Receipt(held["a"], 6 * LENGTH_MS, "paused", 3, (sent,))

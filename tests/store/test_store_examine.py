@@ -54,7 +54,7 @@ def stored_with_receiver(path: Path) -> Path:
     link = json.dumps({"url": "mqtt://a"})
     receiver = grants.WantedGrant("main-day", "app", "app/{meter}", link, 0, None)
     with open_store(path) as store:
-        grants.apply_admissions(store, [receiver], {}, 0)
+        grants.replace_grants(store, [receiver], {}, 0)
         for k, delivered in ((1, ()), (2, (1, 2, 3))):
             commit = Commit("main-day", (k + 1) * LENGTH_MS)
             queue = "main-day@app.1"
@@ -153,7 +153,7 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
     with open_store(path) as store:
         assert not store.damage
         assert [grant.name for grant in grants.active_grants(store.connection)] == ["app"]
-        grants.apply_admissions(store, [], {}, 5 * LENGTH_MS)
+        grants.replace_grants(store, [], {}, 5 * LENGTH_MS)
     with open_store(path) as store:
         assert not store.damage
         [receipt] = grants.due_receipts(store.connection)

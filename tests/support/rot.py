@@ -76,12 +76,12 @@ def written(folder: Path, *, has_log: bool = True) -> Files:
         connection.execute("PRAGMA journal_mode = WAL")
     with Store.open(path, now_ms=0, recovery_floor_ms=0, again_s=0) as store:
         store.claim_shard("main", "1/2", follows_wall_clock=True)
-        grants.apply_admissions(store, [_receiver("app"), _receiver("old")], {}, -1)
+        grants.replace_grants(store, [_receiver("app"), _receiver("old")], {}, -1)
         ids = [row.id for row in transactions.commit(store, _step(1, QUEUES), (), None, KEEP_MS).rows]
         store.erase_log()
         transactions.commit(store, _step(2, QUEUES), ids[:-1], None, KEEP_MS)
         store.erase_log()
-        grants.apply_admissions(store, [_receiver("app")], {}, NOW_MS)
+        grants.replace_grants(store, [_receiver("app")], {}, NOW_MS)
         crowd_keys.commit_keys(store, "group", "leader", 7, b"keys")
         transactions.commit(store, _step(3, QUEUES[:2]), (), None, KEEP_MS)
         if not has_log:

@@ -22,7 +22,7 @@ from meteragent.domain import identity
 from meteragent.domain.commit import Commit, Destination, Receiver
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
-from meteragent.store import Store, outbox
+from meteragent.store import Store, grants, outbox
 from meteragent.store.grants import Grant
 from meteragent.store.outbox import WaitingRow
 from meteragent.wire.home_assistant import Discovery
@@ -157,11 +157,13 @@ def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
     """Return the connections to a stream's receivers. Raises ConfigError if a file cannot be used."""
     if not stream.receivers:
         return Outlets([_outlet(stream, parts.sink_receiver(stream), "", context)])
-    active = {grant.name: grant for grant in receivers.stream_grants(stream, context.store)}
+    granted = {
+        grant.name: grant.receiver for grant in grants.stream_grants(context.store.connection, stream.name)
+    }
     return Outlets(
-        _outlet(settings.sent_to(stream, item), active[item.name].receiver, item.name, context)
+        _outlet(settings.sent_to(stream, item), granted[item.name], item.name, context)
         for item in stream.receivers
-        if item.name in active
+        if item.name in granted
     )
 
 

@@ -39,7 +39,8 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
     return last_ms + stream.window.catch_up + TRANSIT_MS
 
 
-def _ending_reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
+def _absence_reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
+    """Return why a receiver has no grant at `now_ms`; None if it has one."""
     revoked_ms = revocation_ms(stream, receiver)
     if receiver.paused:
         return "paused"
@@ -57,13 +58,8 @@ def _all_receivers(config: settings.Config) -> Iterator[tuple[settings.Stream, s
 def must_run(stream: settings.Stream, now_ms: int) -> bool:
     """Return whether a stream must run: it has its own sink, or a receiver gets it now or later."""
     return not stream.receivers or any(
-        _ending_reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
+        _absence_reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
-
-
-def stream_grants(stream: settings.Stream, store: Store) -> list[grants.Grant]:
-    """Return the grants of a stream."""
-    return [grant for grant in grants.active_grants(store.connection) if grant.stream == stream.name]
 
 
 def next_admission_ms(config: settings.Config, now_ms: int) -> int | None:
@@ -82,14 +78,14 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
     """
     reasons, admissible = dict[tuple[str, str], str](), list[WantedGrant]()
     for stream, receiver in _all_receivers(config):
-        reason = _ending_reason(stream, receiver, now_ms)
+        reason = _absence_reason(stream, receiver, now_ms)
         reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
         if reason is None:
             admissible.append(_grant_request(stream, receiver, now_ms))
     if not (admissible or grants.active_grants(store.connection) or grants.due_receipts(store.connection)):
         return
     streams = {stream.name: stream for stream in config.stream}
-    for grant in grants.apply_admissions(store, admissible, reasons, now_ms):
+    for grant in grants.replace_grants(store, admissible, reasons, now_ms):
         _log_first_window(streams[grant.stream], grant)
     for entry in grants.due_receipts(store.connection):
         from meteragent.agent.link import receipt  # noqa: PLC0415  few agents ever revoke a receiver

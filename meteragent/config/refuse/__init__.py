@@ -7,8 +7,7 @@ from itertools import chain
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import privacy, source, tables, together, window
-from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, check_of, is_wrong
-from meteragent.config.refuse.together import first_per_key
+from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, check_of, first_per_key, is_wrong
 from meteragent.config.tables import for_preset, nested_streams, sent_to, shared_streams, with_group_terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of

@@ -63,6 +63,15 @@ def is_wrong(wrong_paths: Collection[Path], *keys: str) -> bool:
     return any(key[: len(path)] == path[: len(key)] for key in map(path_of, keys) for path in wrong_paths)
 
 
+def first_per_key(problems: Refusals) -> Refusals:
+    """Yield only the first problem of each key, because streams of one table often share a problem."""
+    keys: set[str] = set()
+    for problem in problems:
+        if problem.key not in keys:
+            keys.add(problem.key)
+            yield problem
+
+
 def repeated_places(values: Iterable[object]) -> Iterator[int]:
     """Yield the place of each value that equals an earlier one."""
     earlier = set[object]()

@@ -20,15 +20,6 @@ _TOPIC_KEYS = ("source.topic", "source.part", "source.url", "sink.topic", "sink.
 """Keys that determine the topics that a stream reads and writes."""
 
 
-def first_per_key(problems: Refusals) -> Refusals:
-    """Yield only the first problem of each key, because streams of one table often share a problem."""
-    keys: set[str] = set()
-    for problem in problems:
-        if problem.key not in keys:
-            keys.add(problem.key)
-            yield problem
-
-
 def name_refusals(tables: Sequence[Table]) -> Refusals:
     """Yield refusals of names that an earlier stream already has."""
     for number in repeated_places(table.stream.name for table in tables):

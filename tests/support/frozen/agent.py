@@ -18,7 +18,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.privacy.bits import SeededBits
-from meteragent.store import Store, outbox, transaction
+from meteragent.store import Store, grants, outbox, transaction
 from meteragent.store.outbox import WaitingRow
 from tests.support.frozen import crowd
 from tests.support.frozen.cases import Case, Script
@@ -87,8 +87,8 @@ def admitted(core: Stream, settings: config.Config, place: int, store: Store, no
     if not stream.receivers:
         return core
     receivers.apply_admissions(settings, store, now_ms)
-    grants = receivers.stream_grants(stream, store)
-    return replace(core, receivers=tuple(grant.receiver for grant in grants))
+    granted = grants.stream_grants(store.connection, stream.name)
+    return replace(core, receivers=tuple(grant.receiver for grant in granted))
 
 
 def _run(case: Case, settings: config.Config, place: int, folder: Path) -> Outcome:

@@ -1,8 +1,12 @@
-"""The open pages, each on one meter, and the events that wait for them; the oldest give way."""
+"""The open pages, each on one meter, the events that wait for them, and the means of what they have shown.
+
+The means of a meter's slots outlast its pages, so that a reload shows them. They are kept in memory only, for
+`KEEP_S` after the last page on the meter was closed (law 3). The oldest events and means give way.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from meteragent.agent.clock import wait_at_most
@@ -15,6 +19,12 @@ VIEWERS_MAX = 8
 """The largest number of pages that may be open at once."""
 WAITING_MAX = 2000
 """The largest number of readings, and of records, that may wait for a viewer."""
+KEEP_S = 86_400
+"""How long means are kept after the last visit."""
+METERS_MAX = VIEWERS_MAX
+"""The largest number of meters whose means are kept."""
+SLOTS_MAX = 50
+"""The largest number of a meter's slots whose means are kept."""
 
 
 class News(NamedTuple):
@@ -33,12 +43,13 @@ class TooManyViewers(Exception):
 class Viewer:
     """One open page, on one meter of one stream."""
 
-    def __init__(self, stream: str, meter: str, topic: str, schedule: Schedule) -> None:
+    def __init__(self, stream: str, meter: str, topic: str, means: SlotMeans) -> None:
         self.stream = stream
         self.meter = meter
         self.topic = topic
         self.is_over = False
-        self._means = SlotMeans(schedule)
+        self._means = means
+        self._known_means: list[SlotMean] = []
         self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING_MAX)
         self._records: deque[bytes] = deque(maxlen=WAITING_MAX)
         self._missed_count = 0
@@ -49,10 +60,6 @@ class Viewer:
         self._missed_count += len(self._readings) == WAITING_MAX
         self._readings.append((time_ms, value_u))
         self._wake.set()
-
-    def add_span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Integrate a stretch of the meter's time into the viewer's means."""
-        self._means.add_stretch(start_ms, end_ms, value)
 
     def queue_record(self, payload: bytes) -> None:
         """Queue a record of the meter."""
@@ -69,10 +76,15 @@ class Viewer:
         """Wait for an event, for at most `timeout_s`."""
         await wait_at_most(self._wake, timeout_s)
 
+    def new_means(self) -> list[SlotMean]:
+        """Return the meter's means that are new or have changed since the last call."""
+        known_means, self._known_means = self._known_means, self._means.list_means()[-SLOTS_MAX:]
+        return [mean for mean in self._known_means if mean not in known_means]
+
     def take_news(self) -> News:
-        """Remove all waiting events, and return them with the means of the open and newly closed slots."""
+        """Remove all waiting events, and return them with the new means."""
         self._wake.clear()
-        news = News(list(self._readings), list(self._records), self._missed_count, self._means.take_means())
+        news = News(list(self._readings), list(self._records), self._missed_count, self.new_means())
         self._readings.clear()
         self._records.clear()
         self._missed_count = 0
@@ -80,29 +92,51 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; an instance is true if a page is open and readings must be passed on."""
+    """The open pages, and the kept means; an instance is true if a page is open."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
+        self._means: dict[tuple[str, str], SlotMeans] = {}
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}  # of meters that no page shows
 
     def __bool__(self) -> bool:
         return bool(self._open)
+
+    @property
+    def has_means(self) -> bool:
+        """Whether means are kept, so that spans must be passed on."""
+        return bool(self._means)
 
     def add_viewer(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
         """Add a viewer of a meter whose records are sent on `topic`. Raises TooManyViewers."""
         if len(self._open) >= VIEWERS_MAX:
             raise TooManyViewers
-        self._open.append(Viewer(stream, meter, topic, schedule))
+        key = stream, meter
+        if key in self._timers:
+            self._timers.pop(key).cancel()
+        means = self._means.setdefault(key, SlotMeans(schedule, SLOTS_MAX))
+        if len(self._means) > METERS_MAX:
+            oldest_key = next(iter(self._timers))
+            self._timers[oldest_key].cancel()
+            self._forget_meter(oldest_key)
+        self._open.append(Viewer(stream, meter, topic, means))
         return self._open[-1]
 
     def remove_viewer(self, viewer: Viewer) -> None:
-        """Remove a viewer, with its queues and means."""
+        """Remove a viewer, with its queues; the means of its meter are kept for a day."""
         self._open.remove(viewer)
+        key = viewer.stream, viewer.meter
+        if all((other.stream, other.meter) != key for other in self._open):
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(KEEP_S, self._forget_meter, key)
+
+    def _forget_meter(self, key: tuple[str, str]) -> None:
+        del self._means[key], self._timers[key]
 
     def observer_of(self, stream: str) -> Observer | None:
-        """Return the observer of a stream's readings; None while no page shows the stream."""
-        viewers = [viewer for viewer in self._open if viewer.stream == stream]
-        return _Observer(viewers) if viewers else None
+        """Return the observer of a stream's readings; None if no page has shown the stream."""
+        observer = _Observer(stream, self._means, self._open)
+        return observer if observer.meters else None
 
     def queue_records(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
         """Pass the records that a commit put into the outbox on to their viewers, but no other rows."""
@@ -119,20 +153,26 @@ class Viewers:
 
 
 class _Observer:
-    """The observer that passes a stream's accepted readings and spans on to the viewers of their meters."""
+    """The observer that passes a stream's readings on to viewers, and its spans to the kept means.
 
-    def __init__(self, viewers: Collection[Viewer]) -> None:
+    A meter's timeline may keep it after the last page was closed, so it holds no viewer and no means itself.
+    """
+
+    def __init__(
+        self, stream: str, means: Mapping[tuple[str, str], SlotMeans], viewers: Collection[Viewer]
+    ) -> None:
+        self._stream = stream
+        self._means = means
         self._viewers = viewers
-        self.meters = {viewer.meter for viewer in viewers}
+        self.meters = {meter for name, meter in means if name == stream}
 
     def note_reading(self, meter: str, time_ms: int, value_u: int) -> None:
         """Pass an accepted reading on to the viewers of its meter."""
         for viewer in self._viewers:
-            if viewer.meter == meter:
+            if (viewer.stream, viewer.meter) == (self._stream, meter):
                 viewer.queue_reading(time_ms, value_u)
 
     def note_span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Pass a span and its value on to the viewers of its meter."""
-        for viewer in self._viewers:
-            if viewer.meter == meter:
-                viewer.add_span(start_ms, end_ms, value)
+        """Integrate a span and its value into the means of its meter."""
+        if (means := self._means.get((self._stream, meter))) is not None:
+            means.add_stretch(start_ms, end_ms, value)

@@ -15,7 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""The largest number of closed slots whose means are kept."""
+"""The largest number of closed slots whose means are usually kept."""
 
 
 class SlotMean(NamedTuple):
@@ -35,8 +35,9 @@ class SlotMean(NamedTuple):
 class SlotMeans:
     """The means of one schedule's slots, which begin anew whenever a stretch of time is missing."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, closed_max: int = _CLOSED) -> None:
         self._schedule = schedule
+        self._closed_max = closed_max
         self._windows: list[Window] = []
         self._start_ms = self._end_ms = 0
         self._closed_means: list[SlotMean] = []
@@ -57,15 +58,18 @@ class SlotMeans:
         self._end_ms = end_ms
         self._close_slots()
 
+    def list_means(self) -> list[SlotMean]:
+        """Return the means of the closed slots since the last `take_means`, and of the open ones."""
+        return self._closed_means + self._open_means()
+
     def take_means(self) -> list[SlotMean]:
         """Return the means of the open slots, and of the slots that closed since the last call."""
-        means, self._closed_means = self._closed_means, []
-        return means + self._open_means()
+        means, self._closed_means = self.list_means(), []
+        return means
 
     def mean_of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
         """Return the mean of a slot or band that was open since the last `take_means`; None if unobserved."""
-        means = [*self._closed_means, *self._open_means()]
-        return next((mean for mean in means if mean[:3] == (from_ms, to_ms, band)), None)
+        return next((mean for mean in self.list_means() if mean[:3] == (from_ms, to_ms, band)), None)
 
     def _open_means(self) -> list[SlotMean]:
         slots = ((window, index) for window in self._windows for index in window.slots)
@@ -82,7 +86,7 @@ class SlotMeans:
                     self._closed_means.append(mean)
                 del window.slots[index]
         self._windows = [window for window in self._windows if window.slots] or self._windows[-1:]
-        del self._closed_means[:-_CLOSED]
+        del self._closed_means[: -self._closed_max]
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
         """Return the mean over the observed part of a slot; None if no part was observed."""

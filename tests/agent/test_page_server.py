@@ -20,6 +20,8 @@ from tests.support.broker import free_port
 from tests.support.page_asker import LIMIT_S, Line, ask, line
 from tests.support.page_world import START_MS, TOKEN, PageWorld, delivered
 
+STEP_MS = 1_800_000
+
 
 class Noted(Viewers):
     """Viewers that report when one of them has left."""
@@ -88,6 +90,7 @@ async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:
             "meter": "house",
             "topic": "private/house/power",
             "records": [payload.decode() for payload in world.history],
+            "means": [],
         }
 
 
@@ -103,6 +106,25 @@ async def test_no_reading_from_before_it_was_opened(world: PageWorld, port: int)
                 assert (await opened.event("news"))["readings"] == [[time_ms, 200]]
             await gone(world)
             world.read(300, START_MS)
+
+
+async def test_a_reload_shows_what_was_measured(world: PageWorld, port: int) -> None:
+    """A page that is opened again gets the means of the slots since the first visit, in its first event."""
+    first_ms = START_MS // STEP_MS * STEP_MS
+    async with world.serving(port=port):
+        async with line(port) as opened:
+            await opened.ask("/events")
+            await opened.event("start")
+            for minute in range(30):
+                world.read(400, first_ms + minute * 60_000)
+        await gone(world)
+        for minute in range(30, 61):
+            world.read(600, first_ms + minute * 60_000)
+        async with line(port) as again:
+            await again.ask("/events")
+            means = (await again.event("start"))["means"]
+    whole = [(mean["from_ms"], mean["power"]) for mean in means if mean["part"] == 1]
+    assert whole == [(first_ms, 400), (first_ms + STEP_MS, 600)]
 
 
 async def gone(world: PageWorld) -> None:

@@ -1,14 +1,14 @@
 """The local page, which shows measured and sent values side by side to the people at the device.
 
 An open page holds one stream of server-sent events, for one meter. Only while a page is open does the runner
-pass on the meter's accepted readings and integrated spans (`Viewers`): readings through a bounded queue,
-spans as noiseless means of slots. The raw trace is kept only in the browser and is gone when the page is
-closed. Private records are passed on after they are committed.
+pass on the meter's accepted readings, through a bounded queue (`Viewers`). The raw trace is kept only in the
+browser and is gone when the page is closed. Spans become noiseless means of slots, which stay in memory for a
+day after the last visit. Private records are passed on after they are committed.
 
 Rules
-1. While no page is open, each batch costs only checks for viewers, and no timer runs.
-2. On the page's side, a raw value exists only in a viewer's queues and means or in the event being written,
-   never in a log or an error.
+1. Until a page is opened, each batch costs only checks for viewers, and no timer runs.
+2. On the page's side, a raw value exists only in a viewer's queues, in kept means or in the event being
+   written, never in a log or an error.
 3. Every request passes `guard`.
 4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
    vanished browser is dropped within half a minute.

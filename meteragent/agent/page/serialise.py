@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meteragent import __version__
 from meteragent.agent.page.view import Allowance, MeterState, Promises, StreamView
 from meteragent.agent.viewers import News, Viewer
+from meteragent.core.noiseless import SlotMean
 from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
@@ -121,17 +122,22 @@ def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def first_event_fields(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its meter, and the meter's latest records before it was opened."""
-    records = [_decode(payload) for payload in history]
-    return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
+    """Return the first event of a page: its meter, with the latest records and means from before."""
+    records, means = [_decode(payload) for payload in history], _mean_rows(viewer.new_means())
+    names = {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic}
+    return names | {"records": records, "means": means}
 
 
 def news_fields(batch: News) -> dict[str, Any]:
     """Return readings as (time in ms, value), records, the count of dropped events, and means of slots."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_decode(record) for record in batch.records]
-    means = [mean._asdict() for mean in batch.means]
+    means = _mean_rows(batch.means)
     return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
+
+
+def _mean_rows(means: Sequence[SlotMean]) -> list[dict[str, Any]]:
+    return [mean._asdict() for mean in means]
 
 
 def state_fields(state: MeterState, terms: Terms, counts: Counts) -> dict[str, Any]:

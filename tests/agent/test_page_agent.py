@@ -250,7 +250,7 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     assert (await look.meter_state("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
     promises = watched.promises()
     assert promises.presets == {}
-    facts = json.loads(serialise.encode_facts([watched], [promises]))
+    facts = json.loads(serialise.encode_facts([watched], [promises], Counts()))
     assert facts["streams"][0]["group"] == {
         "name": "elm-street",
         "id": make_group().id.hex(),

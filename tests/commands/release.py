@@ -29,7 +29,6 @@ from tests.support.not_run import ROOT
 
 OUT: Final = ROOT / "dist" / "release"
 SUMS: Final = "SHA256SUMS"
-PAGE: Final = Path("meteragent", "agent", "page", "static")
 TOGETHER: Final = 4
 """The number of parts that run at the same time; they mostly wait."""
 
@@ -133,12 +132,11 @@ def made_package(release: Release) -> str:
         f"{architecture}: {if_possible(package_file, architecture)}" for architecture in other_architectures
     ]
     system = sbom.parts([(sbom.DPKG, status.read_bytes())])
-    script = sbom.script_part((release.source / PAGE / sbom.SCRIPT).read_text())
     dependencies = {part for part in sbom.closure(system, "meteragent") if part.name != "meteragent"}
     version = package_file.name.split("_")[1]
     release.bill(
         sbom.Subject(package_file.name, version, sha256=distributions.digest(package_file)),
-        {*dependencies, script},
+        dependencies,
     )
     return "; ".join(results)
 

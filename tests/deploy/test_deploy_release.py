@@ -9,7 +9,6 @@ import pytest
 from tests.brokers.root import Missing
 from tests.commands import lock, release
 from tests.commands.systems import distributions, environments, sbom
-from tests.commands.systems.debian import Failed
 from tests.support.not_run import ROOT
 
 NUMPY = b"""Metadata-Version: 2.4
@@ -57,12 +56,10 @@ Status: install ok installed
 Architecture: amd64
 Version: 5.2
 """
-SCRIPT = b"/*! https://example.org/uPlot (v1.6.32) */\nvar uPlot;"
 FILES = {
     "opt/lib/numpy-2.5.5.dist-info/METADATA": NUMPY,
     "opt/lib/meteragent-0.1.0.dist-info/METADATA": AGENT,
     sbom.DPKG: STATUS,
-    f"opt/lib/meteragent/{sbom.SCRIPT}": SCRIPT,
 }
 SUBJECT = sbom.Subject("meteragent-0.1.0-amd64.image", "0.1.0", is_image=True)
 
@@ -73,7 +70,7 @@ def bill(found: set[sbom.Part]) -> dict[str, object]:
 
 
 def test_a_bill_lists_what_is_installed() -> None:
-    """Distributions of Python, installed packages of Debian, the script of the page, with their licenses."""
+    """Distributions of Python, and installed packages of Debian, with their licenses."""
     actual = bill(sbom.parts(FILES.items()))
     components = {row["purl"]: row.get("licenses") for row in actual["components"]}  # type: ignore[attr-defined]
     assert components == {
@@ -81,7 +78,6 @@ def test_a_bill_lists_what_is_installed() -> None:
         "pkg:deb/debian/libc6@2.41?arch=amd64": None,
         "pkg:deb/debian/meteragent@0.1.0-1?arch=all": None,
         "pkg:deb/debian/python3-numpy@1:2.2.4?arch=amd64": None,
-        "pkg:npm/uplot@1.6.32": [{"license": {"id": "MIT"}}],
         "pkg:pypi/meteragent@0.1.0": [{"license": {"name": "Apache License 2.0"}}],
         "pkg:pypi/numpy@2.5.5": [{"expression": "BSD-3-Clause AND MIT"}],
     }
@@ -100,7 +96,6 @@ def test_a_bill_states_what_needs_what() -> None:
     assert needs["subject"] == {
         "pkg:deb/debian/bash@5.2?arch=amd64",
         "pkg:deb/debian/meteragent@0.1.0-1?arch=all",
-        "pkg:npm/uplot@1.6.32",
         "pkg:pypi/meteragent@0.1.0",
     }
 
@@ -124,16 +119,6 @@ def test_metadata_of_debian_s_python_is_dpkg_s() -> None:
     """A distribution that a package of Debian contains is listed once."""
     assert sbom.has_metadata("usr/local/lib/python3.13/site-packages/pip-25.2.dist-info/METADATA")
     assert not sbom.has_metadata("usr/lib/python3/dist-packages/numpy-2.2.4.dist-info/METADATA")
-
-
-def test_the_script_of_the_page_states_its_version() -> None:
-    """The file that is shipped begins as the bill expects, and another beginning is an error."""
-    (shipped,) = (ROOT / "meteragent").rglob("uPlot.iife.min.js")
-    assert sbom.has_metadata(shipped.relative_to(ROOT).as_posix())
-    assert (ROOT / release.PAGE / sbom.SCRIPT).samefile(shipped)
-    assert sbom.script_part(shipped.read_text()).name == "uplot"
-    with pytest.raises(Failed, match="version"):
-        sbom.script_part("var uPlot;")
 
 
 def test_the_subject_is_no_part_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

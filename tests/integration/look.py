@@ -17,12 +17,10 @@ from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
 
 STEP_MS = HOUR_MS // 2
-SENT = {"en": "{} was sent", "de": "Gesendet wurde der Wert {}"}
-"""How the page says, in each language, that a number was sent."""
-
-
-DECISIVE = ("hidden-events", "preset-events", "spent-table", "trace-numbers .wide")
-"""The tables whose columns are all seen on a phone."""
+TABS = ("now", "history", "promise", "receivers", "problems")
+"""The tabs that every page of numbers has, in their order."""
+WIDTHS = (320, 360, 768, 1280)
+"""The widths at which nothing is cut off."""
 PICTURES = ROOT / "demo-out" / "page"
 
 
@@ -40,7 +38,9 @@ class Site(NamedTuple):
         world.history = [
             world.record(world.now_ms - i * STEP_MS, 400 + 50 * (i % 7)) for i in range(12, 0, -1)
         ]
-        world.last = None
+        world.last = world.upcoming = None
+        world.arrivals, world.problems = (), []
+        world.counts.clear()
         world.timelines.clear()
 
     @asynccontextmanager
@@ -105,7 +105,13 @@ class Look:
         """Open the page and wait until it knows what time it is."""
         await self.page.goto(url)
         await expect(self.page.locator("#line")).to_have_attribute("data-state", "open")
-        await expect(self.page.locator("#spent-table table")).to_be_visible()
+        await expect(self.page.locator("#spent-table table")).to_be_attached()
+
+    async def tab(self, name: str) -> None:
+        """Show the panel of a tab, with all that is folded in it."""
+        await self.page.click(f"#tab-{name}")
+        for summary in await self.page.locator("details:not([open]) > summary:visible").all():
+            await summary.click()
 
     async def drawn(self, place: str = "trace-plot") -> str:
         """Return a plot as it is drawn at this moment."""
@@ -124,17 +130,42 @@ class Look:
         )
 
     async def landmarks(self) -> list[str]:
-        """Return the names of the landmarks."""
-        names: list[str] = await self.page.locator("nav, section, [role=region]").evaluate_all(
+        """Return the names of the landmarks that are shown."""
+        kinds = (
+            "section[aria-label], section[aria-labelledby], [role=region], [role=tabpanel], [role=tablist]"
+        )
+        places = self.page.locator(f":is({kinds}):visible")
+        names: list[str] = await places.evaluate_all(
             """all => all.map(one => one.getAttribute("aria-label")
                 || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
         )
         return names
 
-    async def hidden_width(self, place: str) -> int:
-        """Return how much of a place is out of sight until it is scrolled sideways, in pixels."""
-        width: int = await self.page.locator(f"#{place}").evaluate("one => one.scrollWidth - one.clientWidth")
-        return width
+    async def cut_off(self) -> list[str]:
+        """Return what of the shown panel is out of sight sideways: of its container, its cell or the page."""
+        found: list[str] = await self.page.evaluate(
+            """() => {
+              const cells = ".wide, td, th, dt, dd, li, p, b, strong, code, [role=tab]";
+              const shown = [...document.querySelectorAll("body *")].filter(one => one.checkVisibility()
+                && !one.closest(".unseen, .skip, caption, svg, select"));
+              const isCut = one => {
+                const { left, right } = one.getBoundingClientRect();
+                const frame = (one.closest(".wide, section, .tabs") || document.body).getBoundingClientRect();
+                const written = [...one.childNodes].filter(node => node.nodeType === 3 && node.data.trim());
+                const texts = written.map(node => {
+                  const range = document.createRange();
+                  range.selectNodeContents(node);
+                  return range.getBoundingClientRect();
+                });
+                return left < -1 || right > innerWidth + 1
+                  || one.matches(cells) && one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1
+                  || texts.some(text => text.right > frame.right + 1 || text.left < frame.left - 1);
+              };
+              const name = one => `${one.tagName} ${one.closest("[id]")?.id} ${one.textContent.slice(0, 40)}`;
+              return shown.filter(isCut).map(name);
+            }"""
+        )
+        return found
 
     async def live(self, slots: int = 3) -> list[int]:
         """Let slots pass, with their readings and records; return the released values."""
@@ -146,9 +177,7 @@ class Look:
             self.world.now_ms = start_ms + STEP_MS
             left.append(generator.randint(-300, 900))
             self.world.release(start_ms, left[-1])
-        await expect(self.page.locator("#trace-latest")).to_contain_text(
-            SENT[self.language].format(f"{left[-1]:,}\u00a0W").replace("-", "−")
-        )
+        await expect(self.page.locator("#sent")).to_have_text(f"{left[-1]}\u00a0W".replace("-", "−"))
         return left
 
 

@@ -91,12 +91,14 @@ async def test_what_comes_and_what_leaves_is_on_the_page(at: Home) -> None:
         await page.goto(f"http://127.0.0.1:{at.port}/")
         await expect(page.locator("#line")).to_have_attribute("data-state", "open")
         sending = asyncio.create_task(_keep_sending(at.line))
-        latest = page.locator("#trace-latest")
-        await expect(latest).to_contain_text("was sent:")
-        await page.click("#trace-numbers summary")
+        await expect(page.locator("#measured")).to_have_text("250\u00a0W")
+        await expect(page.locator("#off-about")).to_contain_text("measured on average")
+        await page.click("#tab-history")
         await expect(page.locator("#trace-numbers tbody tr td").first).to_be_visible()
+        await page.click("#tab-receivers")
         shown = await page.locator("#last-payload").inner_text()
         assert shown in {message.payload.decode() for message in at.utility.messages}
+        await page.click("#tab-problems")
         await expect(page.locator("#health-states .good")).to_have_count(3)
         sending.cancel()
         assert complaints == []

@@ -13,7 +13,7 @@ from meteragent.agent.page import view as page_module
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.units import DAY_MS
 from tests.integration.browser import chromium
-from tests.integration.look import STEP_MS, Look, Site, serious
+from tests.integration.look import STEP_MS, TABS, Look, Site, serious
 from tests.integration.service import now_ms
 from tests.support.broker import free_port
 from tests.support.not_run import ROOT
@@ -61,11 +61,13 @@ async def test_closed_months_are_shown_with_their_errors(site: Site) -> None:
     """Each band of a closed month has the number sent and its interval, the newest month first."""
     async with site.looking(**PLACE) as look:
         await expect(look.page.locator("#bands-table tbody tr")).to_have_count(8)
+        await look.tab("history")
         assert (await rows(look.page, "bands-table"))[:4] == OCTOBER
         first = look.page.locator("#bands-table tbody th").first
         await expect(first).to_have_text("Oct 1 – Oct 31")
-        next_text = "The next number is due on Dec 1, 00:01."
-        await expect(look.page.locator("#bands-next")).to_have_text(next_text)
+        await expect(look.page.locator("#next-about")).to_have_text("sent on Dec 1, 00:01")
+        await expect(look.page.locator("#sent")).to_have_text("176\u00a0kWh")
+        await expect(look.page.locator("#sent-about")).to_have_text("4 bands, Oct 1 – Oct 31")
         await expect(look.page.locator("#bands-none")).to_be_hidden()
 
 
@@ -87,21 +89,24 @@ async def test_without_tariffs_it_says_so(site: Site) -> None:
             await expect(look.page.locator("#tariffs-cheapest")).to_contain_text(
                 "no window yet whose bands all have prices"
             )
-            await expect(look.page.locator("#tariffs-table")).to_be_hidden()
+            await expect(look.page.locator("#tariffs-table")).to_have_attribute("hidden", "")
     finally:
         site.world.tariffs = tariffs
 
 
 async def test_the_budget_is_stated(site: Site) -> None:
-    """What remains is a level and a number of windows; without a budget the page says that there is none."""
+    """What remains is a level and a number of windows, also in the first figures; or that there is none."""
     world = site.world
     async with site.looking(**PLACE) as look:
+        bar = look.page.locator("#limit-bar")
         said = look.page.locator("#spent-budget")
         await expect(said).to_contain_text("No budget is set")
         epsilon, end_ms = look.world.descriptor.terms.epsilon_per_w, world.now_ms + DAY_MS
         world.allowance = page_module.Allowance(5 * epsilon, 2 * epsilon, 0, end_ms)
         await expect(said).to_contain_text("a level of 3 is left of the 5 allowed")
         await expect(said).to_contain_text("Number of further windows for which that is enough: 3.")
+        await expect(look.page.locator("#limit-about")).to_contain_text("Budget: 2 of 5 spent, until ")
+        assert await bar.evaluate("one => one.position") == pytest.approx(2 / 5)
         world.allowance = page_module.Allowance(5 * epsilon, 5 * epsilon - Fraction(1, 10**9), 0, end_ms)
         await expect(said).to_contain_text("too little for another window")
         world.allowance = None
@@ -110,9 +115,10 @@ async def test_the_budget_is_stated(site: Site) -> None:
 async def test_bands_have_no_place_on_the_trace(site: Site) -> None:
     """A stream of bands shows the readings alone, and says what leaves; a new number is read aloud."""
     async with site.looking(**PLACE) as look:
-        await expect(look.page.locator("#trace-latest")).to_contain_text("the energy of each band")
-        for place in ("#trace .key li + li", "#trace-numbers", "#trace-reader", "#attack-order"):
+        await expect(look.page.locator("#sent-about")).to_contain_text("bands")
+        for place in ("#trace .key li + li", "#trace-reader", "#off-tile"):
             await expect(look.page.locator(place).first).to_be_hidden()
+        await expect(look.page.locator("#numbers")).to_have_attribute("hidden", "")
         payload = look.world.history[0].replace(b"2026-09", b"2026-11").replace(b"2026-08", b"2026-10")
         look.world.viewers.queue_records("main", [page_world_row(payload)])
         await expect(look.page.locator("#said")).to_contain_text("kWh was sent for the band")
@@ -123,21 +129,17 @@ def page_world_row(payload: bytes) -> Outgoing:
     return Outgoing("main", "private/house/power", payload, 0, False)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [320, 1280])
 async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
-    """On a phone and on a desk: no serious finding of axe, every column in view, and a picture."""
+    """On a phone and on a desk: no serious finding of axe, nothing cut off, and a picture of each tab."""
     async with site.looking(viewport={"width": width, "height": 900}, **PLACE) as look:
-        await expect(look.page.locator("#tariffs-table table")).to_be_visible()
-        for summary in await look.page.locator("summary:visible").all():
-            await summary.click()
-        for place in ("bands-table", "tariffs-table", "month-numbers .wide", "hidden-events", "spent-table"):
-            scrolled = await look.page.locator(f"#{place}").evaluate(
-                "one => one.scrollWidth - one.clientWidth"
-            )
-            assert scrolled == 0, place
-        await look.page.screenshot(path=PICTURES / f"bands-{width}.png", full_page=True)
-        assert await serious(look.page) == []
-        assert await look.page.evaluate("document.documentElement.scrollWidth") == width
+        await expect(look.page.locator("#tariffs-table table")).to_be_attached()
+        for name in TABS:
+            await look.tab(name)
+            assert "\n".join(await look.cut_off()) == "", name
+            await look.page.screenshot(path=PICTURES / f"bands-{width}-{name}.png", full_page=True)
+            assert await serious(look.page) == [], name
+            assert await look.page.evaluate("document.documentElement.scrollWidth") == width
 
 
 async def slider(look: Look) -> list[str]:
@@ -150,16 +152,15 @@ async def slider(look: Look) -> list[str]:
 async def test_days_are_read_with_the_mouse(days: Site) -> None:
     """The day under the mouse is read in words, with its interval; it stays when the mouse has left."""
     async with days.looking(timezone_id="UTC", locale="en") as look:
-        place = look.page.locator("#month-plot .u-over")
-        await expect(look.page.locator("#month-reader output")).to_contain_text("Point at the plot")
-        box = await place.bounding_box()
-        assert box is not None
-        await place.hover(position={"x": box["width"] / 60, "y": 50})
+        await look.tab("history")
+        place = look.page.locator("#month-plot canvas")
+        await expect(look.page.locator("#month-reader input")).to_be_visible()
+        await expect(look.page.locator("#month-reader output")).to_have_text("")
+        await place.hover(position={"x": 60, "y": 50})
         output, said = await slider(look)
         assert output == said
         await look.page.mouse.move(0, 0)
         assert await slider(look) == [output, said]
-        await look.page.click("#month-numbers summary")
         cells = look.page.locator("#month-numbers tbody tr").last
         day, energy = [await cell.inner_text() for cell in (cells.locator("th"), cells.locator("td").first)]
         assert output.startswith(f"{day}: {energy}\u00a0kWh, 95% interval")
@@ -168,6 +169,7 @@ async def test_days_are_read_with_the_mouse(days: Site) -> None:
 async def test_days_are_read_with_keys_and_by_touch(days: Site) -> None:
     """Arrow keys move from day to day; a finger on the plot chooses the day below it."""
     async with days.looking(timezone_id="UTC", locale="en", has_touch=True) as look:
+        await look.tab("history")
         await expect(look.page.locator("#month-reader")).to_be_visible()
         await look.page.locator("#month-reader input").focus()
         read = []
@@ -177,5 +179,5 @@ async def test_days_are_read_with_keys_and_by_touch(days: Site) -> None:
         await look.page.keyboard.press("Home")
         read.append((await slider(look))[0])
         assert len(set(read)) == 3
-        await look.page.locator("#month-plot .u-over").tap()
+        await look.page.locator("#month-plot canvas").tap()
         assert (await slider(look))[0] not in read

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,28 +17,41 @@ from meteragent.agent.page.guard import GUESS_S
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
+from meteragent.domain.problem import make_problem
 from meteragent.report import guarantee, wording
 from meteragent.report.language import say
-from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
+from tests.integration.look import (
+    PICTURES,
+    STEP_MS,
+    TABS,
+    WIDTHS,
+    Look,
+    Site,
+    serious,
+    serving_site,
+    tab,
+    window,
+)
 from tests.integration.service import now_ms, until
 from tests.support.broker import free_port
 from tests.support.page_world import TOKEN, PageWorld, delivered, named
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SECTIONS = ["crowd", "trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
-CONTROLS = [
-    "meter",
-    "trace-numbers",
-    "hidden-events",
-    "preset",
-    "preset-events",
-    "spent-table",
-    "health-meters",
-    "health-counters",
-]
-JUDGED = {360: "dark", 1280: "light"}
-"""Every width and every scheme once: axe takes its time."""
+SECTIONS = {
+    "now": ["figures", "trace", "lists"],
+    "history": ["month", "numbers"],
+    "promise": ["hidden", "presets", "spent"],
+    "receivers": ["who", "last"],
+    "problems": ["health"],
+}
+CONTROLS = {
+    "now": ["trace-reader"],
+    "history": ["trace-numbers"],
+    "promise": ["hidden-events", "preset", "preset-events", "spent-table"],
+    "receivers": ["receivers-table", "last-payload"],
+    "problems": ["health-counters"],
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -54,12 +68,18 @@ def fresh(site: Site) -> None:
 
 
 async def test_it_shows_what_it_is_to_show_in_order(site: Site) -> None:
-    """All sections are there in their order, nothing is complained of, and no request leaves the origin."""
+    """Each tab has its sections in their order, nothing is complained of, all requests go to the origin."""
     async with site.looking() as look:
         await look.live()
-        shown = await look.page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
-        assert shown == SECTIONS
-        assert await look.page.locator("h1, h2, h3").evaluate_all("all => all.every(one => one.innerText)")
+        tabs = look.page.locator("[role=tab]:visible")
+        assert await tabs.evaluate_all("all => all.map(one => one.id.slice(4))") == [*SECTIONS]
+        for name, sections in SECTIONS.items():
+            await look.tab(name)
+            await expect(look.page.locator(f"#tab-{name}")).to_have_attribute("aria-selected", "true")
+            shown = look.page.locator("main section:visible")
+            assert await shown.evaluate_all("all => all.map(one => one.id)") == sections
+            heads = look.page.locator(":is(h1, h2, h3):visible")
+            assert await heads.evaluate_all("all => all.every(one => one.innerText)")
         assert {url[: len(site.url)] for url in look.requests} == {site.url}
         assert await look.page.evaluate("document.documentElement.lang") == "en"
 
@@ -80,8 +100,9 @@ async def test_plots_move_with_what_happens(site: Site) -> None:
 
         await look.changes(read)
         await look.changes(release)
-        latest = look.page.locator("#trace-latest")
-        await expect(latest).to_contain_text("500\u00a0W was measured. 812\u00a0W was sent")
+        await expect(look.page.locator("#sent")).to_have_text("812\u00a0W")
+        await expect(look.page.locator("#off")).to_have_text("312\u00a0W")
+        await expect(look.page.locator("#off-about")).to_have_text("500\u00a0W measured on average")
         await expect(look.page.locator("#said")).to_contain_text("812\u00a0W was sent")
 
 
@@ -89,7 +110,7 @@ async def test_a_broker_that_is_not_connected_ends_live(site: Site) -> None:
     """At the top, the page says that a broker is not connected, and when it is connected again."""
     async with site.looking() as look:
         await look.live()
-        for is_connected, text in ((False, "No connection to a broker: see Health"), (True, "Live")):
+        for is_connected, text in ((False, "No connection to a broker: see Problems"), (True, "Live")):
             site.world.sink_is_connected = is_connected
             await expect(look.page.locator("#line")).to_have_text(text)
 
@@ -98,16 +119,15 @@ async def test_the_table_holds_the_numbers(site: Site) -> None:
     """Beside the plot is a table of the same numbers, the newest first, with the band that is promised."""
     async with site.looking() as look:
         left = await look.live()
-        await look.page.click("#trace-numbers summary")
+        await look.tab("history")
         cells = look.page.locator("#trace-numbers tbody tr")
         await expect(cells.nth(3)).to_be_visible()
         rows = [
             [await cell.inner_text() for cell in await row.locator("td").all()] for row in await cells.all()
         ]
         assert [row[1].replace(",", "").replace("−", "-") for row in rows[:3]] == [str(n) for n in left[::-1]]
-        half = look.world.descriptor.facts["ci95"]
-        low, high = (float(text.replace(",", "").replace("−", "-")) for text in rows[0][3].split(" … "))
-        assert math.isclose(high - low, 2 * half, rel_tol=0.01)
+        half = float(look.world.descriptor.facts["ci95"])
+        assert math.isclose(float(rows[0][3]), half, rel_tol=0.01)
         assert rows[0][0] != "–"  # it was open all that slot
         assert rows[3][0] == "–"  # and not before
 
@@ -121,27 +141,25 @@ async def cells(page: Page, place: str) -> list[list[str]]:
 
 
 async def test_it_judges_what_arrives_of_each_meter(site: Site) -> None:
-    """One meter's row is folded; of several, each has its times, counts and judgement."""
+    """Several meters have a tab with the times, counts and judgement of each; a click shows a meter."""
     house = ArrivalRow("house", None, 1200, 7_000, 7_000, None)
     site.world.arrivals = (house,)
     async with site.looking() as look:
         await look.live()
-        table = look.page.locator("#health-meters table")
-        await expect(table).to_be_attached()
-        await expect(table).to_be_hidden()
+        await expect(look.page.locator("#tab-meters")).to_be_hidden()
         shed = ArrivalRow("shed", None, 3, 90_000, None, "wrong_profile")
         site.world.arrivals = (house, shed)
-        await expect(table).to_be_visible()
-        assert await cells(look.page, "health-meters") == [
-            ["Meter", "Messages", "Since the last message", "Since the last accepted reading", "Judgement"],
+        await expect(look.page.locator("#tab-meters")).to_be_visible()
+        await look.tab("meters")
+        assert await cells(look.page, "meters-table") == [
+            ["Meter", "Messages", "Since message", "Since reading", "State"],
             ["house", "1,200", "7 sec", "7 sec", "OK"],
             ["shed", "3", "1 min 30 sec", "never heard", "wrong_profile"],
         ]
-        await look.page.click("#health-meters summary")
         site.world.arrivals = (house._replace(phase="a"), shed._replace(phase="b"))
-        await expect(table).to_be_hidden()
-        await look.page.click("#health-meters summary")
-        await expect(table.locator("th").nth(1)).to_have_text("Phase")
+        await expect(look.page.locator("#meters-table th").nth(1)).to_have_text("Phase")
+        await look.page.click("#meters-table tr:first-child button")
+        await expect(look.page.locator("#now")).to_be_visible()
 
 
 async def test_it_says_the_promise_as_check_does(site: Site) -> None:
@@ -149,9 +167,14 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
     promised = guarantee.compute_guarantee(site.world.stream)
     async with site.looking() as look:
         await look.live()
-        said = await look.page.locator("#hidden-promise p").all_inner_texts()
+        hidden, exposed = wording.split_events(promised)
+        for place, limits in (("hidden", hidden), ("open", exposed)):
+            rows = await look.page.locator(f"#list-{place} li").all_inner_texts()
+            assert [tuple(row.split("\n")) for row in rows] == limits
+        await look.tab("promise")
+        said = await look.page.locator("#hidden-promise, #hidden-formally p").all_inner_texts()
         assert said == wording.promise_lines(promised)
-        assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [say("guess.title")]
+        assert await look.page.locator("#hidden-guesses").inner_text() == say("guess.title")
         shown = await cells(look.page, "hidden-events")
         assert shown == [list(row) for row in (wording.guess_columns(), *wording.guess_rows(promised))]
         for place, lines in (
@@ -159,8 +182,9 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
             ("warnings", [*promised.warnings]),
         ):
             assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
-        own = await look.page.locator("#preset-choice small").first.inner_text()
-        assert own == wording.summary_line(promised)
+        own = look.page.locator("#preset-choice label").first
+        figures = [text.split("\n")[::-1] for text in await own.locator("span span").all_inner_texts()]
+        assert figures == [[*row] for row in wording.summary_figures(promised)]
 
 
 async def test_the_limits_of_other_presets_are_shown(site: Site) -> None:
@@ -168,29 +192,17 @@ async def test_the_limits_of_other_presets_are_shown(site: Site) -> None:
     promises = site.world.view.streams[0].promises()
     async with site.looking() as look:
         await look.live()
+        await look.tab("promise")
         names = await look.page.locator("#preset-choice input").evaluate_all("all => all.map(a => a.value)")
         assert names == ["yours", *promises.presets]
         asked = len(look.requests)
         for name, promise in {"yours": promises.guarantee, **promises.presets}.items():
             await look.page.check(f"input[value={name}]")
+            await expect(look.page.locator("#preset-events")).to_be_visible(visible=name != "yours")
             assert await cells(look.page, "preset-events") == [
                 list(row) for row in (wording.guess_columns(), *wording.guess_rows(promise))
             ]
         assert len(look.requests) == asked
-
-
-async def test_neighbours_are_compared(site: Site) -> None:
-    """Of two slots in a row, it says how often the larger number had the larger use."""
-    async with site.looking() as look:
-        world = look.world
-        for watts, quanta in ((100, 5), (200, 9), (100, 10), (50, 3)):
-            start_ms = world.clock_ms
-            for time_ms in range(start_ms, start_ms + STEP_MS, 60_000):
-                world.read(watts, time_ms)
-            world.now_ms = start_ms + STEP_MS
-            world.release(start_ms, quanta)
-        said = "With the readings: right in 3 of 3. With what was sent: right in 2 of 3."
-        await expect(look.page.locator("#attack-pairs")).to_have_text(said)
 
 
 async def test_another_stream_can_be_looked_at(site: Site) -> None:
@@ -204,96 +216,182 @@ async def test_another_stream_can_be_looked_at(site: Site) -> None:
         await look.open(f"http://127.0.0.1:{port}/")
         await look.live(1)
         await page.select_option("#stream", "second")
-        await expect(page.locator("#trace-latest")).to_have_text("Nothing has been sent yet.")
+        await expect(page.locator("#sent-about")).to_have_text("nothing yet")
         await until(lambda: [viewer.stream for viewer in world.viewers._open] == ["second"])
         assert look.complaints == []
 
 
 async def test_the_keyboard_reaches_everything(site: Site) -> None:
-    """By keyboard alone: the skip link first, then all controls in order, each with a visible focus."""
+    """By keyboard alone: the skip link, the tabs by arrows, and each panel's controls; the focus is seen."""
     async with site.looking() as look:
-        page, met = look.page, list[str]()
-        while (focus := await tab(page)).place != "BODY":
-            assert focus.outline == "solid 3px", focus
-            if focus.place == "trace-numbers" and "trace-numbers" not in met:
-                await page.keyboard.press("Enter")
-                await expect(page.locator("#trace-numbers")).to_have_attribute("open", "")
-            if focus.place == "preset":
-                await page.keyboard.press("ArrowDown")
-                await expect(page.locator("#preset-choice input").nth(1)).to_be_checked()
-            met.append(focus.place)
-        assert [place for place in dict.fromkeys(met) if place in CONTROLS] == CONTROLS
+        await look.live(1)
+        site.world.last = delivered("private/house/power", b"{}", site.world.clock_ms)
+        await expect(look.page.locator("#last-payload")).to_have_text("{}")
+        page = look.page
+        for name, controls in CONTROLS.items():
+            await page.focus("[role=tab][aria-selected=true]")
+            if name != "now":
+                await page.keyboard.press("ArrowRight")
+            assert await page.evaluate("document.activeElement.id") == f"tab-{name}"
+            met = list[str]()
+            while (focus := await tab(page)).place not in ("BODY", "DIV"):
+                assert focus.outline == "solid 3px", focus
+                if focus.place == "preset":
+                    await page.keyboard.press("ArrowDown")
+                    await expect(page.locator("#preset-choice input").nth(1)).to_be_checked()
+                met.append(focus.place)
+            assert [place for place in dict.fromkeys(met) if place in controls] == controls, name
         await page.goto(site.url)
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         assert await page.evaluate("document.activeElement.id") == "main"
 
 
-@pytest.mark.parametrize("width", JUDGED)
-async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
-    """At 360 and 1280 px, light and dark: no serious finding of axe, no scrolling sideways, and a picture."""
-    async with site.looking(viewport={"width": width, "height": 900}, color_scheme="light") as look:
-        await look.live(6)
-        payload = look.world.record(look.world.clock_ms, 512)
-        look.world.last = delivered("private/house/power", payload, look.world.clock_ms)
-        await expect(look.page.locator("#last-payload")).to_have_text(payload.decode())
-        for summary in await look.page.locator("summary:visible").all():
-            await summary.click()
-        await look.page.check("input[value=television]")
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        await look.page.screenshot(path=PICTURES / f"{width}-light.png", full_page=True)
-        if JUDGED[width] == "light":
-            assert await serious(look.page) == []
-        await look.changes(partial(look.page.emulate_media, color_scheme="dark"))
-        await look.page.screenshot(path=PICTURES / f"{width}-dark.png", full_page=True)
-        if JUDGED[width] == "dark":
-            assert await serious(look.page) == []
-        assert await look.page.evaluate("document.documentElement.scrollWidth") == width
-
-
-async def test_the_decisive_columns_are_seen_on_a_phone(site: Site) -> None:
-    """At 390 px every column of the limits and the numbers is inside its section, unscrolled."""
-    async with site.looking(viewport={"width": 390, "height": 844}) as look:
-        await look.live(6)
-        for summary in await look.page.locator("summary:visible").all():
-            await summary.click()
-        for place in DECISIVE:
-            assert await look.hidden_width(place) == 0, place
-
-
-async def test_no_two_landmarks_have_one_name(site: Site) -> None:
-    """Whoever goes from landmark to landmark hears a name of its own at each."""
+async def test_the_address_names_the_tab(site: Site) -> None:
+    """A reload and a link show the tab that the address names; an unknown name shows the first."""
     async with site.looking() as look:
+        await look.tab("promise")
+        await look.page.reload()
+        await expect(look.page.locator("#promise")).to_be_visible()
+        await look.page.evaluate("location.hash = 'state'")
+        await expect(look.page.locator("#state")).to_be_visible()
+        await look.page.goto(f"{site.url}#nothing")
+        await look.page.reload()
+        await expect(look.page.locator("#now")).to_be_visible()
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("width", WIDTHS)
+async def test_nothing_is_cut_off(site: Site, width: int, language: str) -> None:
+    """In each tab, no cell, label or figure is out of sight, nor in a container that scrolls sideways."""
+    rows = [ArrivalRow(f"Wohnung {part}", None, 86_400, 3_725_000, None, "wrong_profile") for part in "ab"]
+    site.world.arrivals = tuple(rows)
+    site.world.problems = [make_problem("no_readings", "main", meters=2, of=2, limit_ms=3_600_000)]
+    site.world.counts.add("refused_compressed", 12)
+    async with site.looking(language=language, viewport={"width": width, "height": 800}) as look:
+        await look.live(2)
+        payload = look.world.record(look.world.clock_ms, 512)
+        site.world.last = delivered("private/house/power", payload, look.world.clock_ms)
+        await expect(look.page.locator("#last-payload")).to_have_text(payload.decode())
+        for name in (*TABS, "meters"):
+            await look.tab(name)
+            if name == "promise":
+                await look.page.check("input[value=television]")
+            assert "\n".join(await look.cut_off()) == "", name
+            assert await look.page.evaluate("document.documentElement.scrollWidth") == width
+            names = await look.landmarks()
+            assert len({text for text in names if text}) == len(names), names
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (360, 740)])
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_the_first_screen_needs_no_scrolling(
+    site: Site, width: int, height: int, language: str
+) -> None:
+    """Figures, plot and both lists are seen at once, on a desk and on a phone."""
+    async with site.looking(language=language, viewport={"width": width, "height": height}) as look:
+        await look.live(2)
+        site.world.upcoming = upcoming(site.world.clock_ms)
+        await expect(look.page.locator("#next")).to_contain_text("min" if language == "en" else "Min.")
+        for place in ("figures", "trace-plot", "lists"):
+            box = await look.page.locator(f"#{place}").bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= height, place
+        site.world.upcoming = None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_it_is_fit_for_everybody(site: Site, width: int, scheme: Any) -> None:
+    """On a phone and on a desk, light and dark: no serious finding of axe in any tab, and pictures."""
+    language = "de" if width == 360 else "en"
+    async with site.looking(
+        language=language, viewport={"width": width, "height": 900}, color_scheme=scheme
+    ) as look:
+        await look.live(6)
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        for name in TABS:
+            await look.tab(name)
+            await look.page.screenshot(path=PICTURES / f"{width}-{scheme}-{name}.png", full_page=True)
+            assert await serious(look.page) == [], name
+
+
+async def test_the_plot_follows_the_scheme(site: Site) -> None:
+    """A change between light and dark redraws the plot in its colours."""
+    async with site.looking(color_scheme="light") as look:
         await look.live(1)
-        for summary in await look.page.locator("summary:visible").all():
-            await summary.click()
-        names = await look.landmarks()
-        assert len({name for name in names if name}) == len(names) == 20
+        await look.changes(partial(look.page.emulate_media, color_scheme="dark"))
+
+
+def upcoming(start_ms: int) -> Upcoming:
+    """Return a slot whose number leaves a minute after its end."""
+    return Upcoming(start_ms, start_ms + STEP_MS, start_ms + STEP_MS + 60_000)
 
 
 async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
-    """It names the first slot that is sent, and when its number leaves; once it is open, its mean so far."""
+    """It names the first slot that is sent, and how long until its number leaves in the two largest units."""
     async with site.looking(timezone_id="UTC") as look:
         world, start_ms = look.world, look.world.clock_ms
         world.history, following_ms = [], start_ms + STEP_MS
-        world.upcoming = Upcoming(following_ms, following_ms + STEP_MS, following_ms + STEP_MS + 60_000)
-        await look.page.reload()
-        # Before midnight, a time of the next day has its date.
-        hours = [
-            rf"(?:\w+ \d+, )?{iso_time(following_ms + after_ms)[11:16]}"
-            for after_ms in (0, STEP_MS, STEP_MS + 60_000)
-        ]
-        rest = f"to {hours[1]} and is due at {hours[2]}"
-        later = look.page.locator("#trace-next")
-        await expect(later).to_contain_text(re.compile(rf"it covers {hours[0]} {rest}\."))
-        for minute in range(31):
-            world.read(500, following_ms + minute * 60_000)
+        world.upcoming = upcoming(following_ms)
         world.now_ms = following_ms + 1_200_000
-        await expect(later).to_contain_text(
-            re.compile(f"The slot from {hours[0]} to {hours[1]} is open. Measured so far: 500\u00a0W")
-        )
-        await expect(later).to_contain_text(re.compile(rf"Its number is due at {hours[2]}\."))
+        await look.page.reload()
+        times = [iso_time(following_ms + after_ms)[11:16] for after_ms in (0, STEP_MS, STEP_MS + 60_000)]
+        # Before midnight, a time of the next day has its date.
+        hours = [rf"(?:\w+ \d+, )?{text}" for text in times]
+        about = re.compile(rf"^{hours[0]} – {hours[1]}, sent at {hours[2]}$")
+        await expect(look.page.locator("#next-about")).to_have_text(about)
+        await expect(look.page.locator("#next")).to_have_text(re.compile(r"^1[01] min(?: \d+ sec)?$"))
         world.upcoming = None
+        await expect(look.page.locator("#next-about")).to_have_text("no slot is open or about to open")
+
+
+async def test_what_arrives_is_named_when_nothing_counts(site: Site) -> None:
+    """Before a meter is known it says what the messages are and what to do, unless a problem does."""
+    world, port = PageWorld(), free_port()
+    world.meters, world.now_ms = [], now_ms()
+    world.counts.update(received=90, other=90)
+    async with world.serving(port=port), window(site.browser, locale="en") as page:
+        await page.goto(f"http://127.0.0.1:{port}/")
+        said = page.locator("#uncounted")
+        reason = "90 messages, none a reading: messages of the device that do not contain the quantity (90)."
+        await expect(said).to_have_text(f"{reason} {say('cure.none_accepted')}")
+        await expect(page.locator("#measured-about")).to_have_text("Waiting for the first reading")
+        world.problems = [make_problem("none_accepted", "main", meters=1, of=1, reasons="other")]
+        await expect(page.locator("#problems")).to_contain_text(say("cure.none_accepted"))
+        await expect(said).to_have_text(reason)
+        await expect(page.locator("#problem-count")).to_have_text("1")
+        world.counts.update(accepted=1)
+        await expect(said).to_be_hidden()
+
+
+async def test_an_operator_of_100_meters_has_a_table(site: Site) -> None:
+    """With many meters the page opens with their table; the address of a meter opens that meter."""
+    world, port = PageWorld(), free_port()
+    world.meters, world.now_ms = [f"meter-{number}" for number in range(100)], now_ms()
+    world.arrivals = tuple(ArrivalRow(meter, None, 9, 1000, 1000, None) for meter in world.meters)
+    async with world.serving(port=port), window(site.browser, locale="en") as page:
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await expect(page.locator("#meters-table tbody tr")).to_have_count(100)
+        await expect(page.locator("#meters-table")).to_be_visible()
+        await page.click("#meters-table button >> text=meter-42")
+        await expect(page.locator("#now")).to_be_visible()
+        await until(lambda: [viewer.meter for viewer in world.viewers._open] == ["meter-42"])
+        await page.goto(f"http://127.0.0.1:{port}/?meter=meter-7")
+        await expect(page.locator("#now")).to_be_visible()
+
+
+async def test_a_reload_shows_what_was_measured(site: Site) -> None:
+    """After a reload the measured means and the error are there again, from the agent's memory."""
+    async with site.looking() as look:
+        await look.live(2)
+        before = [await look.page.locator(f"#{place}").inner_text() for place in ("sent", "off", "off-about")]
+        quanta = int(before[0].split()[0].replace("−", "-"))
+        look.world.history.append(look.world.record(look.world.clock_ms - STEP_MS, quanta))
+        await look.page.reload()
+        await expect(look.page.locator("#off-about")).to_have_text(before[2])
+        after = [await look.page.locator(f"#{place}").inner_text() for place in ("sent", "off", "off-about")]
+        assert after == before
 
 
 async def test_it_keeps_still_for_who_asks(site: Site) -> None:
@@ -377,7 +475,7 @@ async def test_a_restart_does_not_lose_the_trace(site: Site) -> None:
         async with world.serving(port=port):
             await expect(look.page.locator("#line")).to_have_attribute("data-state", "open")
             await look.live(1)
-            await look.page.click("#trace-numbers summary")
+            await look.tab("history")
             await expect(look.page.locator("#trace-numbers tbody tr")).to_have_count(3)
 
 

@@ -16,7 +16,7 @@ from tests.support.page_world import START_MS, PageWorld, crowd_world, named
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SHOWN = ["crowd", "hidden", "spent", "health"]
+SHOWN = {"now": ["crowd"], "promise": ["hidden", "spent"], "receivers": ["who"], "problems": ["health"]}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -41,13 +41,18 @@ async def test_a_home_sees_its_reports(browser: Browser, tmp_path: Path, languag
         await expect(page.locator("#crowd-next")).to_contain_text("19:00")
         assert await page.locator("#crowd-learns li").count() == 4
         await expect(page.locator("#crowd-learns")).to_contain_text("house")
-        shown = await page.locator("main > section:visible").evaluate_all("all => all.map(one => one.id)")
-        links = await page.locator("nav a:visible").evaluate_all("all => all.map(one => one.hash.slice(1))")
-        assert shown == links == SHOWN
+        tabs = page.locator("[role=tab]:visible")
+        assert await tabs.evaluate_all("all => all.map(one => one.id.slice(4))") == [*SHOWN]
         PICTURES.mkdir(parents=True, exist_ok=True)
-        await page.screenshot(path=PICTURES / f"crowd-{width}-{language}.png", full_page=True)
-        assert await serious(page) == []
-        assert await page.evaluate("document.documentElement.scrollWidth") == width
+        for name, sections in SHOWN.items():
+            await look.tab(name)
+            shown = page.locator("main section:visible")
+            assert await shown.evaluate_all("all => all.map(one => one.id)") == sections
+            await page.screenshot(path=PICTURES / f"crowd-{width}-{language}-{name}.png", full_page=True)
+            assert await serious(page) == []
+            assert "\n".join(await look.cut_off()) == "", name
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+        await expect(page.locator("#receivers-table tbody tr")).to_have_count(2)
         assert look.complaints == []
 
 

@@ -68,10 +68,9 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     )
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
-    shown = json.loads(serialise.encode_facts(views, [view.promises() for view in views]))["streams"][0][
-        "own"
-    ]
-    page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], shown["said"]["guesses"]]
+    facts = json.loads(serialise.encode_facts(views, [view.promises() for view in views], world.counts))
+    shown = facts["streams"][0]["own"]
+    page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], say("guess.title")]
     assert [text for text in all_of(promised) if text not in printed] == []
     assert [text for text in all_of(promised) if text not in stated] == []
     assert [text for text in all_of(promised)[:8] if text and text not in page] == []
@@ -105,22 +104,36 @@ def test_the_page_s_headings_are_those_of_the_statement() -> None:
     """What is hidden, what is not, and warnings have one title each."""
     settings = config.parse(written())
     page = (ROOT / "meteragent" / "agent" / "page" / "static" / "index.html").read_text()
+    assert "{{guess.title}}" in page
     for name in ("title", "not", "warnings"):
         assert f"{{{{hidden.{name}}}}}" in page
         assert say(f"hidden.{name}") in markdown.statement_text(settings)
 
 
-def test_a_summary_is_about_one_home() -> None:
-    """The hidden energy, and the errors of a number, a day and a month; some streams have no day."""
+def test_a_summary_has_three_figures() -> None:
+    """The hidden energy, and one home's errors of a number and of a month, each after its label."""
     promised = guarantee.compute_guarantee(config.parse(written()).stream[0], ())
-    assert wording.summary_line(promised) == (
-        "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"
-        " (95% within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
-    )
+    figures = [("hides", "110 Wh"), ("one number", "311 W"), ("a month of 30 days", "5.9 kWh")]
+    assert wording.summary_figures(promised) == figures
     months = guarantee.compute_guarantee(
         config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ()
     )
-    assert "one day " not in wording.summary_line(months)
+    assert [label for label, _ in wording.summary_figures(months)] == [label for label, _ in figures]
+
+
+def test_events_are_hidden_or_not() -> None:
+    """At most 75% is hidden; what is hidden once may not be if it happens every day."""
+    hidden, exposed = wording.split_events(guarantee.compute_guarantee(config.parse(written()).stream[0]))
+    assert hidden == [("which programme was on, 1 h", "55%"), ("a kettle", "70%"), ("a TV evening", "70%")]
+    assert exposed == [
+        ("a washing machine", "93%"),
+        ("the oven, 45 min", "100%"),
+        ("8 h away", "98%"),
+        ("a day away", "100%"),
+        ("a week away", "100%"),
+        ("a kettle, every day", "100%"),
+        ("a TV evening, every day", "100%"),
+    ]
 
 
 ONCE = ("For any two", "Levels add up over", "success limit, in %", "For the load itself", "useful: an error")

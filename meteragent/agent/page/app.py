@@ -116,7 +116,7 @@ class _Page:
         streams, problems = self._view.streams, await self._view.problems()
         promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
         with use_language(_language(request)):
-            facts = serialise.encode_facts(streams, promises, problems)
+            facts = serialise.encode_facts(streams, promises, self._view.counts, problems)
         return Response(facts, media_type="application/json")
 
     async def _file(self, request: Request) -> Response:
@@ -174,7 +174,7 @@ class _Page:
                 glance = serialise.state_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with use_language(language):
-                    glance["problems"] = serialise.problem_rows(problems)
+                    glance |= serialise.problem_fields(problems, self._view.counts)
                 glance["arrivals"] = serialise.list_arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.encode_event("glance", glance | change)

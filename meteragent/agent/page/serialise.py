@@ -1,6 +1,7 @@
 """JSON messages to the browser: the facts, the history and the events, with floats to be drawn."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from meteragent import __version__
 from meteragent.agent.page.view import Allowance, MeterState, Promises, StreamView
 from meteragent.agent.viewers import News, Viewer
+from meteragent.config.model import Stream
+from meteragent.core.arrivals import BAD_MIN
 from meteragent.core.noiseless import SlotMean
 from meteragent.crowd.group import ROLES, Group
-from meteragent.domain.counters import COUNTERS, Counts
+from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
@@ -32,15 +35,19 @@ def encode_event(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 def encode_facts(
-    streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
+    streams: Sequence[StreamView],
+    promises: Sequence[Promises],
+    counts: Counts,
+    problems: Sequence[Problem] = (),
 ) -> bytes:
-    """Encode the version, problems, counters' meanings, and each stream's promises, meters and arrivals."""
+    """Encode the version, the state, counters' meanings, and each stream's promises, meters and arrivals."""
     views = [
         {
             "name": stream.name,
             "own": _promise_facts(stream_promises.guarantee),
             "presets": {name: _promise_sentences(preset) for name, preset in stream_promises.presets.items()},
             "meters": list_meters(stream),
+            "receivers": _receiver_rows(stream.stream),
             "group": _group_fields(stream.stream.group),
             "arrivals": list_arrivals(stream),
         }
@@ -48,10 +55,34 @@ def encode_facts(
     ]
     meanings = {name: say(f"counter.{name}") for name in COUNTERS}
     document = {"version": __version__, "streams": views, "counters": meanings}
-    return json.dumps(document | {"problems": problem_rows(problems)}).encode()
+    return json.dumps(document | problem_fields(problems, counts)).encode()
 
 
-def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
+def problem_fields(problems: Sequence[Problem], counts: Counts) -> dict[str, Any]:
+    """Return the problems, and what has arrived if it is no reading, in the language of the page."""
+    uncounted = _uncounted_sentence(counts)
+    cure = say("cure.none_accepted") if uncounted and not problems else ""
+    return {"problems": _problem_rows(problems), "uncounted": uncounted, "cure": cure}
+
+
+def _uncounted_sentence(counts: Counts) -> str | None:
+    """Return how many messages have come, and what most of them are, if none was a reading."""
+    if counts["received"] < BAD_MIN or counts["accepted"] or counts["early"]:
+        return None
+    names = (*REFUSALS, "other", "retained", "late", "duplicate")
+    common = Counter({name: counts[name] for name in names if counts[name]}).most_common(3)
+    reasons = "; ".join(f"{say(f'counter.{name}')} ({count})" for name, count in common)
+    return say("now.uncounted", count=counts["received"], reasons=reasons)
+
+
+def _receiver_rows(stream: Stream) -> list[dict[str, Any]]:
+    """Return who gets a stream's records: its receivers or, without any, whoever reads its sink's topic."""
+    shown = {"name", "topic", "start", "end", "paused"}
+    rows = [receiver.model_dump(include=shown) for receiver in stream.receivers]
+    return rows or [{"name": "", "topic": stream.sink.topic, "start": None, "end": None, "paused": False}]
+
+
+def _problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Return each problem's code, text and cure, in the language of the page."""
     return [
         {
@@ -112,11 +143,13 @@ def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
-    """Return sentences of `check`, and the table of an attacker's success limits, header first."""
+    """Return sentences of `check`, figures, and an attacker's success limits: as lists, and a whole table."""
+    preset = guarantee.terms.preset
     return {
+        "name": say(f"preset.{preset}") if preset else "",
         "promise": wording.promise_lines(guarantee),
-        "summary": wording.summary_line(guarantee),
-        "guesses": say("guess.title"),
+        "summary": wording.summary_figures(guarantee),
+        "events": wording.split_events(guarantee),
         "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
     }
 

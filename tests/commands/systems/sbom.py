@@ -26,7 +26,6 @@ from tests.commands.systems.debian import Failed
 DPKG: Final = "var/lib/dpkg/status"
 DEBIAN_PYTHON: Final = "usr/lib/python3/"
 """Where Debian's packages put distributions of Python; dpkg lists these packages already."""
-SCRIPT: Final = "uplot/uPlot.iife.min.js"
 NAMES: Final = uuid.UUID("6d0c5a52-4f0e-5d3c-9d52-0c6c1f3c7a11")
 """The name space of serial numbers, which are made of the content."""
 LICENSE_CHARACTERS_MAX: Final = 60
@@ -68,7 +67,7 @@ def has_metadata(path: str) -> bool:
     """Return whether a file below a root says what is installed."""
     if path.endswith(".dist-info/METADATA"):
         return not path.startswith(DEBIAN_PYTHON)
-    return path == DPKG or path.endswith(SCRIPT)
+    return path == DPKG
 
 
 def parts(files: Iterable[tuple[str, bytes]]) -> set[Part]:
@@ -78,8 +77,6 @@ def parts(files: Iterable[tuple[str, bytes]]) -> set[Part]:
         metadata = content.decode(errors="replace")
         if path == DPKG:
             all_parts |= {debian_part(fields) for fields in debian_fields(metadata)}
-        elif path.endswith(SCRIPT):
-            all_parts.add(script_part(metadata))
         else:
             all_parts.add(python_part(metadata))
     return all_parts
@@ -124,14 +121,6 @@ def debian_part(fields: Mapping[str, str]) -> Part:
         needs=frozenset(re.findall(r"(?:^|[,|] *)([a-z0-9][a-z0-9.+-]+)", depends)),
         provides=frozenset(re.findall(r"(?:^|, *)([a-z0-9][a-z0-9.+-]+)", fields.get("Provides", ""))),
     )
-
-
-def script_part(script: str) -> Part:
-    """Return the plotting library of the page. Raises Failed if its first line does not have the version."""
-    named = re.match(r"/\*! \S+/(\w+) \(v([\d.]+)\) \*/", script)
-    if named is None:
-        raise Failed("the script of the page does not begin with its version")
-    return Part("npm", named[1].lower(), named[2], "MIT")
 
 
 def closure(all_parts: Iterable[Part], name: str) -> set[Part]:

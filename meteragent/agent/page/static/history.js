@@ -83,7 +83,7 @@ export class History {
     at("month-none").hidden = slots.length > 0;
     at("month-chart").hidden = slots.length === 0;
     if (!slots.length) return;
-    this.#plot.show([], slots, slots[0].from, slots.at(-1).to);
+    this.#plot.show([], [], slots, slots[0].from, slots.at(-1).to);
     at("month-plot").setAttribute("aria-label", say("month.plot", { count: slots.length }));
     const heads = ["period", "energy", "interval"].map((name) => say(`month.${name}`));
     const rows = slots.map((slot) => [period(slot), number(slot.energy[0]), interval(slot.energy)]).reverse();

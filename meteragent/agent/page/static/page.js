@@ -2,20 +2,26 @@
 
 import { History, period } from "./history.js";
 import { Plot } from "./plot.js";
-import { fill, showArrivals, showBudget, showGroup, showHealth, showHidden, showLast, showLimits, showNumbers } from "./sections.js";
-import { showPairs, showProblems, showReports, showSpent } from "./sections.js";
+import * as show from "./sections.js";
 import { hasBands, hasPowers, Means, Numbers, Trace } from "./series.js";
-import { amount, clock, day, element, number, say, speak, time } from "./text.js";
+import { Tabs } from "./tabs.js";
+import { amount, clock, day, duration, element, number, say, speak, time, until } from "./text.js";
 
 const DRAW_MS = 250;
 const DRAW_CALM_MS = 5000;
+const TICK_MS = 1000;
 const SAY_MS = 5000;
 const RETRY_MS = 3000;
 const MINUTE = 60_000;
 const TABLE_ROWS = 100;
-/** The sections about a home's own numbers, of which a stream of a group sends none. */
-const OF_NUMBERS = ["trace", "month", "presets", "attack", "last"];
+/** The number of slots before now that the plot shows. */
+const SLOTS = 8;
+/** With more meters than this, the page opens with their table. */
+const METERS = 8;
+/** The parts about a home's own numbers, of which a stream of a group sends none. */
+const OF_NUMBERS = ["figures", "trace", "lists", "tab-history", "presets", "last"];
 
+const { fill } = show;
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -25,15 +31,15 @@ class Page {
     this.facts = facts;
     this.plot = new Plot(at("trace-plot"), at("trace-reader"), (slot) => this.#read(slot));
     this.history = new History();
+    this.tabs = new Tabs(at("tabs"), () => this.draw());
     this.ahead = 0;
     this.over = 0;
     this.said = 0;
     this.source = null;
     this.drawn = 0;
-    this.missed = 0;
-    at("trace-numbers").addEventListener("toggle", () => this.draw());
     at("choice").addEventListener("submit", (event) => event.preventDefault());
     at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
+    setInterval(() => this.#tick(), TICK_MS);
   }
 
   /** The agent's time, never before the end of a slot whose number was sent. */
@@ -54,42 +60,54 @@ class Page {
     this.upcoming = undefined;
     this.over = 0;
     this.missed = 0;
-    fill("trace-latest", say("trace.none"));
-    fill("trace-next");
-    this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
-    this.#offer(at("meter"), stream.meters, meter);
-    at("stream-label").hidden = this.facts.streams.length < 2;
+    const waiting = { measured: "line.waiting", sent: "now.sent_none", off: "now.off_none", next: "now.next_none" };
+    for (const [id, about] of Object.entries(waiting)) show.showFigure(id, "", say(about));
+    this.plot.show([], [], [], this.now - SLOTS * stream.own.step_ms, this.now);
+    this.#offer("stream", this.facts.streams.map(({ name }) => name), stream.name);
+    this.#offer("meter", stream.meters, meter);
     this.history.begin(stream.name, meter);
     this.connect();
   }
 
   #show(stream) {
     this.stream = stream;
-    const own = stream.own;
+    const { own } = stream;
     this.unit = own.power_unit;
     this.plot.begin(this.unit);
-    at("trace-note").hidden = own.kind === "power";
-    for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = !hasPowers(own);
-    for (const part of document.querySelectorAll("#bands, a[href='#bands']")) part.hidden = !hasBands(own);
-    const parts = (ids) => document.querySelectorAll(ids.map((id) => `#${id}, a[href='#${id}']`).join());
-    for (const part of parts(OF_NUMBERS)) part.hidden = Boolean(stream.group);
-    for (const part of parts(["crowd"])) part.hidden = !stream.group;
-    showArrivals(stream.arrivals);
-    showHidden(own);
-    const yours = own.preset ? `${say("preset.own")} (${own.preset})` : say("preset.own");
-    const presets = Object.entries(stream.presets).map(([name, said]) => this.#radio(name, name, said));
-    fill("preset-choice", this.#radio(say("preset.own"), yours, own.said), ...presets);
+    for (const part of document.querySelectorAll("#trace .key li + li, #numbers, #off-tile")) part.hidden = !hasPowers(own);
+    at("bands").hidden = !hasBands(own);
+    for (const id of OF_NUMBERS) at(id).hidden = Boolean(stream.group);
+    at("crowd").hidden = !stream.group;
+    show.showArrivals(stream.arrivals, (meter) => this.#chooseMeter(meter));
+    show.showHidden(own);
+    if (!stream.group) show.showLimit(own, null);
+    show.showReceivers(stream, this.now);
+    const yours = own.said.name ? `${own.said.name} (${say("preset.own")})` : say("preset.own");
+    const presets = Object.entries(stream.presets).map(([name, said]) => this.#card(name, said.name, said));
+    fill("preset-choice", this.#card("yours", yours, own.said), ...presets);
     at("preset-choice").querySelector("input").click();
   }
 
-  #radio(value, name, said) {
+  /** Return a preset as a card with three figures. */
+  #card(value, name, said) {
     const input = element("input", "", { type: "radio", name: "preset", value });
-    input.addEventListener("change", () => showLimits("preset-events", say("preset.table"), said));
-    return element("label", [input, element("span", [element("b", name), element("small", said.summary)])]);
+    input.addEventListener("change", () => {
+      at("preset-events").hidden = value === "yours"; // the table above has them
+      show.showLimits("preset-events", say("preset.table"), said);
+    });
+    const figures = said.summary.map(([label, figure]) => element("span", [element("b", figure), label]));
+    const code = value === "yours" ? [] : [" ", element("code", value)];
+    return element("label", [input, element("span", [element("strong", name), ...code]), element("span", figures)]);
   }
 
-  #offer(select, names, chosen) {
-    select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+  #offer(id, names, chosen) {
+    at(id).replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+    at(`${id}-label`).hidden = names.length < 2;
+  }
+
+  #chooseMeter(meter) {
+    this.choose(this.stream.name, meter);
+    this.tabs.choose("now");
   }
 
   /** Open a stream of events; if it ends for any reason, connect again. */
@@ -104,10 +122,11 @@ class Page {
     const query = new URLSearchParams({ stream: this.stream.name, meter });
     const source = new EventSource(`/events?${query}`);
     const on = (name, take) => source.addEventListener(name, (event) => take(JSON.parse(event.data)));
-    on("start", ({ topic, records }) => {
+    on("start", ({ topic, records, means }) => {
       this.#state("open");
-      if (this.stream.group) return showGroup(this.stream.group, topic.split("/").at(-1));
+      if (this.stream.group) return show.showGroup(this.stream.group, topic.split("/").at(-1));
       this.numbers.add(records);
+      this.means.add(means);
       this.history.load();
       this.draw();
     });
@@ -127,10 +146,10 @@ class Page {
     if (facts) {
       const fresh = facts.streams.find(({ name }) => name === this.stream.name);
       this.facts = facts;
-      showProblems(facts.problems);
+      show.showProblems(facts);
       if (!fresh || fresh.own.id !== this.stream.own.id) location.reload();
       this.stream.meters = fresh?.meters || [];
-      showArrivals(fresh?.arrivals || []);
+      this.#showArrivals(fresh?.arrivals || []);
       if (this.meter) this.connect();
       else this.choose(this.stream.name, "");
     } else {
@@ -139,9 +158,13 @@ class Page {
     }
   }
 
+  #showArrivals(rows) {
+    show.showArrivals(rows, (meter) => this.#chooseMeter(meter));
+  }
+
   #state(name) {
     if (at("line").dataset.state === name) return;
-    at("line").dataset.state = name;
+    at("line").dataset.state = document.body.dataset.state = name;
     fill("line", say(`line.${name}`));
   }
 
@@ -169,20 +192,21 @@ class Page {
     this.upcoming = glance.upcoming;
     if (glance.meters) {
       this.stream.meters = glance.meters;
-      this.#offer(at("meter"), glance.meters, this.meter);
+      this.#offer("meter", glance.meters, this.meter);
     }
-    showSpent(glance.spent, this.stream.own);
-    showBudget(glance.allowance);
-    showLast(glance.last);
-    if (this.stream.group) showReports(glance.reports, this.stream.group);
+    show.showSpent(glance.spent, glance.allowance, this.stream.own);
+    show.showLast(glance.last);
+    if (this.stream.group) show.showReports(glance.reports, this.stream.group);
+    else show.showLimit(this.stream.own, glance.allowance);
     this.#state(glance.health.source && glance.health.sink ? "open" : "offline");
-    showHealth(glance, this.facts.counters);
-    showArrivals(glance.arrivals);
-    showProblems(glance.problems);
+    show.showHealth(glance, this.facts.counters);
+    this.#showArrivals(glance.arrivals);
+    show.showReceivers(this.stream, this.now);
+    show.showProblems(glance);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
   }
 
-  /** Redraw the plots, the texts beside them and the open tables. */
+  /** Redraw the plots, the figures and the table of numbers. */
   draw() {
     clearTimeout(this.pending);
     this.pending = undefined;
@@ -190,37 +214,74 @@ class Page {
     this.drawn = Date.now();
     if (this.stream.group) return this.#sayNextReport();
     const { now } = this;
-    const own = this.stream.own;
+    const { own } = this.stream;
     const stretches = this.trace.stretches(now);
-    const since = this.#since(now, own);
-    const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot) }));
-    this.plot.show(stretches, slots, since, now);
-    this.#sayLatest(slots);
-    this.#sayNext(slots);
-    showPairs(slots);
+    const means = hasPowers(own) ? this.means.list(now) : [];
+    const all = this.numbers.list(now - SLOTS * own.step_ms);
+    const slots = all.map((slot) => ({ ...slot, they: slot.power, you: this.#you(slot) }));
+    this.plot.show(stretches, means, slots, this.#since(now, own, slots, means), now);
+    this.#showMeasured(stretches.at(-1), now);
+    this.#showSent(slots.at(-1));
+    this.#tick();
+    const counted = { readings: number(this.trace.readings.length), opened: clock(this.opened), records: slots.length };
+    at("trace-plot").setAttribute("aria-label", say("trace.plot", counted));
+    at("trace-missed").hidden = this.missed === 0;
+    fill("trace-missed", say("missed", { count: number(this.missed) }));
     const seconds = own.step_ms < MINUTE;
-    if (at("trace-numbers").open) showNumbers(slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
+    if (!at("history").hidden) show.showNumbers(slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
   }
 
-  /** Return the start of the plot, so that the trace gets at least a quarter of its width. */
-  #since(now, { step_ms: step }) {
-    const open = Math.max(now - this.opened, Math.min(step, 2 * MINUTE));
-    return this.opened - Math.min(3 * step, 3 * open);
+  /** Return the start of the plot: some slots before now, but not before the first number and visit. */
+  #since(now, { step_ms: step }, slots, means) {
+    const first = Math.min(slots[0]?.from ?? now, means[0]?.from ?? now, this.opened);
+    return Math.max(now - SLOTS * step, Math.min(first, now - step / 4));
   }
 
-  /** Return the use in a slot; null unless the page was open for the whole slot. */
+  /** Return the use in a slot; null unless all of it was observed. */
   #you({ window, band }) {
     const mean = this.means.get(window, band);
-    return mean?.part === 1 ? mean : { you: null, part: 0 };
+    return mean?.part === 1 ? mean.power : null;
   }
 
-  /** Show when the number of a band leaves next: a band ends with its last hours in the window. */
-  #sayNextWindow() {
-    const { upcoming } = this;
-    if (this.stream.own.event_clock) return fill("bands-next", say("trace.event_clock"));
-    if (!upcoming) return fill("bands-next", upcoming === null ? say("trace.idle") : "");
-    const leaves = `${day(upcoming.leaves_ms)}, ${time(upcoming.leaves_ms)}`;
-    return fill("bands-next", say("bands.next", { leaves }));
+  /** Show the newest measured power or, before the first reading of this visit, the mean of the open slot. */
+  #showMeasured(last, now) {
+    const seconds = true;
+    const open = this.means.list(now).at(-1);
+    if (last) show.showFigure("measured", amount(last.power, this.unit), say("now.measured_at", { time: clock(Math.min(last.to, now), seconds) }));
+    else if (open) show.showFigure("measured", amount(open.power, this.unit), say("now.measured_since", { from: clock(open.from) }));
+    else show.showFigure("measured", "", say("line.waiting"));
+  }
+
+  /** Show the newest number that was sent, and how far off it is. */
+  #showSent(last) {
+    const { own } = this.stream;
+    const { newest } = this.numbers;
+    if (!newest) {
+      show.showFigure("sent", "", say("now.sent_none"));
+      return show.showFigure("off", "", say("now.off_none"));
+    }
+    const [value, half, unit] = last ? [last.they, last.half, this.unit] : [newest.value, newest.half, own.unit];
+    if (hasBands(own)) {
+      const bands = this.numbers.of(newest.from);
+      const total = bands.reduce((sum, band) => sum + band.value, 0);
+      return show.showFigure("sent", amount(total, unit), say("now.sent_bands", { count: bands.length, length: period(newest) }));
+    }
+    show.showFigure("sent", amount(value, unit), say("now.sent_about", { ...this.#span(newest), half: amount(half, unit) }));
+    if (!last || last.you === null) return show.showFigure("off", "", say("now.off_unseen"));
+    show.showFigure("off", amount(Math.abs(last.they - last.you), unit), say("now.off_about", { mean: amount(last.you, unit) }));
+  }
+
+  /** Show when the next number is sent. A slot that had begun at the meter's first reading is not sent. */
+  #tick() {
+    const { upcoming, now, stream } = this;
+    if (!this.meter || this.opened === null || stream.group || document.hidden) return;
+    if (stream.own.event_clock) return show.showFigure("next", "", say("now.next_event"));
+    if (!upcoming) return show.showFigure("next", "", upcoming === null ? say("now.next_none") : "");
+    const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;
+    const date = leaves - now > 20 * 60 * MINUTE ? `${day(leaves)}, ${time(leaves)}` : clock(leaves, leaves % MINUTE > 0);
+    const values = { ...this.#span({ from, to }), leaves: date };
+    const key = hasBands(stream.own) ? "now.next_at" : "now.next_about";
+    show.showFigure("next", duration(leaves - now), say(key, values));
   }
 
   /** Show which report leaves next, and when. */
@@ -234,12 +295,13 @@ class Page {
 
   #span({ from, to }) {
     const seconds = to - from < MINUTE;
-    return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
+    const [first, last] = [clock(from, seconds), until(from, to, seconds)];
+    return { from: first, to: last, length: `${first} – ${last}` };
   }
 
-  /** Return a slot of a plot, or an amount, as text. */
-  #read({ from, to, they, half, you }, unit = this.unit) {
-    const [value, low, high] = [they, they - half, they + half].map((figure) => amount(figure, unit));
+  /** Return a slot of a plot as text. */
+  #read({ from, to, they, half, you }) {
+    const [value, low, high] = [they, they - half, they + half].map((figure) => amount(figure, this.unit));
     const values = { ...this.#span({ from, to }), value, low, high };
     return you === null ? say("read.slot_unseen", values) : say("read.slot", { ...values, mean: amount(you, this.unit) });
   }
@@ -250,42 +312,6 @@ class Page {
     const value = hasPowers(own) ? amount(record.power, this.unit) : amount(record.value, own.unit);
     if (!hasBands(own)) return say("trace.said", { ...this.#span(record), value });
     return say("bands.said", { band: record.band, value, period: period(record) });
-  }
-
-  /** Show the newest number as text, and describe the plot. */
-  #sayLatest(slots) {
-    const last = slots.at(-1);
-    const { own } = this.stream;
-    const { newest } = this.numbers;
-    if (hasBands(own)) fill("trace-latest", say("trace.bands"));
-    else if (!hasPowers(own) && newest) fill("trace-latest", this.#read({ ...newest, they: newest.value, you: null }, own.unit));
-    else if (last) {
-      const values = { ...this.#span(last), value: amount(last.they, this.unit) };
-      const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };
-      fill("trace-latest", say(last.you === null ? "trace.latest_unseen" : "trace.latest", { ...values, ...seen }));
-    }
-    const counted = { readings: number(this.trace.readings.length), opened: clock(this.opened), records: slots.length };
-    at("trace-plot").setAttribute("aria-label", say("trace.plot", counted));
-    at("trace-missed").hidden = this.missed === 0;
-    fill("trace-missed", say("missed", { count: number(this.missed) }));
-  }
-
-  /**
-   * Show which number leaves next, and when. A slot that had already begun at the meter's first reading is not sent;
-   * the agent names the first slot that is.
-   */
-  #sayNext(slots) {
-    const { upcoming, now } = this;
-    const own = this.stream.own;
-    if (hasBands(own)) return this.#sayNextWindow();
-    if (own.event_clock) return fill("trace-next", say("trace.event_clock"));
-    if (!upcoming) return fill("trace-next", upcoming === null ? say("trace.idle") : "");
-    const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;
-    const values = { ...this.#span({ from, to }), leaves: clock(leaves, leaves % MINUTE > 0) };
-    if (now < from) return fill("trace-next", say(slots.length ? "trace.next" : "trace.first", values));
-    const mean = own.bands ? undefined : this.means.get(from, "");
-    if (!mean) return fill("trace-next", say("trace.open_unseen", values));
-    return fill("trace-next", say("trace.open", { ...values, mean: amount(mean.you, this.unit) }));
   }
 }
 
@@ -309,8 +335,11 @@ async function start() {
   speak(texts);
   fill("foot", say("foot", { version: facts.version }));
   const asked = new URLSearchParams(location.search);
-  showProblems(facts.problems);
-  new Page(facts).choose(asked.get("stream"), asked.get("meter"));
+  show.showProblems(facts);
+  const page = new Page(facts);
+  page.choose(asked.get("stream"), asked.get("meter"));
+  const isFleet = page.stream.meters.length > METERS && !asked.get("meter");
+  page.tabs.choose(location.hash.slice(1) || (isFleet ? "meters" : "now"));
 }
 
 start();

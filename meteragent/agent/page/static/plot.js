@@ -1,77 +1,60 @@
 /**
- * A plot, drawn by uPlot, of the trace and the private numbers, whose error band has a pattern. A slider below the plot
- * chooses one number and says it in words; the mouse or a finger on the plot moves the slider.
+ * A plot on a canvas: the measured trace, the means of slots, and the private numbers, whose error band has a pattern.
+ * A slider below the plot chooses one number and says it in words; the mouse or a finger on the plot moves the slider.
  */
 
-import { day, number, say, time } from "./text.js";
+import { day, number, time } from "./text.js";
 
-const HEIGHT = 290;
-const SECONDS_FROM = 60;
-const DAY_S = 86_400;
-/** The smallest distance between two ticks of the time axis, in pixels: the width of a label and a margin. */
-const TICK_PX = 54;
-const TICK_SECONDS_PX = 84;
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** The distances between ticks of the time axis, in milliseconds. */
+const SECONDS = [1, 2, 5, 10, 15, 30].map((count) => count * 1000);
+const STEPS = [...SECONDS, ...SECONDS.map((ms) => ms * 60), HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY];
+const LEFT = 54;
+const RIGHT = 12;
+const TOP = 22;
+/** The smallest distances of ticks in pixels: of values, of times, and of times with seconds. */
+const [VALUE_PX, TIME_PX, SECONDS_PX] = [32, 62, 88];
 
 /** Return a colour or size of the page's style sheet. */
 function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Draw diagonal lines, so that a pattern marks the error band in addition to its colour. */
-function hatch(colour) {
-  const tile = document.createElement("canvas");
-  const size = 8 * devicePixelRatio;
-  tile.width = tile.height = size;
-  const pen = tile.getContext("2d");
-  pen.strokeStyle = colour;
-  pen.globalAlpha = 0.45;
-  pen.lineWidth = devicePixelRatio;
-  for (const shift of [-size, 0, size]) {
-    pen.moveTo(shift, size);
-    pen.lineTo(shift + size, 0);
+/** Return round values from low to high, at most so many. */
+function ticksOf(low, high, most) {
+  const raw = (high - low) / Math.max(most, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((count) => count * power).find((size) => size >= raw);
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/** Return the ticks of the time axis, at round local times, and the step between them. */
+function timesOf(from, to, width) {
+  const room = (ms, px) => (ms / (to - from)) * width >= px;
+  const step = STEPS.find((ms) => room(ms, ms < MINUTE ? SECONDS_PX : TIME_PX));
+  const days = step ? 1 : Math.ceil((TIME_PX * (to - from)) / (width * DAY));
+  const ticks = [];
+  const tick = new Date(from);
+  tick.setHours(0, 0, 0, 0);
+  while (tick <= to) {
+    const midnight = tick.getTime();
+    for (let ms = midnight; ms < midnight + DAY; ms += step || DAY) if (ms >= from && ms <= to) ticks.push(ms);
+    tick.setDate(tick.getDate() + days);
   }
-  pen.stroke();
-  return pen.createPattern(tile, "repeat");
-}
-
-/** Format the ticks of the time axis: the time, and below it the date at the first tick and where the date changes. */
-function times(_, ticks) {
-  const seconds = ticks.length > 1 && ticks[1] - ticks[0] < SECONDS_FROM;
-  if (ticks.length > 1 && ticks[1] - ticks[0] >= DAY_S - 3600) return ticks.map((tick) => day(tick * 1000));
-  const today = day(Date.now());
-  const dated = ticks.some((tick) => day(tick * 1000) !== today);
-  return ticks.map((tick, i) => {
-    const date = day(tick * 1000);
-    const changes = i === 0 || date !== day(ticks[i - 1] * 1000);
-    return dated && changes ? `${time(tick * 1000, seconds)}\n${date}` : time(tick * 1000, seconds);
-  });
-}
-
-/** Return stretches as points of a step line, with a null where no stretch follows. */
-function stairs(stretches, values) {
-  const points = [[], ...values.map(() => [])];
-  stretches.forEach((stretch, i) => {
-    points[0].push(stretch.from / 1000);
-    values.forEach((value, k) => points[k + 1].push(value(stretch)));
-    const next = stretches[i + 1];
-    if (!next || next.from > stretch.to) {
-      points[0].push(stretch.to / 1000);
-      values.forEach((value, k) => points[k + 1].push(next ? null : value(stretch)));
-    }
-  });
-  return points;
+  return { ticks, step: step || DAY };
 }
 
 /** One plot in an element of the page. */
 export class Plot {
   #place;
+  #canvas = document.createElement("canvas");
   #unit = "";
-  #chart = null;
   #shown = null;
-  #range = [0, 1];
   #reader;
   #read;
-  #slots = [];
   #chosen = null;
 
   /** Draw in `place`, with the slider in `reader`; `read` returns a slot as text. */
@@ -79,11 +62,13 @@ export class Plot {
     this.#place = place;
     this.#reader = reader;
     this.#read = read;
+    place.append(this.#canvas);
     const slider = reader.querySelector("input");
-    slider.addEventListener("input", () => this.#choose(this.#slots[Number(slider.value)]));
-    new ResizeObserver(() => this.#fit()).observe(place);
+    slider.addEventListener("input", () => this.#choose(this.#shown.slots[Number(slider.value)]));
+    for (const name of ["pointermove", "pointerdown"]) this.#canvas.addEventListener(name, (event) => this.#follow(event));
+    new ResizeObserver(() => this.#draw()).observe(place);
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
-      matchMedia(query).addEventListener("change", () => this.#restart());
+      matchMedia(query).addEventListener("change", () => this.#draw());
     }
   }
 
@@ -92,102 +77,152 @@ export class Plot {
     this.#unit = unit;
     this.#shown = null;
     this.#chosen = null;
-    this.#restart();
+    this.#reader.hidden = true;
   }
 
-  /** Show the trace and private slots {from, to, power, half} between two times; all else is cut off. */
-  show(trace, slots, from, to) {
-    const inside = (stretch) => stretch.to > from && stretch.from < to;
-    const cut = ({ from: start, to: end, ...rest }) => ({ from: Math.max(start, from), to: Math.min(end, to), ...rest });
-    const raw = stairs(trace.filter(inside).map(cut), [(s) => s.power]);
-    const inner = [(s) => s.power, (s) => s.power - s.half, (s) => s.power + s.half];
-    const hidden = stairs(slots.filter(inside).map(cut), inner);
-    this.#slots = slots.filter(inside);
-    this.#range = [from / 1000, to / 1000];
-    this.#shown = uPlot.join([raw, hidden]);
-    if (this.#chart) this.#chart.setData(this.#shown);
-    else this.#start();
+  /** Show the trace, means and private slots {from, to, power, half} between two times; all else is cut off. */
+  show(trace, means, slots, from, to) {
+    const cut = (all) => {
+      const inside = all.filter((stretch) => stretch.to > from && stretch.from < to);
+      return inside.map((stretch) => ({ ...stretch, start: Math.max(stretch.from, from), end: Math.min(stretch.to, to) }));
+    };
+    this.#shown = { trace: cut(trace), means: cut(means), slots: cut(slots), from, to };
     this.#showReader();
+    this.#draw();
   }
 
   /** Choose a slot to be read. */
   #choose(slot) {
     this.#chosen = slot;
     this.#showReader();
+    this.#draw();
   }
 
-  /** Show the chosen slot as text and as a line in the plot; before a choice, say how to choose. */
+  /** The chosen slot as it is shown now; undefined if none is. */
+  get #point() {
+    const { slots } = this.#shown;
+    const isChosen = ({ from, band }) => from === this.#chosen?.from && band === this.#chosen?.band;
+    return slots.length === 1 ? slots[0] : slots.find(isChosen); // a single slot needs no choice
+  }
+
+  /** Show the chosen slot as text. */
   #showReader() {
     const [slider, output] = this.#reader.children;
-    const last = this.#slots.length - 1;
-    const isChosen = ({ from, band }) => from === this.#chosen?.from && band === this.#chosen?.band;
-    const found = last === 0 ? 0 : this.#slots.findIndex(isChosen); // a single slot needs no choice
-    const index = found < 0 ? last : found;
-    this.#reader.hidden = last < 0;
-    if (last < 0) return;
-    slider.max = last;
-    slider.value = index;
-    const text = this.#read(this.#slots[index]);
+    const { slots } = this.#shown;
+    const found = slots.indexOf(this.#point);
+    this.#reader.hidden = slots.length === 0;
+    if (!slots.length) return;
+    slider.max = slots.length - 1;
+    slider.value = found < 0 ? slots.length - 1 : found;
+    const text = this.#read(slots[slider.value]);
     slider.setAttribute("aria-valuetext", text);
-    output.textContent = found < 0 ? say("read.hint") : text;
-    if (found >= 0) this.#point(this.#slots[index]);
-  }
-
-  /** Draw a line at the middle of a slot's visible part. */
-  #point({ from, to }) {
-    const [start, end] = this.#range;
-    const middle = (Math.max(from / 1000, start) + Math.min(to / 1000, end)) / 2;
-    this.#chart?.setCursor({ left: this.#chart.valToPos(middle, "x"), top: 0 }, false);
+    output.textContent = found < 0 ? "" : text;
   }
 
   /** Choose the slot at the mouse or finger. */
-  #follow(chart) {
-    const { left } = chart.cursor;
-    if (!(left >= 0)) return;
-    const time = chart.posToVal(left, "x") * 1000;
-    const slot = this.#slots.find(({ from, to }) => from <= time && time < to);
+  #follow({ offsetX }) {
+    if (!this.#shown) return;
+    const { slots, from, to } = this.#shown;
+    const at = from + ((offsetX - LEFT) / (this.#place.clientWidth - LEFT - RIGHT)) * (to - from);
+    const slot = slots.find(({ start, end }) => start <= at && at < end);
     if (slot) this.#choose(slot);
   }
 
-  #restart() {
-    this.#chart?.destroy();
-    this.#chart = null;
-    if (this.#shown) this.#start();
-  }
-
-  #fit() {
-    this.#chart?.setSize({ width: this.#place.clientWidth, height: HEIGHT });
-  }
-
-  #start() {
+  /** Draw all anew. */
+  #draw() {
+    const { clientWidth: width, clientHeight: height } = this.#place;
+    if (!width || !this.#shown) return;
+    const { trace, means, slots, from, to } = this.#shown;
     const [you, they, text, grid] = ["--you", "--they", "--soft", "--grid"].map(style);
-    const stepped = uPlot.paths.stepped({ align: 1 });
-    const edge = { stroke: they, width: 0.75, paths: stepped, points: { show: false } };
-    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: style("--plot-font") };
-    const tickSpace = () => (this.#range[1] - this.#range[0] < 8 * SECONDS_FROM ? TICK_SECONDS_PX : TICK_PX);
-    const tickHeight = (_, labels) => (labels?.some((label) => label.includes("\n")) ? 46 : 30);
-    const fromZero = (_, low, high) => uPlot.rangeNum(Math.min(low ?? 0, 0), Math.max(high ?? 0, 1), 0.1, true);
-    const options = {
-      width: this.#place.clientWidth,
-      height: HEIGHT,
-      padding: [12, 20, 0, 0],
-      cursor: { y: false, points: { show: false }, drag: { x: false, y: false, setScale: false } },
-      hooks: { setCursor: [(chart) => this.#follow(chart)] },
-      legend: { show: false },
-      scales: { x: { time: true, range: () => this.#range }, y: { range: fromZero } },
-      axes: [
-        { ...axis, values: times, space: tickSpace, size: tickHeight },
-        { ...axis, label: this.#unit, labelSize: 18, labelFont: style("--plot-font"), size: 56, values: (_, all) => all.map(number) },
-      ],
-      series: [
-        {},
-        { stroke: you, width: 1.5, paths: stepped, points: { show: false } },
-        { stroke: they, width: 2.5, dash: [9, 4], paths: stepped, points: { show: false } },
-        edge,
-        edge,
-      ],
-      bands: [{ series: [4, 3], fill: hatch(they) }],
+    this.#canvas.width = width * devicePixelRatio;
+    this.#canvas.height = height * devicePixelRatio;
+    const pen = this.#canvas.getContext("2d");
+    pen.scale(devicePixelRatio, devicePixelRatio);
+    pen.font = style("--plot-font");
+    const times = timesOf(from, to, width - LEFT - RIGHT);
+    const labels = this.#timeLabels(times);
+    const bottom = height - (labels.some(([, date]) => date) ? 38 : 22);
+    const values = [...trace, ...means].map(({ power }) => power).concat(slots.flatMap(({ power, half }) => [power - half, power + half]));
+    const low = Math.min(0, ...values);
+    const high = Math.max(0, ...values) * 1.03 || 1;
+    const x = (ms) => LEFT + ((ms - from) / (to - from)) * (width - LEFT - RIGHT);
+    const y = (value) => TOP + ((high - value) / (high - low)) * (bottom - TOP);
+    const line = (x1, y1, x2, y2) => {
+      pen.beginPath();
+      pen.moveTo(x1, y1);
+      pen.lineTo(x2, y2);
+      pen.stroke();
     };
-    this.#chart = new uPlot(options, this.#shown, this.#place);
+    const write = (label, left, top, align) => {
+      pen.textAlign = align;
+      pen.fillText(label, left, top);
+    };
+    pen.fillStyle = text;
+    pen.strokeStyle = grid;
+    write(this.#unit, 0, 12, "left");
+    for (const value of values.length ? ticksOf(low, high, (bottom - TOP) / VALUE_PX) : []) {
+      line(LEFT, y(value), width - RIGHT, y(value));
+      write(number(value), LEFT - 8, y(value) + 4, "right");
+    }
+    line(LEFT, bottom, width - RIGHT, bottom);
+    times.ticks.forEach((tick, i) => {
+      line(x(tick), bottom, x(tick), bottom + 4);
+      const half = Math.max(...labels[i].map((label) => pen.measureText(label).width)) / 2;
+      const middle = Math.min(Math.max(x(tick), half), width - half);
+      labels[i].forEach((label, row) => write(label, middle, bottom + 17 + 15 * row, "center"));
+    });
+    this.#drawBands(pen, they, slots, x, y);
+    drawSteps(pen, trace, x, y, { strokeStyle: you, lineWidth: 0.8 });
+    drawSteps(pen, means, x, y, { strokeStyle: you, lineWidth: 2.5 });
+    pen.setLineDash([9, 4]);
+    drawSteps(pen, slots, x, y, { strokeStyle: they, lineWidth: 2.5 });
+    pen.setLineDash([]);
+    const point = this.#point;
+    pen.lineWidth = 1;
+    pen.strokeStyle = text;
+    if (point) line(x((point.start + point.end) / 2), TOP, x((point.start + point.end) / 2), bottom);
   }
+
+  /** Return the lines of text below each tick: the time, and the date at the first tick and where it changes. */
+  #timeLabels({ ticks, step }) {
+    if (step >= DAY) return ticks.map((tick) => [day(tick)]);
+    const dated = ticks.some((tick) => day(tick) !== day(Date.now()));
+    const changes = (i) => i === 0 || day(ticks[i]) !== day(ticks[i - 1]);
+    return ticks.map((tick, i) => [time(tick, step < MINUTE), ...(dated && changes(i) ? [day(tick)] : [])]);
+  }
+
+  /** Draw the error bands with diagonal lines, so that a pattern marks them in addition to the colour. */
+  #drawBands(pen, colour, slots, x, y) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = 0.75;
+    for (const { start, end, power, half } of slots) {
+      const [left, right, top, bottom] = [x(start), x(end), y(power + half), y(power - half)];
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, top, right - left, bottom - top);
+      pen.stroke();
+      pen.clip();
+      pen.globalAlpha = 0.45;
+      pen.beginPath();
+      const rise = bottom - top;
+      for (let at = left - rise - ((left - rise + bottom) % 8); at < right; at += 8) {
+        pen.moveTo(at, bottom);
+        pen.lineTo(at + rise, top);
+      }
+      pen.stroke();
+      pen.restore();
+    }
+  }
+}
+
+/** Draw stretches as a line with steps, which ends where no stretch follows. */
+function drawSteps(pen, stretches, x, y, look) {
+  Object.assign(pen, look);
+  pen.beginPath();
+  stretches.forEach(({ start, end, power }, i) => {
+    if (i && stretches[i - 1].end >= start) pen.lineTo(x(start), y(power));
+    else pen.moveTo(x(start), y(power));
+    pen.lineTo(x(end), y(power));
+  });
+  pen.stroke();
 }

@@ -1,6 +1,6 @@
-/** The sections of the page except the plots: each function fills one section from data. */
+/** The parts of the page except the plots: each function fills one part from data. */
 
-import { amount, clock, day, duration, element, number, say, table, time } from "./text.js";
+import { amount, clock, day, duration, element, number, say, table, time, until } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -15,18 +15,47 @@ export function fillTable(id, ...parts) {
   (place.querySelector(".wide") || place).replaceChildren(table(...parts));
 }
 
+function fillList(id, lines) {
+  fill(id, ...lines.map((line) => element("li", line)));
+}
+
+function fillStates(id, states) {
+  fill(id, ...states.flatMap(([key, value]) => [element("dt", key), element("dd", value)]));
+}
+
+const judged = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
+
+/** Show a figure with its unit smaller, and a line about it. */
+export function showFigure(id, figure, about = "") {
+  const [value, unit] = (figure || "–").split("\u00a0");
+  const content = unit ? [value, element("small", `\u00a0${unit}`)] : [value];
+  if (at(id).textContent !== (figure || "–")) fill(id, ...content);
+  if (at(`${id}-about`).textContent !== about) fill(`${id}-about`, about);
+}
+
+/** Show how often an attacker is right at most about a change over 30 days, or how much of a budget is spent. */
+export function showLimit({ loads, hides_wh_number: wh }, allowance) {
+  const { days, right_of_100: percent } = loads.in_all.periods.at(-1);
+  const energy = amount(wh, "Wh");
+  const about = say(percent > 99 ? "now.limit_none" : "now.limit_about", { energy });
+  const bar = at("limit-bar");
+  fill("limit-title", say("now.limit", { days }));
+  [bar.max, bar.value] = allowance ? [allowance.limit, allowance.limit - allowance.left] : [50, percent - 50];
+  showFigure("limit", say("number.percent", { number: percent }), allowance ? budget(allowance, "now.budget") : about);
+}
+
 /** Show what is hidden and what is not, in the sentences of `check`. */
 export function showHidden({ said, does_not_hide: open, warnings }) {
   const [first, ...others] = said.promise;
-  fill(
-    "hidden-promise",
-    element("p", first, { class: "large" }),
-    ...others.map((line) => element("p", line)),
-    element("h3", said.guesses),
-  );
-  showLimits("hidden-events", said.guesses, said);
-  fill("hidden-not", ...open.map((text) => element("li", text)));
-  fill("hidden-warnings", ...warnings.map((text) => element("li", text)));
+  const rows = (limits) => limits.map(([event, percent]) => element("li", [element("span", event), element("b", percent)]));
+  const [hidden, exposed] = said.events.map(rows);
+  fill("list-hidden", ...(hidden.length ? hidden : [element("li", say("now.nothing"))]));
+  fill("list-open", ...exposed);
+  fill("hidden-promise", first);
+  fill("hidden-formally", ...others.map((line) => element("p", line)));
+  showLimits("hidden-events", say("guess.title"), said);
+  fillList("hidden-not", open);
+  fillList("hidden-warnings", warnings);
   at("hidden-warned").hidden = warnings.length === 0;
 }
 
@@ -40,20 +69,20 @@ export function showNumbers(slots, unit, seconds) {
   const rows = slots.map((slot) => {
     const known = slot.you !== null;
     return [
-      `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
+      `${clock(slot.from, seconds)}–${until(slot.from, slot.to, seconds)}`,
       known ? number(slot.you) : "–",
       number(slot.they),
       known ? number(slot.they - slot.you) : "–",
-      `${number(slot.they - slot.half)} … ${number(slot.they + slot.half)}`,
+      number(slot.half),
     ];
   });
   const heads = ["slot", "you", "they", "off", "band"].map((name) => say(`table.${name}`, { unit }));
   if (rows.length) fillTable("trace-numbers", say("table.sent"), heads, rows);
-  else at("trace-numbers").querySelector(".wide").replaceChildren(element("p", say("table.empty")));
+  else fill("trace-numbers", element("p", say("table.empty")));
 }
 
-/** Show the privacy spent. */
-export function showSpent(spent, promise) {
+/** Show the privacy spent, and what remains of the budget. */
+export function showSpent(spent, allowance, promise) {
   const inAll = promise.metric === "l1";
   const radius = inAll ? amount(promise.hides_wh_number, "Wh") : amount(promise.radius_power, promise.power_unit);
   const rows = Object.entries(spent).map(([period, { level, exact }]) => [
@@ -63,57 +92,45 @@ export function showSpent(spent, promise) {
   ]);
   const heads = [say("spent.period"), inAll ? say("spent.level_in_all", { radius }) : say("spent.level", { radius }), say("spent.exact")];
   fillTable("spent-table", say("spent.table"), heads, rows);
+  fill("spent-budget", allowance ? budget(allowance, allowance.windows ? "budget.left" : "budget.spent") : say("budget.none"));
 }
 
-/** Show what remains of the budget, or that there is none. */
-export function showBudget(allowance) {
-  if (!allowance) return fill("spent-budget", say("budget.none"));
-  const { limit, left, windows, end_ms: end } = allowance;
-  const values = { left: number(left), limit: number(limit), windows: number(windows), end: `${day(end)}, ${time(end)}` };
-  fill("spent-budget", windows ? say("budget.left", values) : say("budget.spent", values));
-}
-
-/**
- * Show how often, of two neighbouring slots, the one with the larger private number is the one with the larger use.
- * Pairs with equal numbers, and slots that the page did not observe from start to end, are left out.
- */
-export function showPairs(slots) {
-  let all = 0;
-  let right = 0;
-  for (const [i, after] of slots.entries()) {
-    const before = slots[i - 1];
-    if (before?.part !== 1 || after.part !== 1 || before.to !== after.from) continue;
-    if (before.you === after.you || before.they === after.they) continue;
-    all += 1;
-    right += before.you < after.you === before.they < after.they;
-  }
-  const text = all ? say("attack.pairs_found", { raw: all, private: right, all }) : say("attack.pairs_none");
-  if (at("attack-pairs").textContent !== text) fill("attack-pairs", text);
+/** Say something of a budget. */
+function budget({ limit, left, windows, end_ms: end }, key) {
+  const spent = number(limit - left);
+  return say(key, { left: number(left), limit: number(limit), spent, windows: number(windows), end: `${day(end)}, ${time(end)}` });
 }
 
 /** Show in whose total a home counts under a name, and what each party learns. */
 export function showGroup({ name, operators }, label) {
   const values = { group: name, ...operators, label };
   fill("crowd-about", say("crowd.about", values));
-  const lines = [say("crowd.each", values), say("crowd.both", values), say("crowd.broker"), say("crowd.everybody")];
-  fill("crowd-learns", ...lines.map((line) => element("li", line)));
+  fillList("crowd-learns", [say("crowd.each", values), say("crowd.both", values), say("crowd.broker"), say("crowd.everybody")]);
 }
 
 /** Show what became of a home's reports. */
 export function showReports(reports, { name, id, hide_wh: energy, level, smallest }) {
   const { sent_count: sent, waiting_count: waiting, late_count: late, last_ms: last, has_keys: keys } = reports;
-  const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
-  const states = [
+  fillStates("crowd-states", [
     [say("crowd.group"), [`${name}, `, element("code", id)]],
     [say("crowd.hides"), say("crowd.energy", { energy: amount(energy, "Wh"), level: number(level) })],
     [say("crowd.published"), say("crowd.total", { homes: number(smallest) })],
-    [say("crowd.keys"), state(keys, keys ? say("crowd.known") : say("crowd.missing"))],
+    [say("crowd.keys"), judged(keys, keys ? say("crowd.known") : say("crowd.missing"))],
     [say("crowd.sent"), number(sent)],
     [say("crowd.last"), last === null ? say("crowd.none") : clock(last, true)],
     [say("crowd.waiting"), number(waiting)],
-    [say("crowd.late"), state(!late, number(late))],
-  ];
-  fill("crowd-states", ...states.flatMap(([key, value]) => [element("dt", key), element("dd", value)]));
+    [say("crowd.late"), judged(!late, number(late))],
+  ]);
+}
+
+/** Show who gets the numbers, and whether they get them now. */
+export function showReceivers({ receivers, group }, now) {
+  const time = (ms) => (ms === null ? "–" : `${day(ms)}, ${clock(ms)}`);
+  const state = ({ start, end, paused }) => (paused ? "paused" : now < start ? "later" : end !== null && now >= end ? "ended" : "gets");
+  const rows = group ? Object.values(group.operators).map((name) => ({ name, topic: "–", start: null, end: null })) : receivers;
+  const heads = ["name", "topic", "start", "end", "state"].map((name) => say(`receiver.${name}`));
+  const cells = rows.map((row) => [row.name || say("receiver.anybody"), element("code", row.topic), time(row.start), time(row.end), say(`receiver.${state(row)}`)]);
+  fillTable("receivers-table", say("receiver.table"), heads, cells);
 }
 
 /** Show the last message that was sent. */
@@ -126,51 +143,46 @@ export function showLast(last) {
   fill("last-payload", last.payload);
 }
 
-/** Show the problems, each with its cure; change the section only if the problems have changed. */
-export function showProblems(problems) {
+/** Show the problems, each with its cure, and what arrives if none of it is a reading; only if they have changed. */
+export function showProblems({ problems, uncounted, cure }) {
   const place = at("problems");
-  const known = JSON.stringify(problems);
+  const known = JSON.stringify([problems, uncounted, cure]);
   if (place.dataset.known === known) return;
   place.dataset.known = known;
-  place.hidden = problems.length === 0;
+  place.hidden = at("problem-count").hidden = problems.length === 0;
+  at("no-problem").hidden = problems.length > 0;
+  fill("problem-count", number(problems.length));
   const line = ({ code, text, cure }) => [element("strong", `${text}.`), " ", cure, " (", element("code", code), ")"];
   fill("problems", ...problems.map((problem) => element("p", line(problem), { class: "notice problem" })));
+  at("uncounted").hidden = !uncounted;
+  fill("uncounted", element("strong", uncounted || ""), " ", cure);
 }
 
 /** Show the state of the agent. */
 export function showHealth({ health, counts }, meanings) {
-  const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
-  const line = (up) => state(up, say(up ? "health.up" : "health.down"));
-  const lag = health.lag_ms === null ? say("health.no_lag") : duration(health.lag_ms);
-  const states = [
-    ["health.source", line(health.source)],
-    ["health.sink", line(health.sink)],
-    ["health.clock", state(health.clock, say(health.clock ? "health.right" : "health.paused"))],
-    ["health.outbox", number(health.outbox)],
-    ["health.lag", lag],
-  ];
-  fill("health-states", ...states.flatMap(([key, value]) => [element("dt", say(key)), element("dd", value)]));
+  const line = (up) => judged(up, say(up ? "health.up" : "health.down"));
+  fillStates("health-states", [
+    [say("health.source"), line(health.source)],
+    [say("health.sink"), line(health.sink)],
+    [say("health.clock"), judged(health.clock, say(health.clock ? "health.right" : "health.paused"))],
+    [say("health.outbox"), number(health.outbox)],
+    [say("health.lag"), health.lag_ms === null ? say("health.no_lag") : duration(health.lag_ms)],
+  ]);
+  if (!at("health-counters").open && at("health-counters").querySelector("table")) return;
   const heads = ["counter", "count", "meaning"].map((name) => say(`health.${name}`));
   const rows = Object.entries(counts).filter(([, count]) => count);
-  if (at("health-counters").open || !at("health-counters").querySelector("table")) {
-    const cells = rows.map(([name, count]) => [element("code", name), number(count), meanings[name]]);
-    fillTable("health-counters", say("health.counters"), heads, cells);
-  }
+  fillTable("health-counters", say("health.counters"), heads, rows.map(([name, count]) => [element("code", name), number(count), meanings[name]]));
 }
 
-/** Show what has arrived of each meter and phase; the table is folded as long as there is one meter only. */
-export function showArrivals(rows) {
-  const place = at("health-meters");
-  place.hidden = !rows.length;
-  const several = rows.some(({ meter }) => meter !== rows[0].meter);
-  if (place.dataset.several !== String(several)) place.open = several;
-  place.dataset.several = several;
-  if (!place.open && place.querySelector("table")) return;
+/** Show what has arrived of each meter and phase, if there are several; `choose` is called with a meter's name. */
+export function showArrivals(rows, choose) {
+  at("tab-meters").hidden = rows.length < 2;
   const since = (ms) => (ms === null ? say("arrivals.never") : duration(ms));
   const names = ["meter", "phase", "messages", "heard", "counted", "judgement"].filter((name) => name !== "phase" || rows[0]?.phase);
   const cells = rows.map(({ meter, phase, messages, heard_ago_ms: heard, counted_ago_ms: counted, code }) => {
-    const judgement = element("span", code ? element("code", code) : say("health.right"), { class: code ? "bad" : "good" });
-    return [meter, ...(phase ? [phase] : []), number(messages), since(heard), since(counted), judgement];
+    const link = element("button", meter, { type: "button", class: "link" });
+    link.addEventListener("click", () => choose(meter));
+    return [link, ...(phase ? [phase] : []), number(messages), since(heard), since(counted), judged(!code, code ? element("code", code) : say("health.right"))];
   });
-  fillTable("health-meters", say("arrivals.title"), names.map((name) => say(`arrivals.${name}`)), cells);
+  fillTable("meters-table", say("arrivals.title"), names.map((name) => say(`arrivals.${name}`)), cells);
 }

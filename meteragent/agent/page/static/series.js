@@ -50,18 +50,24 @@ export class Trace {
   }
 }
 
-/** The means of slots, as computed by the agent: {you, part}, where `part` is the observed part of the slot. */
+/** The means of slots, as computed by the agent: {from, to, band, power, part}; `part` is the observed part of the slot. */
 export class Means {
   #slots = new Map();
 
   /** Add means as they arrive; the newest of a slot counts. */
   add(means) {
-    for (const { from_ms: from, band, power: you, part } of means) {
+    for (const { from_ms: from, to_ms: to, band, power, part } of means) {
       const key = `${from}/${band}`;
       this.#slots.delete(key);
-      this.#slots.set(key, { you, part });
+      this.#slots.set(key, { from, to, band, power, part });
     }
     while (this.#slots.size > READINGS) this.#slots.delete(this.#slots.keys().next().value);
+  }
+
+  /** Return the means of slots without a band up to now, in order of time. */
+  list(now) {
+    const slots = [...this.#slots.values()].filter(({ band, from }) => !band && from < now);
+    return slots.map((slot) => ({ ...slot, to: Math.min(slot.to, now) })).sort((a, b) => a.from - b.from);
   }
 
   /** Return the mean of a slot, or of a band in its window; undefined if it is unknown. */
@@ -131,6 +137,11 @@ export class Numbers {
   /** The number of the newest slot; undefined if there is none. */
   get newest() {
     return [...this.slots.values()].sort((a, b) => a.from - b.from).at(-1);
+  }
+
+  /** Return the numbers of a window. */
+  of(from) {
+    return [...this.slots.values()].filter((slot) => slot.from === from);
   }
 
   /** Return all numbers in order of time; bands of the day are repeated on each day of their window from `since`. */

@@ -20,7 +20,7 @@ const language = () => words.lang || "en";
 export function number(value) {
   const large = Math.abs(value) >= 999.5;
   const format = large ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
-  return new Intl.NumberFormat(language(), format).format(value).replace("-", "−");
+  return new Intl.NumberFormat(language(), { ...format, roundingMode: "halfTrunc" }).format(value).replace("-", "−");
 }
 
 /** Format a number with its unit. */
@@ -71,6 +71,11 @@ export function time(ms, seconds = false) {
 /** Format a date without the year. */
 export function day(ms) {
   return inFormat(ms, DATE);
+}
+
+/** Format the end of a period that began at another time: with the date only if it is a day long. */
+export function until(from, to, seconds = false) {
+  return to - from < UNITS[0][1] ? time(to, seconds) : inFormat(to, { ...TIME, ...DATE });
 }
 
 /** Format a time of the day, with the date unless it is today, and with seconds if asked. */

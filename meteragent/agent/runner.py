@@ -119,7 +119,7 @@ class Runner:
         clock.check_no_jump()
         has_too_many = self.context.thread.note_refused_bytes(name, self.outlets.refused_bytes)
         self.pipeline.withhold_from(self.outlets.refused_destinations if has_too_many else ())
-        observer = viewers.observer_of(name) if viewers.has_means else None
+        observer = viewers.observer_of(name)
         self.pipeline.admit_destinations(self.outlets.take_free_destinations(), clock.newest_ms)
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects.commit)

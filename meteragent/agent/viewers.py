@@ -1,7 +1,6 @@
 """The open pages, each on one meter, the events that wait for them, and the means of what they have shown.
 
-The means of a meter's slots outlast its pages, so that a reload shows them. They are kept in memory only, for
-`KEEP_S` after the last page on the meter was closed (law 3). The oldest events and means give way.
+Means outlast a page for `KEEP_S`, in memory only (law 3). The oldest events and means give way.
 """
 
 import asyncio
@@ -102,23 +101,16 @@ class Viewers:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    @property
-    def has_means(self) -> bool:
-        """Whether means are kept, so that spans must be passed on."""
-        return bool(self._means)
-
     def add_viewer(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
         """Add a viewer of a meter whose records are sent on `topic`. Raises TooManyViewers."""
         if len(self._open) >= VIEWERS_MAX:
             raise TooManyViewers
         key = stream, meter
-        if key in self._timers:
-            self._timers.pop(key).cancel()
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
         means = self._means.setdefault(key, SlotMeans(schedule, SLOTS_MAX))
         if len(self._means) > METERS_MAX:
-            oldest_key = next(iter(self._timers))
-            self._timers[oldest_key].cancel()
-            self._forget_meter(oldest_key)
+            self._forget_meter(next(iter(self._timers)))
         self._open.append(Viewer(stream, meter, topic, means))
         return self._open[-1]
 
@@ -127,16 +119,16 @@ class Viewers:
         self._open.remove(viewer)
         key = viewer.stream, viewer.meter
         if all((other.stream, other.meter) != key for other in self._open):
-            loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_later(KEEP_S, self._forget_meter, key)
+            self._timers[key] = asyncio.get_running_loop().call_later(KEEP_S, self._forget_meter, key)
 
     def _forget_meter(self, key: tuple[str, str]) -> None:
-        del self._means[key], self._timers[key]
+        self._timers.pop(key).cancel()
+        del self._means[key]
 
     def observer_of(self, stream: str) -> Observer | None:
         """Return the observer of a stream's readings; None if no page has shown the stream."""
-        observer = _Observer(stream, self._means, self._open)
-        return observer if observer.meters else None
+        meters = {meter for name, meter in self._means if name == stream}
+        return _Observer(stream, meters, self._means, self._open) if meters else None
 
     def queue_records(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
         """Pass the records that a commit put into the outbox on to their viewers, but no other rows."""
@@ -152,27 +144,24 @@ class Viewers:
             viewer.end()
 
 
-class _Observer:
+class _Observer(NamedTuple):
     """The observer that passes a stream's readings on to viewers, and its spans to the kept means.
 
-    A meter's timeline may keep it after the last page was closed, so it holds no viewer and no means itself.
+    A timeline may keep it after the last page was closed, so it refers to the shared means and viewers.
     """
 
-    def __init__(
-        self, stream: str, means: Mapping[tuple[str, str], SlotMeans], viewers: Collection[Viewer]
-    ) -> None:
-        self._stream = stream
-        self._means = means
-        self._viewers = viewers
-        self.meters = {meter for name, meter in means if name == stream}
+    stream: str
+    meters: Collection[str]
+    means: Mapping[tuple[str, str], SlotMeans]
+    viewers: Collection[Viewer]
 
     def note_reading(self, meter: str, time_ms: int, value_u: int) -> None:
         """Pass an accepted reading on to the viewers of its meter."""
-        for viewer in self._viewers:
-            if (viewer.stream, viewer.meter) == (self._stream, meter):
+        for viewer in self.viewers:
+            if (viewer.stream, viewer.meter) == (self.stream, meter):
                 viewer.queue_reading(time_ms, value_u)
 
     def note_span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Integrate a span and its value into the means of its meter."""
-        if (means := self._means.get((self._stream, meter))) is not None:
+        if means := self.means.get((self.stream, meter)):
             means.add_stretch(start_ms, end_ms, value)

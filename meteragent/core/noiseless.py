@@ -1,9 +1,8 @@
 """The noiseless mean of each slot, for the page and `tap`, by the core's arithmetic and in memory only.
 
 A timeline reports the stretches of time that it adds to its slots (`Timeline.observe`); this module adds them
-to noiseless windows without prices. So a mean is the private number as a power, without its noise, rounding
-and prices, by the same code that clamps values, handles rollover and fills gaps. Means are shown to the
-people at the device only (law 3).
+to noiseless windows without prices. So a mean is the private number as a power, without noise, rounding and
+prices, by the same code that clamps values and fills gaps. Means are shown at the device only (law 3).
 """
 
 from typing import NamedTuple
@@ -66,10 +65,6 @@ class SlotMeans:
         """Return the means of the open slots, and of the slots that closed since the last call."""
         means, self._closed_means = self.list_means(), []
         return means
-
-    def mean_of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
-        """Return the mean of a slot or band that was open since the last `take_means`; None if unobserved."""
-        return next((mean for mean in self.list_means() if mean[:3] == (from_ms, to_ms, band)), None)
 
     def _open_means(self) -> list[SlotMean]:
         slots = ((window, index) for window in self._windows for index in window.slots)

@@ -1,6 +1,6 @@
 """The sentences that state a guarantee: texts, filled with numbers of `guarantee`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from meteragent.domain import loads
 from meteragent.domain.problem import Problem, format_fields
@@ -25,8 +25,6 @@ from meteragent.report.language import say
 from meteragent.report.shapes import METRICS, row_of, shape_text
 from meteragent.report.warn import unknown_of_loads
 
-HIDDEN_AT_PERCENT = 75
-"""An event is hidden if an attacker is right at most this often, in per cent: half way to certainty."""
 _HOME_LABELS = {
     "number": "cost.number",
     "combined": "cost.combined",
@@ -272,28 +270,6 @@ def summary_figures(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 
 # Hidden and not hidden ----------------------------------------------------------------------------
-
-
-def split_events(guarantee: Guarantee) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the hidden events, and those that are not, each with an attacker's success limit.
-
-    An event is hidden if an attacker is right at most `HIDDEN_AT_PERCENT` of the time. One that is hidden
-    once may not be hidden if it happens every day.
-    """
-    once, daily = REPETITIONS[0], REPETITIONS[-1]
-    limits = [(event.title, percent[once]) for event, percent in guarantee.exposures]
-    habits = [
-        (say("guess.every_day", event=event.title), percent[daily])
-        for event, percent in guarantee.exposures
-        if percent[once] <= HIDDEN_AT_PERCENT < percent.get(daily, 0)
-    ]
-    hidden = [item for item in limits if item[1] <= HIDDEN_AT_PERCENT]
-    exposed = [item for item in limits if item[1] > HIDDEN_AT_PERCENT] + habits
-    return _in_percent(hidden), _in_percent(exposed)
-
-
-def _in_percent(limits: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    return [(title, percent_text(str(percent))) for title, percent in limits]
 
 
 def guess_columns() -> tuple[str, ...]:

@@ -70,7 +70,7 @@ async def feed(world: World, readings: int) -> None:
 async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nobody looks, no reading or record is passed on; the only cost is one question per batch."""
     called: Counter[str] = Counter()
-    for name in ("observer_of", "queue_records", "add_viewer"):
+    for name in ("queue_records", "add_viewer"):
         monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
     monkeypatch.setattr(Viewer, "queue_reading", lambda *_: called.update(["queue_reading"]))
     async with world.running(with_page()):
@@ -250,7 +250,7 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     assert (await look.meter_state("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
     promises = watched.promises()
     assert promises.presets == {}
-    facts = json.loads(serialise.encode_facts([watched], [promises], Counts()))
+    facts = json.loads(serialise.encode_facts([watched], [promises], Counts(), []))
     assert facts["streams"][0]["group"] == {
         "name": "elm-street",
         "id": make_group().id.hex(),

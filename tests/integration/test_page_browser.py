@@ -45,6 +45,18 @@ SECTIONS = {
     "receivers": ["who", "last"],
     "problems": ["health"],
 }
+EVENTS = {
+    "hidden": ["which programme was on, 1 h 55%", "a kettle 70%", "a TV evening 70%"],
+    "open": [
+        "a washing machine 93%",
+        "the oven, 45 min 100%",
+        "8 h away 98%",
+        "a day away 100%",
+        "a week away 100%",
+        "a kettle, every day 100%",
+        "a TV evening, every day 100%",
+    ],
+}
 CONTROLS = {
     "now": ["trace-reader"],
     "history": ["trace-numbers"],
@@ -167,10 +179,11 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
     promised = guarantee.compute_guarantee(site.world.stream)
     async with site.looking() as look:
         await look.live()
-        hidden, exposed = wording.split_events(promised)
-        for place, limits in (("hidden", hidden), ("open", exposed)):
+        for place, limits in EVENTS.items():
             rows = await look.page.locator(f"#list-{place} li").all_inner_texts()
-            assert [tuple(row.split("\n")) for row in rows] == limits
+            assert [" ".join(row.split("\n")) for row in rows] == limits
+        once = {event.title: percent[1] for event, percent in promised.exposures}
+        assert (once["a TV evening"], once["a washing machine"]) == (70, 93)
         await look.tab("promise")
         said = await look.page.locator("#hidden-promise, #hidden-formally p").all_inner_texts()
         assert said == wording.promise_lines(promised)

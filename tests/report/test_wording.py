@@ -68,7 +68,7 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     )
     world = PageWorld(**SECTIONS[what])
     views = world.view.streams
-    facts = json.loads(serialise.encode_facts(views, [view.promises() for view in views], world.counts))
+    facts = json.loads(serialise.encode_facts(views, [view.promises() for view in views], world.counts, []))
     shown = facts["streams"][0]["own"]
     page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], say("guess.title")]
     assert [text for text in all_of(promised) if text not in printed] == []
@@ -119,21 +119,6 @@ def test_a_summary_has_three_figures() -> None:
         config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ()
     )
     assert [label for label, _ in wording.summary_figures(months)] == [label for label, _ in figures]
-
-
-def test_events_are_hidden_or_not() -> None:
-    """At most 75% is hidden; what is hidden once may not be if it happens every day."""
-    hidden, exposed = wording.split_events(guarantee.compute_guarantee(config.parse(written()).stream[0]))
-    assert hidden == [("which programme was on, 1 h", "55%"), ("a kettle", "70%"), ("a TV evening", "70%")]
-    assert exposed == [
-        ("a washing machine", "93%"),
-        ("the oven, 45 min", "100%"),
-        ("8 h away", "98%"),
-        ("a day away", "100%"),
-        ("a week away", "100%"),
-        ("a kettle, every day", "100%"),
-        ("a TV evening, every day", "100%"),
-    ]
 
 
 ONCE = ("For any two", "Levels add up over", "success limit, in %", "For the load itself", "useful: an error")

@@ -7,8 +7,7 @@ day after the last visit. Private records are passed on after they are committed
 
 Rules
 1. Until a page is opened, each batch costs only checks for viewers, and no timer runs.
-2. On the page's side, a raw value exists only in a viewer's queues, in kept means or in the event being
-   written, never in a log or an error.
+2. A raw value exists here only in a viewer's queues, kept means or the event being written, and in no log.
 3. Every request passes `guard`.
 4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
    vanished browser is dropped within half a minute.

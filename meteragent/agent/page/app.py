@@ -37,7 +37,7 @@ HISTORY_MAX = 200
 
 _EVENTS = "text/event-stream"
 _STATIC = Path(__file__).parent / "static"
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", "": "text/plain"}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def build_application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
@@ -71,11 +71,8 @@ class _Page:
         self._viewers = viewers
         self._login = login
         self._history_lock = asyncio.Lock()
-        self._files = {
-            path.relative_to(_STATIC).as_posix(): (path.read_bytes(), _TYPES.get(path.suffix))
-            for path in _STATIC.rglob("*")
-            if path.is_file() and path.suffix in _TYPES
-        }
+        paths = [path for path in _STATIC.iterdir() if path.suffix in _TYPES]
+        self._files = {path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in paths}
 
     @property
     def routes(self) -> list[At]:
@@ -88,7 +85,7 @@ class _Page:
             At("/facts.json", self._facts),
             At("/events", self._events),
             At("/history.json", self._history),
-            At("/static/{name:path}", self._file),
+            At("/static/{name}", self._file),
         ]
 
     async def _show_front(self, request: Request) -> Response:
@@ -174,7 +171,7 @@ class _Page:
                 glance = serialise.state_fields(state, stream.terms, self._view.counts)
                 problems = await self._view.problems()
                 with use_language(language):
-                    glance |= serialise.problem_fields(problems, self._view.counts)
+                    glance["problems"] = serialise.problem_rows(problems)
                 glance["arrivals"] = serialise.list_arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.encode_event("glance", glance | change)

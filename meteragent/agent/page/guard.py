@@ -1,21 +1,18 @@
 """Access control for the page: host names, the origin, and the token.
 
-The page shows raw readings, so every request must pass the following checks, in this order. The login page
-and its style sheet skip check 3; the routes for this machine's tools replace it (see below).
+Every request must pass these checks, in this order. The login page and its style sheet skip check 3; the
+routes for this machine's tools replace it (see below).
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
 2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, is
    `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
-3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
-   under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure,
-   because the page is served over plain HTTP. Anyone who can read the network traffic can therefore read the
-   page; outside a trusted network, use a tunnel or TLS. After a wrong token, none from that address is
-   compared for `GUESS_S`.
+3. If a token is set, the request carries the cookie of a login with it: a keyed hash under a key of this
+   run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure, because the page is
+   served over plain HTTP. After a wrong token, none from that address is compared for `GUESS_S`.
 
-Routes for this machine's tools answer only on the loopback interface. A proxy on this machine uses the same
-interface, so if a token is set, these routes require it as `Authorization: Bearer`. To a request without the
-token, an `open` route answers only with its status.
+Routes for this machine's tools answer only on the loopback interface, which a proxy uses, too: if a token is
+set, they require it as `Authorization: Bearer`. Without it, an `open` route answers only with its status.
 """
 
 import hashlib

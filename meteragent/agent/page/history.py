@@ -30,14 +30,8 @@ DAYS_SHOWN = 30
 WINDOWS_MAX = 12
 """The largest number of closed windows of bands to show."""
 _LONGEST_DAY_MS = 25 * HOUR_MS
-
-
-class Interval(NamedTuple):
-    """An estimate with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
+Interval = tuple[float, float, float]
+"""An estimate with the ends of its 95% interval."""
 
 
 class Period(NamedTuple):
@@ -181,4 +175,4 @@ def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | 
 
 
 def _interval(estimate: Estimate) -> Interval:
-    return Interval(estimate.value, estimate.low, estimate.high)
+    return estimate.value, estimate.low, estimate.high

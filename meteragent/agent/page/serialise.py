@@ -1,7 +1,6 @@
 """JSON messages to the browser: the facts, the history and the events, with floats to be drawn."""
 
 import json
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,8 @@ from meteragent import __version__
 from meteragent.agent.page.view import Allowance, MeterState, Promises, StreamView
 from meteragent.agent.viewers import News, Viewer
 from meteragent.config.model import Stream
-from meteragent.core.arrivals import BAD_MIN
-from meteragent.core.noiseless import SlotMean
 from meteragent.crowd.group import ROLES, Group
-from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
+from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
@@ -35,12 +32,9 @@ def encode_event(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 def encode_facts(
-    streams: Sequence[StreamView],
-    promises: Sequence[Promises],
-    counts: Counts,
-    problems: Sequence[Problem] = (),
+    streams: Sequence[StreamView], promises: Sequence[Promises], counts: Counts, problems: Sequence[Problem]
 ) -> bytes:
-    """Encode the version, the state, counters' meanings, and each stream's promises, meters and arrivals."""
+    """Encode the version, state, counters' meanings, and each stream's promises, meters and arrivals."""
     views = [
         {
             "name": stream.name,
@@ -55,43 +49,22 @@ def encode_facts(
     ]
     meanings = {name: say(f"counter.{name}") for name in COUNTERS}
     document = {"version": __version__, "streams": views, "counters": meanings}
-    return json.dumps(document | problem_fields(problems, counts)).encode()
-
-
-def problem_fields(problems: Sequence[Problem], counts: Counts) -> dict[str, Any]:
-    """Return the problems, and what has arrived if it is no reading, in the language of the page."""
-    uncounted = _uncounted_sentence(counts)
-    cure = say("cure.none_accepted") if uncounted and not problems else ""
-    return {"problems": _problem_rows(problems), "uncounted": uncounted, "cure": cure}
-
-
-def _uncounted_sentence(counts: Counts) -> str | None:
-    """Return how many messages have come, and what most of them are, if none was a reading."""
-    if counts["received"] < BAD_MIN or counts["accepted"] or counts["early"]:
-        return None
-    names = (*REFUSALS, "other", "retained", "late", "duplicate")
-    common = Counter({name: counts[name] for name in names if counts[name]}).most_common(3)
-    reasons = "; ".join(f"{say(f'counter.{name}')} ({count})" for name, count in common)
-    return say("now.uncounted", count=counts["received"], reasons=reasons)
+    return json.dumps(document | {"counts": counts, "problems": problem_rows(problems)}).encode()
 
 
 def _receiver_rows(stream: Stream) -> list[dict[str, Any]]:
-    """Return who gets a stream's records: its receivers or, without any, whoever reads its sink's topic."""
-    shown = {"name", "topic", "start", "end", "paused"}
-    rows = [receiver.model_dump(include=shown) for receiver in stream.receivers]
-    return rows or [{"name": "", "topic": stream.sink.topic, "start": None, "end": None, "paused": False}]
+    """Return who gets a stream's records: its receivers or, without any, all who read its sink's topic."""
+    fields = {"name", "topic", "start", "end", "paused"}
+    rows = [receiver.model_dump(include=fields) for receiver in stream.receivers]
+    return rows or [dict.fromkeys(fields) | {"topic": stream.sink.topic}]
 
 
-def _problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
+def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Return each problem's code, text and cure, in the language of the page."""
-    return [
-        {
-            "code": problem.code,
-            "text": wording.problem_sentence(problem),
-            "cure": say(f"cure.{problem.code}", **problem.fields),
-        }
-        for problem in problems
-    ]
+    texts = map(wording.problem_sentence, problems)
+    cures = [say(f"cure.{problem.code}", **problem.fields) for problem in problems]
+    rows = zip(problems, texts, cures, strict=True)
+    return [{"code": problem.code, "text": text, "cure": cure} for problem, text, cure in rows]
 
 
 def list_meters(stream: StreamView) -> list[str]:
@@ -107,14 +80,9 @@ def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
 def _group_fields(group: Group | None) -> dict[str, Any] | None:
     if group is None:
         return None
-    return {
-        "name": group.name,
-        "id": group.id.hex(),
-        "operators": {role: getattr(group, role).name for role in ROLES},
-        "hide_wh": float(group.hide_wh),
-        "level": float(group.level),
-        "smallest": group.smallest_crowd,
-    }
+    operators = {role: getattr(group, role).name for role in ROLES}
+    promise = {"hide_wh": float(group.hide_wh), "level": float(group.level), "smallest": group.smallest_crowd}
+    return {"name": group.name, "id": group.id.hex(), "operators": operators} | promise
 
 
 def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -122,60 +90,52 @@ def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
 
     `per_power` is the value of 1 W or 1 kW over a slot (the shortest band, or the largest price).
     """
-    terms = guarantee.terms
-    per_power = 1.0
-    if terms.is_energy:
-        per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading)
+    terms, readings = guarantee.terms, guarantee.terms.readings
+    per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading) if terms.is_energy else 1.0
     return {
         **report.facts_of(guarantee),
         "said": _promise_sentences(guarantee),
-        "power_unit": POWER_UNIT[terms.readings.unit],
+        "power_unit": POWER_UNIT[readings.unit],
         "per_power": per_power,
         "step_ms": terms.step_ms,
         "event_clock": terms.clock is Clock.EVENT,
-        "hold_ms": terms.readings.hold_ms
-        if terms.readings.kind is Kind.POWER
-        else terms.readings.interval_ms,
-        "interval_ms": terms.readings.interval_ms,
+        "hold_ms": readings.hold_ms if readings.kind is Kind.POWER else readings.interval_ms,
         "radius_power": float(terms.radius) / per_power,
         "hides_wh_number": float(terms.hides_wh),
     }
 
 
 def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
-    """Return sentences of `check`, figures, and an attacker's success limits: as lists, and a whole table."""
+    """Return sentences of `check`, figures, and the table of an attacker's success limits, header first."""
     preset = guarantee.terms.preset
     return {
         "name": say(f"preset.{preset}") if preset else "",
         "promise": wording.promise_lines(guarantee),
         "summary": wording.summary_figures(guarantee),
-        "events": wording.split_events(guarantee),
         "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
     }
 
 
 def first_event_fields(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its meter, with the latest records and means from before."""
-    records, means = [_decode(payload) for payload in history], _mean_rows(viewer.new_means())
-    names = {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic}
-    return names | {"records": records, "means": means}
+    """Return the first event of a page: its topic, with the latest records and means from before."""
+    records = [_decode(payload) for payload in history]
+    means = [mean._asdict() for mean in viewer.new_means()]
+    return {"topic": viewer.topic, "records": records, "means": means}
 
 
 def news_fields(batch: News) -> dict[str, Any]:
     """Return readings as (time in ms, value), records, the count of dropped events, and means of slots."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_decode(record) for record in batch.records]
-    means = _mean_rows(batch.means)
+    means = [mean._asdict() for mean in batch.means]
     return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
-
-
-def _mean_rows(means: Sequence[SlotMean]) -> list[dict[str, Any]]:
-    return [mean._asdict() for mean in means]
 
 
 def state_fields(state: MeterState, terms: Terms, counts: Counts) -> dict[str, Any]:
     """Return a meter's state; `spent` states epsilon in 1/W, and its level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
+    connected = {"source": state.source_is_connected, "sink": state.sink_is_connected}
+    queue = {"outbox": state.waiting_count, "lag_ms": state.lag_ms, "clock": state.now_ms is not None}
     return {
         "now_ms": state.now_ms,
         "upcoming": state.upcoming and state.upcoming._asdict(),
@@ -187,14 +147,8 @@ def state_fields(state: MeterState, terms: Terms, counts: Counts) -> dict[str, A
         "reports": state.reports and state.reports._asdict(),
         "last": message
         and {"topic": message.topic, "payload": _decode(message.payload), "left_ms": message.delivered_ms},
-        "health": {
-            "outbox": state.waiting_count,
-            "lag_ms": state.lag_ms,
-            "source": state.source_is_connected,
-            "sink": state.sink_is_connected,
-            "clock": state.now_ms is not None,
-        },
-        "counts": {name: counts[name] for name in COUNTERS},
+        "health": connected | queue,
+        "counts": counts,
     }
 
 
@@ -203,26 +157,19 @@ def _allowance_fields(allowance: Allowance | None, terms: Terms) -> dict[str, An
     if allowance is None:
         return None
     remainder = max(allowance.limit - allowance.spent, Fraction(0))
-    return {
-        "limit": float(allowance.limit * terms.radius_w),
-        "left": float(remainder * terms.radius_w),
-        "windows": remainder // terms.epsilon_per_w,
-        "start_ms": allowance.start_ms,
-        "end_ms": allowance.end_ms,
-    }
+    levels = {"limit": float(allowance.limit * terms.radius_w), "left": float(remainder * terms.radius_w)}
+    period = {"start_ms": allowance.start_ms, "end_ms": allowance.end_ms}
+    return levels | period | {"windows": remainder // terms.epsilon_per_w}
 
 
 def encode_history(meter_history: "History") -> bytes:
     """Encode a meter's history; an energy or a cost is [value, low, high]."""
-    document = {
-        "zone": meter_history.zone,
-        "periods": [period._asdict() for period in meter_history.periods],
-        "windows": [
-            window._asdict() | {"costs": window.costs and window.costs._asdict()}
-            for window in meter_history.windows
-        ],
-    }
-    return json.dumps(document).encode()
+    periods = [period._asdict() for period in meter_history.periods]
+    costs = [window.costs and window.costs._asdict() for window in meter_history.windows]
+    windows = [
+        window._asdict() | {"costs": cost} for window, cost in zip(meter_history.windows, costs, strict=True)
+    ]
+    return json.dumps({"zone": meter_history.zone, "periods": periods, "windows": windows}).encode()
 
 
 def _decode(payload: bytes) -> str:

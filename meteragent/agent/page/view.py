@@ -105,9 +105,8 @@ class MeterState(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` is the stream's last, of any meter, and `lag_ms`
-    how long the first undelivered one has been due. `upcoming` is the slot to be released next, `allowance`
-    what remains of a budget. `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is of any meter, and `lag_ms` how long the first
+    undelivered one has been due. `upcoming` is released next; `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -133,8 +132,8 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its configuration, and functions that read its running parts.
 
-    `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `connected` tells of a side
-    ("source" or "sink"), `upcoming` of a meter's next slot, and `arrivals` of each meter and phase.
+    `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `is_connected` tells of a
+    side ("source" or "sink"), `upcoming` of a meter's next slot, and `arrivals` of each meter and phase.
     `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection, if any.
     """
 

@@ -73,7 +73,8 @@ class Trace:
         None if there is no such part, if nothing was observed, or if the configuration has no such slot. Also
         return None for amounts and for energies above a threshold, which are not computed here.
         """
-        shape, mean = terms.shape, self._means.mean_of(from_ms, to_ms, band)
+        means = (mean for mean in self._means.list_means() if mean[:3] == (from_ms, to_ms, band))
+        shape, mean = terms.shape, next(means, None)
         if mean is None or not (shape.is_additive or shape.has_parts):
             return None
         slot_ms = terms.slot_ms(shape.names.index(band) if band else 0)

@@ -146,7 +146,7 @@ class Page {
     if (facts) {
       const fresh = facts.streams.find(({ name }) => name === this.stream.name);
       this.facts = facts;
-      show.showProblems(facts);
+      show.showProblems(facts, facts.counters);
       if (!fresh || fresh.own.id !== this.stream.own.id) location.reload();
       this.stream.meters = fresh?.meters || [];
       this.#showArrivals(fresh?.arrivals || []);
@@ -202,7 +202,7 @@ class Page {
     show.showHealth(glance, this.facts.counters);
     this.#showArrivals(glance.arrivals);
     show.showReceivers(this.stream, this.now);
-    show.showProblems(glance);
+    show.showProblems(glance, this.facts.counters);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
   }
 
@@ -335,7 +335,7 @@ async function start() {
   speak(texts);
   fill("foot", say("foot", { version: facts.version }));
   const asked = new URLSearchParams(location.search);
-  show.showProblems(facts);
+  show.showProblems(facts, facts.counters);
   const page = new Page(facts);
   page.choose(asked.get("stream"), asked.get("meter"));
   const isFleet = page.stream.meters.length > METERS && !asked.get("meter");

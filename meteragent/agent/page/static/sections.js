@@ -2,6 +2,11 @@
 
 import { amount, clock, day, duration, element, number, say, table, time, until } from "./text.js";
 
+/** An event is hidden if an attacker is right at most this often, in per cent: half way to certainty. */
+const HIDDEN_AT = 75;
+/** How many messages of which none is a reading are worth a word, and how many kinds of them are named. */
+const UNCOUNTED = 3;
+
 const at = (id) => document.getElementById(id);
 
 /** Replace the content of an element. */
@@ -47,16 +52,25 @@ export function showLimit({ loads, hides_wh_number: wh }, allowance) {
 /** Show what is hidden and what is not, in the sentences of `check`. */
 export function showHidden({ said, does_not_hide: open, warnings }) {
   const [first, ...others] = said.promise;
-  const rows = (limits) => limits.map(([event, percent]) => element("li", [element("span", event), element("b", percent)]));
-  const [hidden, exposed] = said.events.map(rows);
-  fill("list-hidden", ...(hidden.length ? hidden : [element("li", say("now.nothing"))]));
-  fill("list-open", ...exposed);
+  showEvents(said.table.slice(1));
   fill("hidden-promise", first);
   fill("hidden-formally", ...others.map((line) => element("p", line)));
   showLimits("hidden-events", say("guess.title"), said);
   fillList("hidden-not", open);
   fillList("hidden-warnings", warnings);
   at("hidden-warned").hidden = warnings.length === 0;
+}
+
+/** Show which events are hidden; one that is hidden once may not be if it happens every day. */
+function showEvents(rows) {
+  const isHidden = (limit) => Number(limit) <= HIDDEN_AT;
+  const daily = ([, , once, , always]) => isHidden(once) && always > HIDDEN_AT;
+  const limits = rows.map(([event, , once]) => [event, once]);
+  const habits = rows.filter(daily).map(([event, , , , always]) => [say("now.every_day", { event }), always]);
+  const line = ([event, limit]) => element("li", [element("span", event), element("b", say("number.percent", { number: limit }))]);
+  const hidden = limits.filter(([, limit]) => isHidden(limit)).map(line);
+  fill("list-hidden", ...(hidden.length ? hidden : [element("li", say("now.nothing"))]));
+  fill("list-open", ...limits.filter(([, limit]) => !isHidden(limit)).map(line), ...habits.map(line));
 }
 
 /** Show the table of an attacker's success limits. */
@@ -144,9 +158,10 @@ export function showLast(last) {
 }
 
 /** Show the problems, each with its cure, and what arrives if none of it is a reading; only if they have changed. */
-export function showProblems({ problems, uncounted, cure }) {
+export function showProblems({ problems, counts }, meanings) {
   const place = at("problems");
-  const known = JSON.stringify([problems, uncounted, cure]);
+  const uncounted = sayUncounted(counts, meanings);
+  const known = JSON.stringify([problems, uncounted]);
   if (place.dataset.known === known) return;
   place.dataset.known = known;
   place.hidden = at("problem-count").hidden = problems.length === 0;
@@ -155,7 +170,16 @@ export function showProblems({ problems, uncounted, cure }) {
   const line = ({ code, text, cure }) => [element("strong", `${text}.`), " ", cure, " (", element("code", code), ")"];
   fill("problems", ...problems.map((problem) => element("p", line(problem), { class: "notice problem" })));
   at("uncounted").hidden = !uncounted;
-  fill("uncounted", element("strong", uncounted || ""), " ", cure);
+  fill("uncounted", element("strong", uncounted), " ", problems.length ? "" : say("cure.none_accepted"));
+}
+
+/** Return how many messages have come and what most of them are, if none was a reading. */
+function sayUncounted(counts, meanings) {
+  if (!(counts.received >= UNCOUNTED) || counts.accepted || counts.early) return "";
+  const kinds = Object.keys(counts).filter((name) => counts[name] && /^(refused_\w+|other|retained|late|duplicate)$/.test(name));
+  const common = kinds.sort((a, b) => counts[b] - counts[a]).slice(0, UNCOUNTED);
+  const reasons = common.map((name) => `${meanings[name]} (${number(counts[name])})`).join("; ");
+  return say("now.uncounted", { count: number(counts.received), reasons });
 }
 
 /** Show the state of the agent. */
@@ -170,8 +194,8 @@ export function showHealth({ health, counts }, meanings) {
   ]);
   if (!at("health-counters").open && at("health-counters").querySelector("table")) return;
   const heads = ["counter", "count", "meaning"].map((name) => say(`health.${name}`));
-  const rows = Object.entries(counts).filter(([, count]) => count);
-  fillTable("health-counters", say("health.counters"), heads, rows.map(([name, count]) => [element("code", name), number(count), meanings[name]]));
+  const rows = Object.keys(meanings).filter((name) => counts[name]);
+  fillTable("health-counters", say("health.counters"), heads, rows.map((name) => [element("code", name), number(counts[name]), meanings[name]]));
 }
 
 /** Show what has arrived of each meter and phase, if there are several; `choose` is called with a meter's name. */

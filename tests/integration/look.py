@@ -143,7 +143,7 @@ class Look:
 
     async def cut_off(self) -> list[str]:
         """Return what of the shown panel is out of sight sideways: of its container, its cell or the page."""
-        found: list[str] = await self.page.evaluate(
+        places: list[str] = await self.page.evaluate(
             """() => {
               const cells = ".wide, td, th, dt, dd, li, p, b, strong, code, [role=tab]";
               const shown = [...document.querySelectorAll("body *")].filter(one => one.checkVisibility()
@@ -165,7 +165,7 @@ class Look:
               return shown.filter(isCut).map(name);
             }"""
         )
-        return found
+        return places
 
     async def live(self, slots: int = 3) -> list[int]:
         """Let slots pass, with their readings and records; return the released values."""

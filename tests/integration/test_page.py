@@ -13,9 +13,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from meteragent.domain.grid import iso_time
 from tests.conftest import MakeBroker
 from tests.integration.browser import chromium
 from tests.integration.service import (
+    LIMIT_S,
     TELL_ALL,
     Meters,
     Service,
@@ -109,6 +111,51 @@ async def _keep_sending(sending: Meters) -> None:
     while True:
         await sending.send("house", 250)
         await asyncio.sleep(0.1)
+
+
+FIGURES = ("sent", "sent-about", "off", "off-about", "next-about", "limit")
+
+
+async def test_the_first_figures_are_those_of_the_records_and_the_ledger(
+    mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """In a browser: what was sent, its error, the next slot, the limit of `check`, what is spent."""
+    noise = {"window": 'length = "2s"', "privacy": "level = 1\nradius = 1000"}
+    with mosquitto(settings=TELL_ALL) as broker:
+        async with home(tmp_path, broker, **noise) as running, chromium() as browser:
+            sending = asyncio.create_task(_keep_sending(running.line))
+            page: Page = await browser.new_page(timezone_id="UTC", locale="en")
+            await until(running.utility.records)
+            await page.goto(f"http://127.0.0.1:{running.port}/")
+            await expect(page.locator("#off-about")).to_have_text("250\u00a0W measured on average")
+            shown: list[str] = await page.evaluate(
+                "ids => ids.map(id => document.getElementById(id).textContent)", FIGURES
+            )
+            sent, slot, off, _, following, limit = shown
+            before = await asyncio.to_thread(spent, running.agent)
+            total = ""
+            async with asyncio.timeout(LIMIT_S):
+                while Fraction(total or 0) < before:  # a glance comes every two seconds
+                    [total] = await page.locator("#spent-table tr:last-child code").all_text_contents()
+            after = await asyncio.to_thread(spent, running.agent)
+            await until(lambda: following[:8] in of_slots(running.utility))
+            sending.cancel()
+            values = of_slots(running.utility)
+            checked = json.loads(running.agent.command("check", "--json").stdout)["streams"][0]
+    assert figure(sent) == pytest.approx(values[slot[:8]], abs=0.51)
+    assert figure(off) == pytest.approx(abs(values[slot[:8]] - 250), abs=0.51)
+    assert figure(limit) == checked["loads"]["in_all"]["periods"][-1]["right_of_100"]
+    assert 0 < before <= Fraction(total) <= after
+
+
+def of_slots(inbox: Utility) -> dict[str, float]:
+    """Return the values that the utility got, by the time of the day at which their slots start."""
+    return {iso_time(record.start_ms)[11:19]: record.value for record in inbox.records()}
+
+
+def figure(text: str) -> float:
+    """Return the number of a figure."""
+    return float(text.replace("−", "-").replace(",", "").rstrip("%").split("\u00a0")[0])
 
 
 async def test_readings_are_passed_on_while_somebody_looks_only(at: Home) -> None:

@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from meteragent.config.model import Config, Stream
+from meteragent.config.model import Config, Receiver, Stream
 from meteragent.config.refuse import privacy, source, tables, together, window
 from meteragent.config.refuse.check import GRID_KEYS, Refusals, Table, check_of, first_per_key, is_wrong
-from meteragent.config.tables import for_preset, nested_streams, sent_to, shared_streams, with_group_terms
+from meteragent.config.tables import for_preset, nested_streams, sent_to, with_group_terms
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
@@ -21,6 +21,9 @@ _DIVISION_KEYS = (
 _GROUP = "sink.crowd.group"
 """The key of the file without which a stream's group is unknown."""
 _GRID = set(map(path_of, GRID_KEYS))
+_FLAT = (
+    "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of [[receiver]]"
+)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -32,9 +35,15 @@ def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals
         Table(stream, prefix, _wrong_in(number, wrong_paths))
         for number, (stream, prefix) in enumerate(zip(config.stream, config.key_prefixes, strict=True))
     ]
-    if config.receiver:
-        yield from _refusals_of_receivers(config, streams)
-        config = _with_presets(config)
+    if config.receiver and any(config.key_prefixes):
+        yield ConfigError("receiver", "tables together with [[stream]]", _FLAT)
+    elif config.receiver:
+        [base] = streams
+        streams = [
+            _receivers_table(base, receiver, number) for number, receiver in enumerate(config.receiver)
+        ]
+        yield from tables.receiver_refusals(config, base.wrong_paths)
+        yield from _refusals_of_receivers(streams)
     else:
         yield from _refusals_of_tables(streams)
         if config.archive is not None:
@@ -50,30 +59,14 @@ def _wrong_in(number: int, wrong_paths: Collection[Path]) -> set[Path]:
     return {path[2:] for path in wrong_paths if path[:2] == table or path in ((), ("stream",))}
 
 
-def _with_presets(config: Config) -> Config:
-    """Convert a file with receivers into one with a stream for each preset that exists."""
-    peers = tuple(receiver for receiver in config.receiver if receiver.preset in PRESETS)
-    if not peers or len(config.stream) > 1:
-        return config
-    streams = shared_streams(config.model_copy(update={"receiver": peers}))
-    return config.with_streams(streams, [""] * len(streams))
+def _receivers_table(base: Table, receiver: Receiver, number: int) -> Table:
+    """Return the stream that a receiver gets, under the receiver's keys."""
+    stream = sent_to(for_preset(base.stream, receiver.preset), receiver)
+    return Table(stream, f"receiver[{number}].", set(base.wrong_paths))
 
 
-def _refusals_of_receivers(config: Config, streams: Sequence[Table]) -> Refusals:
-    """Yield the refusals of receivers and of the stream that each gets; shared keys are refused only once."""
-    if any(config.key_prefixes):
-        expected = (
-            "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
-            " [[receiver]]"
-        )
-        yield ConfigError("receiver", "tables together with [[stream]]", expected)
-        return
-    [(base, _, wrong_paths)] = streams
-    yield from tables.receiver_refusals(config, wrong_paths)
-    receivers = [
-        Table(sent_to(for_preset(base, receiver.preset), receiver), f"receiver[{number}].", set(wrong_paths))
-        for number, receiver in enumerate(config.receiver)
-    ]
+def _refusals_of_receivers(receivers: Sequence[Table]) -> Refusals:
+    """Yield the refusals of the stream that each receiver gets; shared keys are refused only once."""
     yield from first_per_key(
         problem.with_key(_key_of_receiver(problem.key, table.prefix))
         for table in receivers

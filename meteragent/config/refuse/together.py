@@ -132,12 +132,12 @@ def tariff_refusals(config: Config, tables: Sequence[Table], wrong_paths: Collec
             expected = f"{config.tariff[0].currency!r}, as in the first tariff, because costs are compared"
             yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
     if config.tariff and not any(is_wrong(table.wrong_paths, *GRID_KEYS, "source.kind") for table in tables):
-        yield from _band_refusals(config)
+        yield from _band_refusals(config, tables)
 
 
-def _band_refusals(config: Config) -> Refusals:
+def _band_refusals(config: Config, tables: Sequence[Table]) -> Refusals:
     """Yield refusals of tariffs without a stream that has bands, of unknown bands, and of missing prices."""
-    by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
+    by_stream = [bands for table in tables if (bands := band_names(table.stream))]
     if not by_stream:
         expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
         yield ConfigError("tariff", "tariffs without bands", expected)

@@ -140,3 +140,10 @@ def sent_to(stream: Stream, receiver: Receiver) -> Stream:
     sink = stream.sink.model_copy(update={name: getattr(receiver, name) for name in _RECEIVER_KEYS})
     sink.model_fields_set.difference_update(_RECEIVER_KEYS - receiver.model_fields_set)
     return stream.model_copy(update={"sink": sink})
+
+
+def streams_by_receiver(stream: Stream) -> dict[str, Stream]:
+    """Return a stream as each receiver that is not paused gets it, by name; "" is the stream's own sink."""
+    if not stream.receivers:
+        return {"": stream}
+    return {item.name: sent_to(stream, item) for item in stream.receivers if not item.paused}

@@ -132,20 +132,14 @@ def _leaving_lines(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     if part.guarantee.is_archive:
         return _archive_lines(part)
-    links = {
-        receiver.name: config.sent_to(stream, receiver)
-        for receiver in stream.receivers
-        if not receiver.paused
-    }
     if stream.group is not None:
         return [_wrap(crowd.reports_text(stream)), _list(*_schedule_lines(stream, terms))]
-    if not stream.is_received:
+    if not (by_receiver := config.streams_by_receiver(stream)):
         return [_wrap("Nothing: all receivers of this stream are paused.")]
     restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
     record = json.loads(RecordFormat.of(part.guarantee.descriptor).encode("m1", 0, 0, 0))
     return [
-        *([] if stream.receivers else _topic_lines(stream, terms)),
-        *(block for name, link in links.items() for block in _topic_lines(link, terms, name)),
+        *(block for name, item in by_receiver.items() for block in _topic_lines(item, terms, name)),
         _table_text(["field of a record", "what it says"], _named_fields(_fields(record))),
         _wrap(
             "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
@@ -156,14 +150,14 @@ def _leaving_lines(part: Part) -> list[str]:
     ]
 
 
-def _topic_lines(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
-    """Return the paragraphs about what leaves on one connection, to the sink or to a receiver."""
+def _topic_lines(stream: config.Stream, terms: Terms, receiver: str) -> list[str]:
+    """Return the paragraphs about what leaves on one connection, to a receiver or, without one, the sink."""
     broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     name = "its name in source.meter" if stream.source.meter is not None else "its name in the source's topic"
     identity = "by a keyed pseudonym of its name" if keyed else f"by {name}"
     latest, by_id = descriptor.descriptor_topics(stream.sink.topic, "<id>")
-    prefix = "" if receiver is None else f"{receiver}, at "
+    prefix = f"{receiver}, at " if receiver else ""
     tls = "with" if broker.tls else "without"
     return [
         _wrap(f"To {prefix}the broker {broker.host}:{broker.port}, {tls} TLS:"),

@@ -155,16 +155,12 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
 
 def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
     """Return the connections to a stream's receivers. Raises ConfigError if a file cannot be used."""
-    if not stream.receivers:
-        return Outlets([_outlet(stream, parts.sink_receiver(stream), "", context)])
-    granted = {
-        grant.name: grant.receiver for grant in grants.stream_grants(context.store.connection, stream.name)
-    }
-    return Outlets(
-        _outlet(settings.sent_to(stream, item), granted[item.name], item.name, context)
-        for item in stream.receivers
-        if item.name in granted
-    )
+    granted = {"": parts.sink_receiver(stream)}
+    for grant in grants.stream_grants(context.store.connection, stream.name):
+        granted[grant.name] = grant.receiver
+    by_receiver = settings.streams_by_receiver(stream)
+    names = [name for name in by_receiver if name in granted]
+    return Outlets(_outlet(by_receiver[name], granted[name], name, context) for name in names)
 
 
 def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Context) -> Outlet:

@@ -1,8 +1,8 @@
 """The receivers that share a stream: their admission and revocation, and their grants.
 
-The agent compares the configuration with the store (`apply_admissions`) at its start and at `next_ms`: it
-stops sending, compares, and continues with new connections. So a receiver is revoked only while nothing is
-sent, and no copy of its messages remains in memory.
+The agent compares the configuration with the store (`apply_admissions`) at its start and each time at
+`next_admission_ms`: it stops sending, compares, and continues with new connections. So a receiver is revoked
+only while nothing is sent, and no copy of its messages remains in memory.
 """
 
 import json

@@ -87,9 +87,8 @@ def _about_lines(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]
     yield f"{head} Nothing is sent, and nothing is written."
     kind = str(source.kind).replace("_", " ")
     yield f"Reads {kind} in {source.unit} on {settings.topics_formula(source)} from {source.url}."
-    links = [settings.sent_to(stream, receiver) for receiver in stream.receivers if not receiver.paused]
-    places = [f"{link.sink.topic} at {settings.sink_url(link)}" for link in links or [stream]]
-    if stream.is_received:
+    by_receiver = settings.streams_by_receiver(stream)
+    if places := [f"{part.sink.topic} at {settings.sink_url(part)}" for part in by_receiver.values()]:
         yield f"A run would send each number to {' and to '.join(places)}."
     else:
         yield "A run would send nothing: all receivers of this stream are paused."

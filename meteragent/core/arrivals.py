@@ -50,6 +50,8 @@ _EMPTY = {"refused_missing", "refused_unavailable"}
 _UNHEARD = {"retained", "other_shard"}
 """Outcomes of messages that the meter has not just sent, or that are another agent's: as good as silence."""
 _ODD = _UNREADABLE - _EMPTY
+_NO_COUNTS = Counter[str]()
+"""The counts of each origin that has none, which share this object; it stays empty."""
 _RECENT_BITS = (1 << RECENT_COUNT) - 1
 
 DAILY_EVENT_LIMITS = {"register_jump": 1, "register_reset": 3}
@@ -173,6 +175,39 @@ class RegisterFindings:
 
 
 @dataclass(slots=True, eq=False)
+class Doubts:
+    """The bad times and values among an origin's readings that counted."""
+
+    clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))
+    clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
+    all_clamped: BadSeries = field(default_factory=partial(BadSeries, 1))
+    is_clamped: bool = False  # the last reading, which is noted after it was accepted
+
+    def note_counted(self, now_ms: int, *, is_off: bool) -> bool:
+        """Note a reading that counted, and whether the one before was clamped; return whether doubts stay."""
+        self.clock_errors.note_bad(now_ms, is_bad=is_off)
+        if not self.is_clamped:
+            self.all_clamped.note_bad(now_ms, is_bad=False)
+        self.clamped.note_bad(now_ms, is_bad=self.is_clamped)
+        self.is_clamped = False
+        return bool(self.clock_errors.bad_count or self.clamped.bad_count or self.all_clamped.bad_count)
+
+    def note_clamped(self, now_ms: int) -> None:
+        """Note that the last reading was clamped."""
+        if not self.is_clamped:
+            self.all_clamped.note_bad(now_ms, is_bad=True)
+        self.is_clamped = True
+
+    def code(self, now_ms: int, message_count: int) -> str | None:
+        """Return what is wrong with the values."""
+        is_first = BAD_AT_ONCE_MIN <= self.all_clamped.bad_count == message_count
+        if self.is_clamped and (is_first or self.all_clamped.is_long(now_ms)):
+            return "all_clamped"
+        is_mixed = self.clamped.bad_count >= RECENT_COUNT // BAD_PART and self.clamped.is_long(now_ms)
+        return "some_clamped" if is_mixed else None
+
+
+@dataclass(slots=True, eq=False)
 class Arrival:
     """What has arrived of one origin since the agent started; times are those of the intake's clock."""
 
@@ -181,16 +216,13 @@ class Arrival:
     counted_ms: int | None = None
     clock_error_ms: int = 0
     registers: RegisterFindings | None = None
-    _counts_since: Counter[str] = field(default_factory=Counter)  # since the last reading that counted
+    _counts_since: Counter[str] = field(default_factory=lambda: _NO_COUNTS)  # since a reading counted
     _first_ms: int | None = None
     _idle_ms: int | None = None
     _usual_count: int = 0
     _recent: int = 0  # a bit for each of the newest messages, set if it was refused as odd
-    _odd: Counter[str] = field(default_factory=Counter)
-    _clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))  # of readings that counted
-    _clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
-    _all_clamped: BadSeries = field(default_factory=partial(BadSeries, 1))
-    _is_clamped: bool = False  # the last reading, which is noted after it was accepted
+    _odd: Counter[str] = field(default_factory=lambda: _NO_COUNTS)
+    _doubts: Doubts | None = None  # from a bad time or value on, until all are well again
 
     def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
         """Note an outcome by its counter's name; its time was `clock_error_ms` off the arrival."""
@@ -199,12 +231,14 @@ class Arrival:
         if outcome in _COUNTS:
             self._note_counted_reading(now_ms, is_off=clock_error_ms != 0)
         else:
+            self._counts_since = self._counts_since or Counter()
             self._counts_since[outcome] += 1
             if outcome in _UNHEARD:
                 return
             if outcome in _IDLE and self._idle_ms is None:
                 self._idle_ms = now_ms
             if is_odd := outcome in _ODD:
+                self._odd = self._odd or Counter()
                 self._odd[outcome] += 1
             self._recent = (self._recent << 1 | is_odd) & _RECENT_BITS
         self.message_count += 1
@@ -217,24 +251,16 @@ class Arrival:
         self._recent = self._recent << 1 & _RECENT_BITS
         if self._counts_since:
             self._usual_count = max(self._usual_count, self._count_since(_IDLE))
-            self._counts_since.clear()
+            self._counts_since = _NO_COUNTS
             self._idle_ms = None
-        is_bad = is_off or self._is_clamped
-        if not (
-            is_bad or self._clock_errors.bad_count or self._clamped.bad_count or self._all_clamped.bad_count
-        ):
-            return  # nearly always; nothing would change
-        self._clock_errors.note_bad(now_ms, is_bad=is_off)
-        if not self._is_clamped:
-            self._all_clamped.note_bad(now_ms, is_bad=False)
-        self._clamped.note_bad(now_ms, is_bad=self._is_clamped)
-        self._is_clamped = False
+        if is_off or self._doubts is not None:
+            doubts = self._doubts or Doubts()
+            self._doubts = doubts if doubts.note_counted(now_ms, is_off=is_off) else None
 
     def note_clamped(self, now_ms: int) -> None:
         """Note that the last reading was clamped."""
-        if not self._is_clamped:
-            self._all_clamped.note_bad(now_ms, is_bad=True)
-        self._is_clamped = True
+        self._doubts = self._doubts or Doubts()
+        self._doubts.note_clamped(now_ms)
 
     @property
     def is_no_meter(self) -> bool:
@@ -267,7 +293,7 @@ class Arrival:
         is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
         if is_long and self._count_since(_IDLE) >= self._fewest_messages:
             return "none_counts"
-        if self._clock_errors.is_long(now_ms):
+        if self._doubts is not None and self._doubts.clock_errors.is_long(now_ms):
             return "all_late" if self.clock_error_ms < 0 else "clock_behind"
         return None
 
@@ -275,11 +301,7 @@ class Arrival:
         """Return what is wrong with the values of accepted readings."""
         if self.registers is not None:
             return self.registers.code(now_ms)
-        is_first = BAD_AT_ONCE_MIN <= self._all_clamped.bad_count == self.message_count
-        if self._is_clamped and (is_first or self._all_clamped.is_long(now_ms)):
-            return "all_clamped"
-        is_mixed = self._clamped.bad_count >= RECENT_COUNT // BAD_PART and self._clamped.is_long(now_ms)
-        return "some_clamped" if is_mixed else None
+        return None if self._doubts is None else self._doubts.code(now_ms, self.message_count)
 
     def _cause(self) -> str | None:
         """Return why all messages have been refused; None if the outcomes indicate no cause."""
@@ -320,7 +342,8 @@ class Arrivals:
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
         self._advanced_ms: int | None = None
-        self._origins: dict[str, dict[str | None, Arrival]] = {}
+        self._places = {phase: place for place, phase in enumerate((None, *self._phases))}
+        self._origins: dict[str, tuple[Arrival, ...]] = {}  # of each meter itself, then of its phases
         self._stray = Arrival()
 
     def advance_clock(self, now_ms: int, *, is_connected: bool) -> None:
@@ -335,8 +358,8 @@ class Arrivals:
         if origins is None:
             if len(self._origins) >= self._max_meters:
                 return self._stray
-            origins = self._origins[meter] = {name: Arrival() for name in (None, *self._phases)}
-        return origins[phase]
+            origins = self._origins[meter] = tuple([Arrival() for _ in self._places])
+        return origins[self._places[phase]]
 
     def expect_meter(self, meter: str) -> None:
         """Expect readings of a meter that the store knows: its silence begins now."""
@@ -378,7 +401,7 @@ class Arrivals:
         return not self._has_heard() and not self._is_silent(limits)
 
     def _has_heard(self) -> bool:
-        arrivals = chain.from_iterable(origins.values() for origins in self._origins.values())
+        arrivals = chain.from_iterable(self._origins.values())
         return any(arrival.heard_ms is not None for arrival in (self._stray, *arrivals))
 
     def _is_silent(self, limits: Limits) -> bool:
@@ -398,18 +421,18 @@ class Arrivals:
             fields = self._fields(code, arrivals, limits)
             yield make_problem(code, self._name, meters=count, of=len(judged), **fields)
 
-    def _meters(self) -> dict[str, dict[str | None, Arrival]]:
+    def _meters(self) -> dict[str, tuple[Arrival, ...]]:
         """Return the origins of each meter; those whose messages lack a value only if there are no others."""
         meters = {
             meter: origins
             for meter, origins in self._origins.items()
-            if not all(arrival.is_no_meter for arrival in origins.values())
+            if not all(arrival.is_no_meter for arrival in origins)
         }
         return meters or self._origins
 
-    def _judge(self, origins: dict[str | None, Arrival], limits: Limits) -> tuple[str | None, list[Arrival]]:
+    def _judge(self, origins: tuple[Arrival, ...], limits: Limits) -> tuple[str | None, list[Arrival]]:
         """Return what is wrong with a meter, and with which of its origins."""
-        meter_arrival, phases = origins[None], [origins[name] for name in self._phases]
+        meter_arrival, *phases = origins
         newest_ms = _newest_ms(origins)
         silent = self._silent_phases(meter_arrival, phases, newest_ms, limits)
         arrivals_by_code, limits = defaultdict(list), self._own_limits(newest_ms, limits)
@@ -455,8 +478,7 @@ class Arrivals:
         for meter, origins in sorted(self._origins.items()):
             code, arrivals = self._judge(origins, limits)
             own_limits = self._own_limits(_newest_ms(origins), limits)
-            for phase in self._phases or [None]:
-                arrival = origins[phase]
+            for phase, arrival in zip(self._phases or [None], origins[1:] or origins, strict=True):
                 own_code = code if arrival in arrivals else arrival.code(self.now_ms, own_limits)
                 heard_ago_ms, counted_ago_ms = self._ago(arrival.heard_ms), self._ago(arrival.counted_ms)
                 yield ArrivalRow(meter, phase, arrival.message_count, heard_ago_ms, counted_ago_ms, own_code)
@@ -465,5 +487,5 @@ class Arrivals:
         return None if time_ms is None else self.now_ms - time_ms
 
 
-def _newest_ms(origins: dict[str | None, Arrival]) -> int:
-    return max(arrival.counted_ms or 0 for arrival in origins.values())
+def _newest_ms(origins: tuple[Arrival, ...]) -> int:
+    return max(arrival.counted_ms or 0 for arrival in origins)

@@ -45,7 +45,7 @@ class ShareWindow(Window):
         assert isinstance(shape, Share), "only shares are reported to a crowd"
         payload = self._crowd.close(self.stored_state(), self.terms)
         self.slots.clear()
-        return Release(payload, None, self.end_ms + shape.deadline_ms)
+        return payload, None, self.end_ms + shape.deadline_ms
 
     def stored_state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Reduce the accumulator modulo 2^64 L, and return what the store keeps of the window."""

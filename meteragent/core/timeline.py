@@ -41,6 +41,7 @@ from meteragent.core.phases import PhaseResult, Phases
 from meteragent.core.window import Value, Window
 from meteragent.domain.commit import TimelineState
 from meteragent.domain.reading import Token
+from meteragent.domain.readings import ReadingRules
 from meteragent.domain.terms import Terms
 
 _RECENT, _DROP = 144, 16
@@ -205,7 +206,8 @@ class Timeline:
         """Return up to when it is settled by the watermark what counts; None if no reading is that old."""
         if not (count := self._count_up_to(watermark_ms)):
             return None
-        until_ms, end_ms = self.pending[count - 1].time_ms, self._end_ms(count - 1)
+        end_ms = self._end_ms(count - 1, self._reading_terms.readings)
+        until_ms = self.pending[count - 1].time_ms
         return end_ms if until_ms < end_ms <= watermark_ms else until_ms
 
     def integrate_until(self, until_ms: int) -> list[Token]:
@@ -234,19 +236,19 @@ class Timeline:
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, Value]]:
         """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
-        interval_ms = self._reading_terms.readings.interval_ms
+        rules = self._reading_terms.readings
         for index, reading in enumerate(self.pending):
-            start_ms = reading.time_ms - interval_ms
+            start_ms = reading.time_ms - rules.interval_ms
             if start_ms >= until_ms:
                 return
-            yield start_ms, self._end_ms(index), reading.value_u
+            yield start_ms, self._end_ms(index, rules), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
         return bisect_right(self.pending, time_ms, key=_TIME)
 
-    def _end_ms(self, index: int) -> int:
+    def _end_ms(self, index: int, rules: ReadingRules) -> int:
         """Return the end of a pending reading's span: an interval ends at its time, where `hold` is 0."""
-        end_ms = self.pending[index].from_ms + self._reading_terms.readings.hold_ms
+        end_ms = self.pending[index].from_ms + rules.hold_ms
         return min(end_ms, self.pending[index + 1].time_ms) if index + 1 < len(self.pending) else end_ms
 
     def _retire(self) -> list[Token]:
@@ -255,7 +257,8 @@ class Timeline:
         if count == 0:
             return []
         self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
-        return self._discard_first(count - (self._end_ms(count - 1) > self.integrated_until_ms))
+        end_ms = self._end_ms(count - 1, self._reading_terms.readings)
+        return self._discard_first(count - (end_ms > self.integrated_until_ms))
 
     def _discard_first(self, count: int) -> list[Token]:
         """Drop the oldest `count` pending readings; return their tokens."""

@@ -60,12 +60,8 @@ def clamp_use(use: RegisterUse, readings: ReadingRules) -> RegisterUse:
     return use if low <= use.units <= high else use._replace(units=min(max(use.units, low), high))
 
 
-class Release(NamedTuple):
-    """A closed slot's payload, its value in quanta (not of a share), and the deadline of a share's report."""
-
-    payload: bytes
-    quanta: int | None
-    until_ms: int | None = None
+Release = tuple[bytes, int | None, int | None]
+"""A closed slot's payload, its value in quanta (not of a share), and the deadline of a share's report."""
 
 
 @dataclass(slots=True)
@@ -170,9 +166,14 @@ class Window:
         """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
         origin_ms, terms = self.start_ms, self.terms
         from_ms, to_ms = max(start_ms - origin_ms, 0), min(end_ms - origin_ms, terms.length_ms)
-        if from_ms < to_ms:
-            for slot_index, start, end in _pieces_of_value(terms, origin_ms, value, from_ms, to_ms):
-                self.add_to_slot(slot_index, origin_ms + start, origin_ms + end, value)
+        if from_ms >= to_ms:
+            return
+        slot_index = from_ms // terms.step_ms
+        if to_ms <= (slot_index + 1) * terms.step_ms and not terms.places:  # nearly always
+            self.add_to_slot(slot_index, origin_ms + from_ms, origin_ms + to_ms, value)
+            return
+        for slot_index, start, end in _pieces_of_value(terms, origin_ms, value, from_ms, to_ms):
+            self.add_to_slot(slot_index, origin_ms + start, origin_ms + end, value)
 
     def add_to_slot(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to an open slot, multiplied by the prices if there are any."""
@@ -233,7 +234,7 @@ class Window:
     def release_slot(self, slot_index: int, form: RecordFormat) -> Release:
         """Close a slot; return its record, and its value in quanta."""
         quanta = self.close_slot(slot_index)
-        return Release(form.encode(self.public_id, self.start_ms, slot_index, quanta, self.draws), quanta)
+        return form.encode(self.public_id, self.start_ms, slot_index, quanta, self.draws), quanta, None
 
     def stored_state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window.
@@ -304,12 +305,9 @@ def _pieces_of_stretch(terms: Terms, from_ms: int, to_ms: int) -> Iterable[tuple
     if terms.places:
         return _pieces_of_bands(terms, from_ms, to_ms)
     step_ms = terms.step_ms
-    first_index, last_index = from_ms // step_ms, (to_ms - 1) // step_ms
-    if first_index == last_index:
-        return ((first_index, from_ms, to_ms),)
     return (
         (slot_index, max(from_ms, slot_index * step_ms), min(to_ms, (slot_index + 1) * step_ms))
-        for slot_index in range(first_index, last_index + 1)
+        for slot_index in range(from_ms // step_ms, (to_ms - 1) // step_ms + 1)
     )
 
 

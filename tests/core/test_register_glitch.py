@@ -1,5 +1,6 @@
 """Wrong readings of a register among right ones: what docs/signs.md says that they cost."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
@@ -20,7 +21,7 @@ LOAD_W = 1000
 SIGNS = (ROOT / "docs/signs.md").read_text("utf-8")
 
 
-def read(every_ms: int, glitch_wh: int) -> tuple[float, list[str]]:
+def read(every_ms: int, glitch_wh: int) -> tuple[float, Sequence[str]]:
     """Return what a half hour at 1 kW uses according to a register with one wrong reading, and the counts."""
     meter = RegisterTimeline(HALF_HOUR, 0)
     meter.windows, meter.next_ms = [opened(HALF_HOUR)], HALF_HOUR.length_ms

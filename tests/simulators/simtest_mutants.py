@@ -270,16 +270,16 @@ def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
     def first_of_all(self: Intake, messages: Iterable[Message], free: list[Token]) -> list[MeterReading]:
         found, seen = list[MeterReading](), set[tuple[str, str | None, int]]()
         for message in messages:
-            for one in take(self, [message], free):
-                if one.reading is None:
-                    found.append(one)
+            for origin, reading in take(self, [message], free):
+                if reading is None:
+                    found.append((origin, reading))
                     continue
-                key = *one.origin[:2], one.reading.time_ms
-                if one.reading.is_stamped and key in seen:
+                key = *origin[:2], reading.time_ms
+                if reading.is_stamped and key in seen:
                     self._arrivals.counts.add("replaced")
-                    free.append(one.reading.token)
+                    free.append(reading.token)
                 else:
-                    found.append(one)
+                    found.append((origin, reading))
                 seen.add(key)
         return found
 

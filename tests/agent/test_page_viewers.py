@@ -215,7 +215,9 @@ async def test_a_day_after_the_last_visit_no_mean_is_in_a_copy_of_the_memory(
     viewers.remove_viewer(second)
     assert CANARY_W in known_powers()
     del first, second
-    await asyncio.sleep(0.2)
+    later = asyncio.Event()
+    asyncio.get_running_loop().call_later(2 * module.KEEP_S, later.set)
+    await later.wait()
     assert CANARY_W not in known_powers()
     assert viewers.observer_of("main") is None
     assert not viewers._timers

@@ -14,6 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from meteragent.agent.page.guard import GUESS_S
+from meteragent.config.model import Receiver
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
@@ -116,6 +117,33 @@ async def test_plots_move_with_what_happens(site: Site) -> None:
         await expect(look.page.locator("#off")).to_have_text("312\u00a0W")
         await expect(look.page.locator("#off-about")).to_have_text("500\u00a0W measured on average")
         await expect(look.page.locator("#said")).to_contain_text("812\u00a0W was sent")
+
+
+async def test_the_plot_shows_what_was_measured_and_what_was_sent(site: Site) -> None:
+    """Of the newest slot, the line of the larger number is the higher one, each in its colour."""
+    async with site.looking(color_scheme="light") as look:
+        start_ms = look.world.clock_ms
+        for minute in range(31):
+            look.world.read(100, start_ms + minute * 60_000)
+        look.world.now_ms = start_ms + STEP_MS + 1
+        look.world.release(start_ms, 900)
+        await expect(look.page.locator("#off")).to_have_text("800\u00a0W")
+        heights: list[float] = await look.page.evaluate(
+            """colours => {
+              const canvas = document.querySelector("#trace-plot canvas");
+              const [left, width] = [Math.round(canvas.width * 0.9), Math.round(canvas.width * 0.06)];
+              const { data } = canvas.getContext("2d").getImageData(left, 0, width, canvas.height);
+              return colours.map(colour => {
+                const rows = [];
+                for (let at = 0; at < data.length; at += 4)
+                  if (colour.every((part, i) => data[at + i] === part)) rows.push(Math.floor(at / 4 / width));
+                return rows.reduce((sum, row) => sum + row, 0) / rows.length;
+              });
+            }""",
+            [[176, 65, 0], [11, 92, 173]],
+        )
+        measured_px, sent_px = heights
+        assert 0 < sent_px < measured_px - 20
 
 
 async def test_a_broker_that_is_not_connected_ends_live(site: Site) -> None:
@@ -376,6 +404,27 @@ async def test_what_arrives_is_named_when_nothing_counts(site: Site) -> None:
         await expect(page.locator("#problem-count")).to_have_text("1")
         world.counts.update(accepted=1)
         await expect(said).to_be_hidden()
+
+
+async def test_receivers_are_named_with_their_state(site: Site) -> None:
+    """Each receiver has its topic, its times, and whether it gets numbers now."""
+    world, port = PageWorld(), free_port()
+    world.now_ms = now_ms()
+    topic, hour_ms = "{meter}/x", 3_600_000
+    receivers = [
+        Receiver(name="utility", topic=topic),
+        Receiver(name="app", topic=topic, paused=True),
+        Receiver(name="study", topic=topic).model_copy(update={"end": world.now_ms - hour_ms}),
+        Receiver(name="next", topic=topic).model_copy(update={"start": world.now_ms + hour_ms}),
+    ]
+    [one] = world.view.streams
+    world.view = replace(world.view, streams=[replace(one, stream=one.stream.with_receivers(receivers))])
+    async with world.serving(port=port), window(site.browser, locale="en") as page:
+        await page.goto(f"http://127.0.0.1:{port}/#receivers")
+        await expect(page.locator("#receivers-table")).to_be_visible()
+        rows = await cells(page, "receivers-table")
+    states = {row[0]: row[-1] for row in rows[1:]}
+    assert states == {"utility": "gets numbers", "app": "paused", "study": "ended", "next": "later"}
 
 
 async def test_an_operator_of_100_meters_has_a_table(site: Site) -> None:

@@ -59,7 +59,7 @@ def _with_running_lateness(
     """
     stored = _stored_lateness_ms(settings.store.path)
     streams, refusals = [], []
-    for stream, prefix in zip(settings.stream, settings.key_prefixes, strict=True):
+    for stream, prefix in settings.prefixed_streams:
         usual_ms = config.terms(stream).lateness_ms
         known_ms = [usual_ms] if stream.window.lateness is not None else stored.get(stream.name, [usual_ms])
         if len(known_ms) > 1:

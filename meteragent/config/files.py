@@ -98,8 +98,7 @@ def missing_extra_refusals(config: Config) -> list[ConfigError]:
     """Return the refusals of a page and of crowds whose extras are not installed."""
     module = None if config.page is None else extras.missing_module("page")
     refusals = [] if module is None else [missing_page_refusal(module)]
-    prefixes = zip(config.stream, config.key_prefixes, strict=True)
-    in_crowds = [prefix for stream, prefix in prefixes if stream.group is not None]
+    in_crowds = [prefix for stream, prefix in config.prefixed_streams if stream.group is not None]
     if in_crowds:
         try:
             import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
@@ -126,7 +125,7 @@ def _secret_files(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _broker_tables(config: Config) -> Iterator[tuple[str, Broker]]:
     """Yield the tables that name brokers and secrets, each with its name in the file."""
-    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
+    for stream, prefix in config.prefixed_streams:
         yield f"{prefix}source", stream.source
         if not stream.receivers:
             yield f"{prefix}sink", stream.sink

@@ -464,6 +464,11 @@ class Config(Section):
         """What stands before the keys of each stream in the file: `stream[1].`, or "" if the file is flat."""
         return self._key_prefixes or tuple(f"stream[{number}]." for number in range(len(self.stream)))
 
+    @property
+    def prefixed_streams(self) -> list[tuple[Stream, str]]:
+        """Each stream with its key prefix."""
+        return list(zip(self.stream, self.key_prefixes, strict=True))
+
     def with_streams(self, streams: Sequence[Stream], key_prefixes: Sequence[str]) -> Self:
         """Return a copy with other streams, which have these `key_prefixes`."""
         config = self.model_copy(update={"stream": tuple(streams)})
@@ -474,6 +479,5 @@ class Config(Section):
         """Return the nested streams of the table of `stream`, from fine to coarse, or only `stream`."""
         if stream.receivers:
             return (stream,)
-        pairs = list(zip(self.stream, self.key_prefixes, strict=True))
-        own_prefix = next((prefix for part, prefix in pairs if part is stream), None)
-        return tuple(part for part, prefix in pairs if prefix == own_prefix)
+        own_prefix = next((prefix for part, prefix in self.prefixed_streams if part is stream), None)
+        return tuple(part for part, prefix in self.prefixed_streams if prefix == own_prefix)

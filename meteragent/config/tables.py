@@ -34,8 +34,11 @@ def expand_tables(config: Config) -> Config:
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, config.key_prefixes * len(streams))
-    tables = zip(map(with_group_terms, config.stream), config.key_prefixes, strict=True)
-    pairs = [(part, prefix) for stream, prefix in tables for part in nested_streams(stream)]
+    pairs = [
+        (part, prefix)
+        for stream, prefix in config.prefixed_streams
+        for part in nested_streams(with_group_terms(stream))
+    ]
     return config.with_streams([part for part, _ in pairs], [prefix for _, prefix in pairs])
 
 

@@ -33,7 +33,7 @@ def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals
         return  # the form has dropped the list, so the streams are unknown
     streams = [
         Table(stream, prefix, _wrong_in(number, wrong_paths))
-        for number, (stream, prefix) in enumerate(zip(config.stream, config.key_prefixes, strict=True))
+        for number, (stream, prefix) in enumerate(config.prefixed_streams)
     ]
     if config.receiver and any(config.key_prefixes):
         yield ConfigError("receiver", "tables together with [[stream]]", _FLAT)

@@ -43,7 +43,7 @@ def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
     prefixes = set[str]()
     if config.archive is not None:
         return  # archives lose nothing
-    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
+    for stream, prefix in config.prefixed_streams:
         error = _loss_refusal(stream, prefix)
         if error is not None and prefix not in prefixes:
             prefixes.add(prefix)
@@ -74,7 +74,7 @@ def is_too_coarse(stream: Stream) -> bool:
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
     """Yield each stream that is too coarse, with its refusal; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
-    for stream, prefix in zip(config.stream, config.key_prefixes, strict=True):
+    for stream, prefix in config.prefixed_streams:
         factor = loads.level_factor(terms(stream))
         if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream

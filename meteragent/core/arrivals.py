@@ -229,7 +229,10 @@ class Arrival:
         if clock_error_ms:
             self.clock_error_ms = clock_error_ms
         if outcome in _COUNTS:
-            self._note_counted_reading(now_ms, is_off=clock_error_ms != 0)
+            self.counted_ms = now_ms
+            self._recent = self._recent << 1 & _RECENT_BITS
+            if self._counts_since or self._doubts is not None or clock_error_ms:
+                self._end_faults(now_ms, is_off=clock_error_ms != 0)
         else:
             self._counts_since = self._counts_since or Counter()
             self._counts_since[outcome] += 1
@@ -246,16 +249,11 @@ class Arrival:
         if self._first_ms is None:
             self._first_ms = now_ms
 
-    def _note_counted_reading(self, now_ms: int, *, is_off: bool) -> None:
-        self.counted_ms = now_ms
-        self._recent = self._recent << 1 & _RECENT_BITS
-        if self._counts_since:
-            self._usual_count = max(self._usual_count, self._count_since(_IDLE))
-            self._counts_since = _NO_COUNTS
-            self._idle_ms = None
-        if is_off or self._doubts is not None:
-            doubts = self._doubts or Doubts()
-            self._doubts = doubts if doubts.note_counted(now_ms, is_off=is_off) else None
+    def _end_faults(self, now_ms: int, *, is_off: bool) -> None:
+        self._usual_count = max(self._usual_count, self._count_since(_IDLE))
+        self._counts_since, self._idle_ms = _NO_COUNTS, None
+        doubts = self._doubts or Doubts()
+        self._doubts = doubts if doubts.note_counted(now_ms, is_off=is_off) else None
 
     def note_clamped(self, now_ms: int) -> None:
         """Note that the last reading was clamped."""

@@ -67,12 +67,6 @@ class Claims:
         is_clear = self._clear.get(destination, 2**63) <= start_ms
         return not self._listens or is_clear or destination in self._announced
 
-    def own_destinations(self, destinations: Destinations, start_ms: int) -> Destinations:
-        """Return those destinations that are known to belong to this store from `start_ms` on."""
-        if not self._listens:
-            return destinations
-        return tuple([destination for destination in destinations if self.is_own(destination, start_ms)])
-
     def forget_answers(self, destinations: Collection[Destination]) -> None:
         """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
         self._asked.difference_update(destinations)
@@ -140,7 +134,9 @@ class Openings:
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1
         valid = self._stream.destinations_of_slot(destinations, start_ms, start_ms + terms.first_slot_ms[1])
-        clear = self.claims.own_destinations(valid, start_ms)
+        clear = valid
+        if self._stream.listens:
+            clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))
             if not clear:  # not this store's window: it leaves no mark

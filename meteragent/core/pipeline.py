@@ -176,7 +176,7 @@ class Pipeline:
         timeline = self._timelines.get(meter)
         is_changed = timeline is None
         if timeline is None or timeline.next_ms is None:
-            timeline = self._begin_timeline(meter, timeline, reading.time_ms, received_ms)
+            timeline = self._begin_timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
         if (tokens := self._intake.undo_fast_clock(timeline, reading, received_ms)) is not None:
             is_changed = True
@@ -209,10 +209,9 @@ class Pipeline:
             self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
         self._intake.judge_reading(origin, reading, meter_readings)
 
-    def _begin_timeline(
-        self, meter: str, timeline: Timeline | None, time_ms: int, received_ms: int
-    ) -> Timeline:
+    def _begin_timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
         """Return a new or silent meter's timeline, from the next boundary on. May raise PayloadError."""
+        timeline = self._timelines.get(meter)
         if timeline is None and self._has_wall_clock and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")
         first_ms = self._openings.boundary_ms(meter, received_ms if self._has_wall_clock else time_ms)

@@ -82,7 +82,7 @@ class RegisterTimeline(Timeline):
         """Return whether the time up to `pending` is still to be integrated, so that it may give way."""
         return pending.time_ms > self.integrated_until_ms
 
-    def take_counts(self) -> Sequence[str]:
+    def take_counts(self) -> list[str]:
         """Return the names of the counters to increase for the spans integrated since the last call."""
         counts, self._counts = self._counts, []
         return counts
@@ -129,17 +129,11 @@ class RegisterTimeline(Timeline):
             self._count_change(index, change)
             good = change.end
         self.standing_ms = max(self.standing_ms or 0, self.pending[good].time_ms)
-        return self._discard_first(good)
+        return self._discard(range(good))
 
-    def _discard_glitches(self, indices: Sequence[int]) -> list[Token]:
-        """Drop and count pending readings; return their tokens."""
-        readings = [self.pending[index] for index in indices]
-        for index in reversed(indices):
-            del self.pending[index]
-        for reading in readings:
-            self.remember_time(reading.time_ms)
-        self._counts += ["register_glitch"] * len(readings)
-        return [reading.token for reading in readings]
+    def _discard_glitches(self, indices: range) -> list[Token]:
+        self._counts += ["register_glitch"] * len(indices)
+        return self._discard(indices)
 
     def _count_change(self, index: int, change: Change) -> None:
         readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
@@ -231,8 +225,9 @@ class RegisterTimeline(Timeline):
             return self._resume_at(window, first, added[first] or 0)
         if is_over:
             return self._lose_slot(window, end_ms)
-        keep = explained[:1]
-        return self._discard_glitches([i for i in range(len(items) - HELD_MAX) if i not in keep])
+        count = max(len(items) - HELD_MAX, 0)  # without the first that the slot explains
+        before = min([*explained[:1], count])
+        return self._discard_glitches(range(before)) + self._discard_glitches(range(1, count - before))
 
     def _added_u(self, window: Window, reading: Pending) -> int | None:
         """Return what is to be added to a reading for the masked slot to explain it: 0 or the modulus."""

@@ -30,7 +30,7 @@ Rules
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -95,10 +95,6 @@ class Timeline:
     def _standing_register(self) -> tuple[int, int] | None:
         """Return the register up to which all is integrated, and its time, for `Window.stored_state`."""
         return None
-
-    def take_counts(self) -> Sequence[str]:
-        """Return the names of the counters to increase for the spans integrated since the last call."""
-        return ()
 
     @property
     def _reading_terms(self) -> Terms:
@@ -258,12 +254,12 @@ class Timeline:
             return []
         self.standing_ms = max(self.standing_ms or 0, self.pending[count - 1].time_ms)
         end_ms = self._end_ms(count - 1, self._reading_terms.readings)
-        return self._discard_first(count - (end_ms > self.integrated_until_ms))
+        return self._discard(range(count - (end_ms > self.integrated_until_ms)))
 
-    def _discard_first(self, count: int) -> list[Token]:
-        """Drop the oldest `count` pending readings; return their tokens."""
-        readings = self.pending[:count]
-        del self.pending[:count]
+    def _discard(self, indices: range) -> list[Token]:
+        """Drop pending readings; return their tokens."""
+        readings = self.pending[indices.start : indices.stop]
+        del self.pending[indices.start : indices.stop]
         for reading in readings:
             self.remember_time(reading.time_ms)
         return [reading.token for reading in readings]

@@ -211,7 +211,7 @@ class Calendar:
 
 def day_ms(time_ms: int) -> int:
     """Return the start of the UTC day that contains `time_ms`."""
-    return round_down(time_ms, DAY_MS)
+    return time_ms - time_ms % DAY_MS
 
 
 def parse_duration(text: str) -> int:

@@ -192,20 +192,6 @@ class Doubts:
         self.is_clamped = False
         return bool(self.clock_errors.bad_count or self.clamped.bad_count or self.all_clamped.bad_count)
 
-    def note_clamped(self, now_ms: int) -> None:
-        """Note that the last reading was clamped."""
-        if not self.is_clamped:
-            self.all_clamped.note_bad(now_ms, is_bad=True)
-        self.is_clamped = True
-
-    def code(self, now_ms: int, message_count: int) -> str | None:
-        """Return what is wrong with the values."""
-        is_first = BAD_AT_ONCE_MIN <= self.all_clamped.bad_count == message_count
-        if self.is_clamped and (is_first or self.all_clamped.is_long(now_ms)):
-            return "all_clamped"
-        is_mixed = self.clamped.bad_count >= RECENT_COUNT // BAD_PART and self.clamped.is_long(now_ms)
-        return "some_clamped" if is_mixed else None
-
 
 @dataclass(slots=True, eq=False)
 class Arrival:
@@ -257,8 +243,10 @@ class Arrival:
 
     def note_clamped(self, now_ms: int) -> None:
         """Note that the last reading was clamped."""
-        self._doubts = self._doubts or Doubts()
-        self._doubts.note_clamped(now_ms)
+        doubts = self._doubts = self._doubts or Doubts()
+        if not doubts.is_clamped:
+            doubts.all_clamped.note_bad(now_ms, is_bad=True)
+        doubts.is_clamped = True
 
     @property
     def is_no_meter(self) -> bool:
@@ -299,7 +287,13 @@ class Arrival:
         """Return what is wrong with the values of accepted readings."""
         if self.registers is not None:
             return self.registers.code(now_ms)
-        return None if self._doubts is None else self._doubts.code(now_ms, self.message_count)
+        if (doubts := self._doubts) is None:
+            return None
+        is_first = BAD_AT_ONCE_MIN <= doubts.all_clamped.bad_count == self.message_count
+        if doubts.is_clamped and (is_first or doubts.all_clamped.is_long(now_ms)):
+            return "all_clamped"
+        is_mixed = doubts.clamped.bad_count >= RECENT_COUNT // BAD_PART and doubts.clamped.is_long(now_ms)
+        return "some_clamped" if is_mixed else None
 
     def _cause(self) -> str | None:
         """Return why all messages have been refused; None if the outcomes indicate no cause."""

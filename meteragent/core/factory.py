@@ -43,19 +43,16 @@ class Factory:
         timeline.resume(state, windows)
         return timeline
 
-    def make_window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
-        """Return a new window."""
-        return self._create(start_ms, self.formats.register_terms(terms), destinations, public_id)
-
     def _restore_window(self, state: OpenWindow) -> Window:
-        window = self._create(state.start_ms, state.terms_id, state.destinations, state.public_id)
+        window = self.make_window(state.start_ms, state.terms_id, state.destinations, state.public_id)
         window.noise_bound, window.draws = state.noise_bound, state.draws
         window.slots, window.masked_slot = dict(state.slots), state.masked_slot
         if isinstance(window, ShareWindow):
             window.sealed_pad = state.sealed_pad
         return window
 
-    def _create(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
+    def make_window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
+        """Return a new window under terms that `formats` has."""
         terms = self.formats[terms_id].terms
         kind = WINDOW_CLASSES[terms.shape.accumulator]
         window = kind(start_ms, terms, terms_id, destinations, public_id, prices=self.prices)

@@ -119,13 +119,16 @@ class Openings:
         destinations = self._pass_and_charge(timeline, terms, commit)
         if not destinations:
             return
-        public_id = self._names[timeline.meter].public_id
-        window = self._factory.make_window(start_ms, terms, destinations, public_id)
+        terms_id, public_id = (
+            self._factory.formats.register_terms(terms),
+            self._names[timeline.meter].public_id,
+        )
+        window = self._factory.make_window(start_ms, terms_id, destinations, public_id)
         window.open_first_slot(self._noise, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")
-        commit.terms[window.terms_id] = terms
-        self.claims.announce_window(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
+        commit.terms[terms_id] = terms
+        self.claims.announce_window(self._factory.formats[terms_id].descriptor, window, now_ms, commit)
 
     def _pass_and_charge(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
         """Pass on to the window after the next; charge the next one, and return who gets it."""

@@ -44,10 +44,6 @@ class ReadingRules:
         """What a value means; if it changes, open windows cannot go on."""
         return self.kind, self.unit, self.interval_ms
 
-    def holds(self, value_u: int) -> bool:
-        """Return whether a value is within the range."""
-        return self.low_u <= value_u <= self.high_u
-
     @property
     def width_w(self) -> Fraction:
         """The width of the range as a power, in W."""

@@ -260,7 +260,7 @@ def _own_values(stream: Stream) -> Refusals:
 def _gap_refusals(stream: Stream) -> Refusals:
     """Yield a refusal of a gap value outside the range of readings."""
     readings = terms(stream).readings
-    if not readings.holds(readings.gap_u):
+    if not readings.low_u <= readings.gap_u <= readings.high_u:
         expected = f"a value inside window.range = {range_text(stream)} W"
         yield ConfigError("window.gap", exact_text(stream.window.gap), expected)
 

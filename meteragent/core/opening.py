@@ -119,10 +119,8 @@ class Openings:
         destinations = self._pass_and_charge(timeline, terms, commit)
         if not destinations:
             return
-        terms_id, public_id = (
-            self._factory.formats.register_terms(terms),
-            self._names[timeline.meter].public_id,
-        )
+        terms_id = self._factory.formats.register_terms(terms)
+        public_id = self._names[timeline.meter].public_id
         window = self._factory.make_window(start_ms, terms_id, destinations, public_id)
         window.open_first_slot(self._noise, timeline.integrated_until_ms)
         windows.append(window)

@@ -308,9 +308,10 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         and standing.since_ms is None
     ):
         return None
-    # `accept_reading` and `integrate_to_watermark` have the same result. `accept_reading` would append
-    # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
-    # it. Up to it, the slot has only the span of the standing reading, for at most `hold`, and then gap.
+    # Only power has a `hold`, so the readings are of power. `accept_reading` and `integrate_to_watermark` have
+    # the same result. `accept_reading` would append `reading`, the newest. Its time is the watermark, because
+    # there is no lateness and the clock has reached it. Up to it, the slot has only the span of the standing
+    # reading, for at most `hold`, and then gap.
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)

@@ -82,7 +82,7 @@ class RegisterTimeline(Timeline):
         """Return whether the time up to `pending` is still to be integrated, so that it may give way."""
         return pending.time_ms > self.integrated_until_ms
 
-    def take_counts(self) -> list[str]:
+    def take_counts(self) -> Sequence[str]:
         """Return the names of the counters to increase for the spans integrated since the last call."""
         counts, self._counts = self._counts, []
         return counts

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from meteragent.core.register import RegisterTimeline
 from meteragent.core.stream import Effects, LiveStream
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
@@ -72,7 +71,7 @@ class Releases:
         integrated part; its meter is added to `commit.redrawn`. If the budget forbids the charge, the parts
         that need the noise do not count.
         """
-        for name in timeline.take_counts() if isinstance(timeline, RegisterTimeline) else ():
+        for name in timeline.take_counts():
             self._arrivals.note_event(timeline.meter, name)
         for window in timeline.windows:
             if not window.lacks_noise:

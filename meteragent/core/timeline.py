@@ -30,7 +30,7 @@ Rules
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -95,6 +95,10 @@ class Timeline:
     def _standing_register(self) -> tuple[int, int] | None:
         """Return the register up to which all is integrated, and its time, for `Window.stored_state`."""
         return None
+
+    def take_counts(self) -> Sequence[str]:
+        """Return the names of the counters to increase for the spans integrated since the last call."""
+        return ()
 
     @property
     def _reading_terms(self) -> Terms:
@@ -308,10 +312,9 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         and standing.since_ms is None
     ):
         return None
-    # Only power has a `hold`, so the readings are of power. `accept_reading` and `integrate_to_watermark` have
-    # the same result. `accept_reading` would append `reading`, the newest. Its time is the watermark, because
-    # there is no lateness and the clock has reached it. Up to it, the slot has only the span of the standing
-    # reading, for at most `hold`, and then gap.
+    # `accept_reading` and `integrate_to_watermark` have the same result. `accept_reading` would append
+    # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
+    # it. Up to it, the slot has only the span of the standing reading, for at most `hold`, and then gap.
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)

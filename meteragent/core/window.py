@@ -30,6 +30,7 @@ from meteragent.core.register_judgement import use_limits
 from meteragent.domain.commit import Destination, OpenWindow, Slot
 from meteragent.domain.readings import ReadingRules
 from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
 from meteragent.privacy.mechanism.laplace import reach_quanta
 from meteragent.wire.record import RecordFormat
 
@@ -206,13 +207,14 @@ class Window:
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
         """Return the index of the open slot that contains `from_ms`, `to_ms` and the time between them.
 
-        Returns None unless power in that time counts at once: the slot is the only open one, is one stretch
-        of time, and has no lateness.
+        Returns None unless power in that time counts at once: the readings are of power, and the slot is the
+        only open one, is one stretch of time, and has no lateness.
         """
-        if len(self.slots) != 1 or self.terms.lateness_ms:
+        terms = self.terms
+        if len(self.slots) != 1 or terms.lateness_ms or terms.readings.kind is not Kind.POWER:
             return None
         [slot_index] = self.slots
-        start, end = self.terms.stretches[slot_index][0]
+        start, end = terms.stretches[slot_index][0]
         return slot_index if start <= from_ms - self.start_ms and to_ms - self.start_ms < end else None
 
     # --- the end -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 from meteragent import __version__
 
 MODULES = {
-    "analysis": ("scipy", "matplotlib"),
+    "analysis": ("scipy",),
     "page": ("starlette", "uvicorn"),
     "collect": ("psycopg",),
     "collect-nats": ("nats",),

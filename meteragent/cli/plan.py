@@ -2,29 +2,26 @@
 
 import argparse
 import difflib
-import importlib
 import os
 import re
 import zoneinfo
 from contextlib import suppress
 from fractions import Fraction
-from pathlib import Path
 
-from meteragent.cli import common, exit_codes
+from meteragent.cli import common
 from meteragent.report import plan
 from meteragent.report.language import language_of_environment, use_language
 from meteragent.report.plan import amount, ask, nested
 from meteragent.report.plan.solve import Question
 from meteragent.texts import ENGLISH
 
-_FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 """Bounds for the level. Above the upper bound, an observer's guess is nearly always right."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity, and plot it on request; return 0, or 1 if the extra for plots is missing."""
+    """Print the third quantity; return 0."""
     language = options.lang or language_of_environment(os.environ)
     with use_language(ENGLISH if options.json else language):
         return _run(options)
@@ -39,18 +36,14 @@ def _run(options: argparse.Namespace) -> int:
         answer = plan.solve(_question(options))
     except ValueError as error:
         options.refuse(str(error))
-    if options.plot is not None:
-        if common.report_missing_extra("analysis", "a picture"):
-            return exit_codes.EXIT_CRASH
-        importlib.import_module("meteragent.report.plan.picture").draw_answer(answer, options.plot)
     print(plan.as_json(answer) if options.json else plan.as_text(answer))
     return 0
 
 
 def _run_nested(options: argparse.Namespace) -> int:
     """Print the shares of nested streams. Raises ValueError if the question cannot be answered."""
-    if options.hide is None or options.homes is not None or options.plot is not None:
-        raise ValueError("shares are planned for one home: give --hide, but neither --homes nor --plot")
+    if options.hide is None or options.homes is not None:
+        raise ValueError("shares are planned for one home: give --hide, but not --homes")
     lengths, goals = tuple(options.share), options.error
     goals = tuple(goals) if isinstance(goals, list) else (goals,) * len(lengths)
     question = nested.NestedQuestion(options.hide, lengths, goals, options.level, options.timezone)
@@ -61,8 +54,9 @@ def _run_nested(options: argparse.Namespace) -> int:
 
 def _run_amount(options: argparse.Namespace) -> int:
     """Print the error of an amount, or the energy that it can hide. Raises ValueError as `_run_nested`."""
-    if options.plot is not None or not isinstance(options.error, amount.Money | None):
-        raise ValueError("a cost needs an error such as --error 0.05EUR, and no --plot")
+    if not isinstance(options.error, amount.Money | None):
+        expected = "a cost needs an error such as --error 0.05EUR"
+        raise ValueError(expected)  # noqa: TRY004 -- a wrong question, not a wrong type
     amount_question = amount.AmountQuestion(
         options.share,
         options.hide,
@@ -107,19 +101,8 @@ def _parse_zone(text: str) -> str:
     return text
 
 
-def _parse_plot_path(text: str) -> Path:
-    """Parse the path of a picture, whose folder must exist."""
-    path = Path(text)
-    if path.suffix.lower() not in _FORMATS:
-        raise ValueError(f"a name that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}")
-    if not path.parent.is_dir():
-        raise ValueError("a file in an existing folder")
-    return path
-
-
 parse_hide, parse_homes = common.argument(ask.parse_hide), common.argument(ask.parse_homes)
 parse_share = common.argument(lambda text: amount.parse_share(text) or ask.parse_shares(text))
 parse_error = common.argument(lambda text: amount.parse_money(text) or ask.parse_goals(text))
 parse_price = common.argument(amount.parse_price)
 parse_level, parse_timezone = common.argument(_parse_level), common.argument(_parse_zone)
-parse_plot = common.argument(_parse_plot_path)

@@ -210,13 +210,19 @@ def distinct_terms(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[
     """Return the distinct terms of all windows; for calendar windows, the terms of ten years from 2025 on."""
     if calendar_unit(stream) is None:
         return (terms(stream, rounding=rounding),)
-    windows = schedule(stream, rounding=rounding)
     calendar = Calendar(stream.window.timezone or "UTC", calendar_unit(stream) or "")
-    start_ms, starts_ms = windows.first_start_ms(SHAPES_FROM_MS), dict[object, int]()
-    while start_ms < SHAPES_END_MS:  # windows whose days have the same lengths have the same terms
+    windows = schedule(stream, rounding=rounding)
+    return tuple(dict.fromkeys(map(windows.terms_at, _distinct_starts_ms(calendar))))
+
+
+@lru_cache(maxsize=64)
+def _distinct_starts_ms(calendar: Calendar) -> tuple[int, ...]:
+    """Return the start of one window of each sequence of lengths of days; the others have the same terms."""
+    start_ms, starts_ms = calendar.first_start_ms(SHAPES_FROM_MS), dict[object, int]()
+    while start_ms < SHAPES_END_MS:
         starts_ms.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
         start_ms = calendar.end_ms(start_ms)
-    return tuple(dict.fromkeys(map(windows.terms_at, starts_ms.values())))
+    return tuple(starts_ms.values())
 
 
 def budget(stream: Stream) -> Fraction | None:

@@ -81,7 +81,7 @@ def _tariff_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _exposure_facts(exposure: Exposure) -> dict[str, Any]:
-    event, percent = exposure
+    event, percent, _ = exposure
     return {
         "event": event.name,
         "watts": event.power_w,

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
 from meteragent.domain import figures as plain
@@ -21,9 +21,8 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|Tage?|%)\b|
 _RATE_PLACES = 1000
 _LIMIT_FIGURES = 4
 _ODDS_FIGURES = 3
-_ODDS_IN_FULL = 10**6
-_FLOAT_LEVEL_MAX = 700  # e^710 is too large for a float
-_WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
+NOTHING_FROM = math.log(1000)
+"""From this level on, a promise hides nothing: an attacker may be right more than 99.9% of the time."""
 
 
 def localise(number: str) -> str:
@@ -94,33 +93,25 @@ def _place_value(level: Fraction, count: int) -> Fraction:
     return Fraction(10) ** (math.floor(math.log10(level)) + 1 - count)
 
 
-def odds_factor_text(level: Fraction) -> str:
-    """Return e^level to three figures or, from 1,000 to a million, as a whole number."""
-    return localise(_odds_factor(level))
-
-
-def _odds_factor(level: Fraction) -> str:
-    """Return the factor of `odds_factor_text` in English."""
-    if level > _FLOAT_LEVEL_MAX:
-        return f"{_WIDE.exp(Decimal(float(level))):.3g}"
-    factor = math.exp(level)
-    return plain.three_figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
+def _odds(level: Fraction) -> str:
+    return plain.three_figures(math.exp(level))
 
 
 def odds_text(level: Fraction) -> str:
     """Return the largest factor by which the odds change, such as ``e^1 = 2.72``.
 
     A level with at most three decimal places is written in full. Any other is rounded up, to three figures or
-    from 1,000 to a whole number. Below 700, it is rounded up further until its factor, as it is written, is
-    not smaller than e^level. So the rounded level does not understate the odds.
+    from 1,000 to a whole number, and further until its factor, as it is written, is not smaller than e^level.
+    So the rounded level does not understate the odds. A factor of 1,000 or more hides nothing.
     """
-    if (level * _RATE_PLACES).denominator == 1:
-        return f"e^{level_text(level)} = {odds_factor_text(level)}"
-    place = min(_place_value(level, _ODDS_FIGURES), Fraction(1))
-    exponent = math.ceil(level / place) * place
-    while exponent <= _FLOAT_LEVEL_MAX and float(_odds_factor(exponent).replace(",", "")) < math.exp(level):
-        exponent += place
-    return f"e^{level_text(exponent)} = {odds_factor_text(exponent)}"
+    exponent = level
+    if (level * _RATE_PLACES).denominator != 1:
+        place = min(_place_value(level, _ODDS_FIGURES), Fraction(1))
+        exponent = math.ceil(level / place) * place
+        while exponent < NOTHING_FROM and float(_odds(exponent).replace(",", "")) < math.exp(level):
+            exponent += place
+    factor = f"= {localise(_odds(exponent))}" if exponent < NOTHING_FROM else say("odds.nothing")
+    return f"e^{level_text(exponent)} {factor}"
 
 
 def mean_label(count: int) -> str:

@@ -24,7 +24,6 @@ from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.format import MEAN_W
-from meteragent.report.language import say
 from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 from meteragent.wire.number import shorten
 
@@ -38,8 +37,10 @@ USEFUL_ERROR_SHARE = 0.1
 IN_ALL_SHARE = Fraction(1, 100)
 """If readings and rounding add at most this share of the hidden energy, the promise in all is
 stated without limits on numbers of days."""
-LEARNT_AT_PERCENT = 95
-"""An event counts as learnt once an attacker can be right this often, in per cent."""
+HARDLY_HIDDEN_AT_PERCENT = 90
+"""An event is hardly hidden once an attacker can be right this often, in per cent."""
+REVEALED_FROM = 0.999
+"""Above this success limit, nothing is hidden."""
 _ROUNDING = 1e-6
 
 
@@ -55,10 +56,14 @@ class Error(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """An attacker's success limit for an event, in per cent, by the number of days on which it happens."""
+    """An attacker's success limit for an event, in per cent, by the number of days on which it happens.
+
+    `revealed_days` are those numbers of days for which the limit is above 99.9%, so nothing is hidden.
+    """
 
     event: Event
     success_percent: Mapping[int, int]
+    revealed_days: Collection[int]
 
 
 class InAllCost(NamedTuple):
@@ -135,7 +140,7 @@ class Guarantee:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings, in the language of the text."""
-        return (*self.warn_of_stream(), *_habit_warnings(self.exposures))
+        return tuple(self.warn_of_stream())
 
     @property
     def is_archive(self) -> bool:
@@ -277,11 +282,13 @@ def _kwh_per_unit(terms: Terms) -> list[float]:
 
 def _exposure(event: Event, terms: Terms) -> Exposure:
     repetitions = REPETITIONS if event.is_daily else REPETITIONS[:1]
-    return Exposure(event, {days: success_percent(event, terms, days) for days in repetitions})
+    limits = {days: success_limit(event, terms, days) for days in repetitions}
+    percent = {days: whole_percent(limit) for days, limit in limits.items()}
+    return Exposure(event, percent, {days for days, limit in limits.items() if limit > REVEALED_FROM})
 
 
-def success_percent(event: Event, terms: Terms, days: int) -> int:
-    """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
+def success_limit(event: Event, terms: Terms, days: int) -> float:
+    """Return an attacker's success limit, as a probability, for an event that happens on `days` days.
 
     Before the attack it is equally likely that the event happened and that it did not. An event that starts
     just off the grid is rounded up in two windows instead of one. A further quantum (in l1, one for each
@@ -300,14 +307,18 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
         moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
     chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
     in_all = repetitions * max(map(sum, alignments)) + days * step
-    return _combined_percent(chance, terms, in_all)
+    return _combined_limit(chance, terms, in_all)
 
 
-def _combined_percent(chance: float, terms: Terms, in_all: Fraction) -> int:
+def _combined_limit(chance: float, terms: Terms, in_all: Fraction) -> float:
     """Return `chance` or, if it applies and is smaller, the limit for a change by `in_all`, in the unit."""
-    if terms.slots_per_bound == 1 and terms.rounding != "half-up":
-        chance = min(chance, success_in_all(terms.mechanism, in_all))
-    return math.ceil(100 * chance - _ROUNDING)
+    is_smaller = terms.slots_per_bound == 1 and terms.rounding != "half-up"
+    return min(chance, success_in_all(terms.mechanism, in_all)) if is_smaller else chance
+
+
+def whole_percent(limit: float) -> int:
+    """Return a success limit in per cent, rounded up."""
+    return math.ceil(100 * limit - _ROUNDING)
 
 
 def _in_all(terms: Terms) -> Iterator[InAllCost]:
@@ -328,14 +339,4 @@ def _in_all_cost(terms: Terms, days: int, windows: int) -> InAllCost:
     chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)
     change = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
-    return InAllCost(days, slots, level, _combined_percent(chance, terms, change))
-
-
-def _habit_warnings(exposures: Sequence[Exposure]) -> list[str]:
-    """Return a warning about events that are hidden if they happen once but learnt if they happen daily."""
-    learnt_titles = [
-        event.title
-        for event, percent in exposures
-        if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
-    ]
-    return [say("warning.habit", events="; ".join(learnt_titles))] if learnt_titles else []
+    return InAllCost(days, slots, level, whole_percent(_combined_limit(chance, terms, change)))

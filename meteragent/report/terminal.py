@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from meteragent import config
 from meteragent.domain.terms import Clock
 from meteragent.report import sharing, tariffs, warn, wording
-from meteragent.report.format import duration, wrap_text
-from meteragent.report.guarantee import Guarantee
+from meteragent.report.format import duration, percent_text, wrap_text
+from meteragent.report.guarantee import HARDLY_HIDDEN_AT_PERCENT, REPETITIONS, Guarantee
 from meteragent.report.language import say
 
 _INDENT = "  "
@@ -58,8 +58,15 @@ def next_step(
 
 
 def _stream_text(guarantee: Guarantee) -> str:
-    parts = _head_lines, _promise_text_lines, _cost_lines, _tariff_text_lines, _guess_lines, _exposed_lines
-    sections = [*(part(guarantee) for part in parts), _warning_lines(guarantee.warnings)]
+    promise = wording.promise_lines(guarantee)
+    formal_from = promise.index(wording.hidden_sentence(guarantee)) + 1
+    hidden_lines = _lines_with_title("hidden.title", [*promise[:formal_from], *_event_texts(guarantee)])
+    parts = _guess_lines, _exposed_lines, _cost_lines, _tariff_text_lines
+    sections = [_head_lines(guarantee), hidden_lines, *(part(guarantee) for part in parts)]
+    sections += [
+        _warning_lines(guarantee.warnings),
+        _lines_with_title("promise.formally", promise[formal_from:]),
+    ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
@@ -74,11 +81,31 @@ def _head_lines(guarantee: Guarantee) -> list[str]:
     return lines
 
 
-def _promise_text_lines(guarantee: Guarantee) -> list[str]:
-    return [
-        say("promise.title"),
-        *(wrap_text(line, _INDENT, _INDENT) for line in wording.promise_lines(guarantee)),
+def _event_texts(guarantee: Guarantee) -> list[str]:
+    """Return lines that say which events are hidden, hardly or not at all, once and daily for a month."""
+    graded: dict[tuple[str, int], list[str]] = {}
+    for event, percent, revealed_days in guarantee.exposures:
+        for days in percent.keys() & {REPETITIONS[0], REPETITIONS[-1]}:
+            is_hard = percent[days] >= HARDLY_HIDDEN_AT_PERCENT
+            grade = "nothing" if days in revealed_days else "hardly" if is_hard else "well"
+            limit = percent_text(str(percent[days]) if percent[days] < 100 else "> 99")
+            text = event.title if grade == "nothing" else f"{event.title} ({limit})"
+            graded.setdefault((grade, days), []).append(text)
+    lines = [
+        say(
+            f"hidden.{grade}",
+            when=wording.guess_columns()[2 + REPETITIONS.index(days)],
+            events="; ".join(events),
+        )
+        for days in (REPETITIONS[0], REPETITIONS[-1])
+        for grade in ("well", "hardly", "nothing")
+        if (events := graded.get((grade, days)))
     ]
+    return [say("hidden.limits"), *lines] if lines else []
+
+
+def _lines_with_title(title: str, paragraphs: Iterable[str]) -> list[str]:
+    return [say(title), *(wrap_text(text, _INDENT, _INDENT) for text in paragraphs)]
 
 
 def _cost_lines(guarantee: Guarantee) -> list[str]:

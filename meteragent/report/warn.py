@@ -21,7 +21,7 @@ from meteragent.report.format import (
     full_text,
     level_text,
     localise,
-    odds_factor_text,
+    odds_text,
     percent_text,
     round_up,
     whole_text,
@@ -31,6 +31,8 @@ from meteragent.store import disk
 
 _SLOTS_MANY = 12
 _LEVEL_HIGH = 4
+_NOISE_SHARE = 0.5
+"""A 95% half-width above this share of the largest reading is probably not intended."""
 
 
 def config_warnings(settings: config.Config) -> list[str]:
@@ -48,10 +50,14 @@ def stream_warnings(
     # An archive has a column of times, named in [archive].
     is_timed = is_archived or has_times(stream.source)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
-    factor, quantum = odds_factor_text(terms.level), amount_text(float(terms.quantum), terms.value_unit)
+    odds, quantum = odds_text(terms.level), amount_text(float(terms.quantum), terms.value_unit)
     waits = not is_archived and completes_slots(stream.source, stream.window)
     time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
+    noise_w = terms.half_width(0.95) * float(terms.radius_w / terms.radius)
+    largest_w = float(max(map(abs, stream.window.range)))
+    wide = {"within": amount_text(noise_w, "W"), "range": amount_text(largest_w, "W")}
+    is_wide = noise_w > _NOISE_SHARE * largest_w and terms.slots_per_bound <= _SLOTS_MANY
     zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {
@@ -65,7 +71,8 @@ def stream_warnings(
         _order_warning(stream, terms): stream.source.acknowledge == "in order" and not is_archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         say("warning.quantum", quantum=quantum): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
-        say("warning.level", level=full_text(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
+        say("warning.level", level=full_text(terms.level), odds=odds): terms.level > _LEVEL_HIGH,
+        say("warning.range", **wide, hide=energy_text(terms.hides_wh)): is_wide,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
     warnings = [*_load_warnings(stream, terms), *(text for text, is_true in applies.items() if is_true)]

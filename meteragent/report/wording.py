@@ -89,7 +89,7 @@ def slot_values(terms: Terms) -> str:
 
 
 def promise_lines(guarantee: Guarantee) -> list[str]:
-    """Return the promise as lines of one or more sentences."""
+    """Return the promise as lines of one or more sentences; those after `hidden_sentence` have formulas."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     lines = (
         *(shape_text(key, terms.shape) for key in row.first),
@@ -282,7 +282,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
     """Return a row with the columns of `guess_columns` for each event."""
     return [
         (event.title, energy_text(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
-        for event, percent in guarantee.exposures
+        for event, percent, _ in guarantee.exposures
     ]
 
 

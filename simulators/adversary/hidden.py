@@ -113,7 +113,7 @@ def confirm(
     noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)
     trials_each = max(2, 2 * (trials // (2 * len(loads))))
     rows = []
-    for event, percent in guarantee.compute_guarantee(stream).exposures:
+    for event, percent, _ in guarantee.compute_guarantee(stream).exposures:
         for days, claimed in percent.items():
             hits = np.zeros(len(attackers), np.int64)
             for home, load in enumerate(loads):

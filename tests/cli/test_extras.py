@@ -64,7 +64,7 @@ def test_debian_s_package_names_debian_s_packages(monkeypatch: pytest.MonkeyPatc
     """What Debian has is installed by apt; the rest needs a clone."""
     monkeypatch.setattr(extras, "__file__", "/usr/lib/python3/dist-packages/meteragent/extras.py")
     assert extras.hint("page") == "apt install python3-starlette python3-uvicorn"
-    assert extras.hint("analysis") == "apt install python3-scipy python3-matplotlib"
+    assert extras.hint("analysis") == "apt install python3-scipy"
     assert extras.hint("archive") == "pip install '.[archive]' in a clone of the repository"
 
 

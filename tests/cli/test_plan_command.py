@@ -1,19 +1,15 @@
 """The `plan` command: what it prints, draws and refuses."""
 
-import importlib.util
 import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from meteragent.cli import main
-from meteragent.cli.exit_codes import EXIT_CRASH
 from meteragent.report import plan
-from meteragent.report.plan import ask, render, setting
+from meteragent.report.plan import ask, render
 from tests.support.guarantees import facts_of
 
 
@@ -149,11 +145,6 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["--level", "4.01"], "argument --level: found '4.01'; expected a number from 0.001 to 4"),
         (["--level", "1/0"], "argument --level: found '1/0'; expected a number from 0.001 to 4"),
         (["--timezone", "Europe/Amsterdm"], "expected a time zone such as Europe/Amsterdam"),
-        (
-            ["--plot", "x.txt"],
-            "argument --plot: found 'x.txt'; expected a name that ends in .png, .pdf or .svg",
-        ),
-        (["--plot", "nowhere/x.png"], "found 'nowhere/x.png'; expected a file in an existing folder"),
         (["--hide", "kettle"], "give two of --hide, --share and --error"),
         (["--share", "typical-day", "--error", "1kWh"], "a percentage such as 5%, or watts such as 20W"),
     ],
@@ -166,61 +157,6 @@ def test_bad_arguments_are_refused(
         main(["plan", *arguments])
     assert left.value.code == 2
     assert expected in capsys.readouterr().err
-
-
-HEADS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
-
-
-@pytest.mark.parametrize("suffix", HEADS)
-def test_a_picture_is_drawn(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--plot` writes the picture in the format of the name, also of what is not possible."""
-    path = tmp_path / f"plan{suffix}"
-    share = "half-hour" if suffix == ".png" else "day"
-    said(capsys, "--hide", "kettle", "--share", share, "--error", "5%", "--homes", "9", "--plot", str(path))
-    assert path.read_bytes().startswith(HEADS[suffix])
-
-
-def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Axes have units; the floor, the setting, the goal and the examples are named."""
-    path = tmp_path / "plan.svg"
-    said(capsys, "--hide", "tv evening", "--share", "day", "--error", "5%", "--plot", str(path))
-    drawn = path.read_text(encoding="utf-8")
-    for text in (
-        "energy hidden in each number, in Wh",
-        "error (one standard deviation), in kWh",
-        "lower bound: no noise that keeps the promise has a smaller error",
-        "this setting: 0.424 kWh for one home",
-        "the target error",
-        "a kettle",
-    ):
-        assert f"<!-- {text} -->" in drawn
-
-
-def test_without_matplotlib_the_extra_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without matplotlib `--plot` ends with 1 and says what to install; nothing else needs it."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    given = ("--hide", "kettle", "--share", "day")
-    assert said(capsys, *given).startswith("Possible (hide a kettle; share daily values).")
-    assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
-    assert "needs scipy: pip install '.[analysis]' in a clone" in capsys.readouterr().err
-
-
-def test_lines_and_floors_are_drawn_where_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each line is the error over what is hidden, each dashed one its floor; the point lies on it."""
-    drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    monkeypatch.setattr(setting.Setting, "floor_w", property(lambda one: float(one.radius_w)))
-    said(capsys, "--hide", "110Wh", "--share", "half-hour", "--homes", "9", "--plot", str(tmp_path / "x.png"))
-    lines = [np.array(line.get_xydata(), np.float64) for line in drawn[0].axes[0].lines[:6]]
-    one, floor, chosen, many, many_floor, many_chosen = lines
-    for line, error_w in ((one, 311.13), (floor, 220), (many, 311.13 / 3), (many_floor, 220 / 3)):
-        assert line[len(line) // 2] == pytest.approx([110, error_w], rel=1e-4)
-    for point, error_w in ((chosen, 311.13), (many_chosen, 311.13 / 3)):
-        assert point[0] == pytest.approx([110, error_w], rel=1e-4)
 
 
 def test_several_shares_are_planned_as_nested_streams(capsys: pytest.CaptureFixture[str]) -> None:

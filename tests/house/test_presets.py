@@ -9,6 +9,7 @@ from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import Space
 from meteragent.texts import english_texts
 from simulators.commands import arguments
+from tests.commands import presets_table
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDON = ROOT / "deploy/homeassistant/addon/meteragent"
@@ -51,3 +52,9 @@ def test_the_simulators_play_the_presets_of_a_day() -> None:
     """Windows longer than a day are left out, and so is whatever is no mean of equal slots."""
     assert set(arguments.WITHIN_A_DAY) < set(PLAIN)
     assert {"bill"} == set(PLAIN) - set(arguments.WITHIN_A_DAY)
+
+
+def test_the_table_of_meters_is_the_generated_one() -> None:
+    """It says of each profile which presets its readings are fine enough for."""
+    text = presets_table.PAGE.read_text("utf-8")
+    assert presets_table.renewed(text) == text

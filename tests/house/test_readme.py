@@ -20,11 +20,12 @@ from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
 from meteragent.domain.shapes import Space
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
-from meteragent.report.format import MEAN_W
+from meteragent.report.format import MEAN_W, duration
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
+from tests.support.guarantees import facts_of
 from tests.support.not_run import ROOT
 from tests.support.readme import (
     BLOCKS,
@@ -146,7 +147,7 @@ def tables(page: str) -> list[list[list[str]]]:
 
 
 SHARED, HIDDEN = tables(README)
-(PRESETS,) = tables(CHOOSING)
+PRESETS, _METERS = tables(CHOOSING)
 AGENT, SIMULATORS = tables(COMMANDS)
 
 
@@ -180,11 +181,17 @@ def test_the_errors_are_those_of_check() -> None:
 
 def test_what_is_hidden_is_that_of_check() -> None:
     """The table of events has the figures of `check`; its text says the same of what is hidden."""
-    right = {f"{int(row['wh']):,} Wh": row["right_of_100"] for row in facts()["hidden"]}
-    for _, moves, *guesses in HIDDEN[1:]:
-        assert [guess.removesuffix("%") for guess in guesses] == [
-            str(right[moves].get(str(times), "–")) for times in REPETITIONS
-        ]
+    played = tomllib.loads((ROOT / "deploy" / "try.toml").read_text())["source"]
+    shelly = "".join(f"source.{key} = {json.dumps(value)}\n" for key, value in played.items())
+    meter = config.parse(f'{shelly}sink.topic = "private/{{meter}}"\nstore.path = "x.db"\n').stream[0]
+    *rows, sampled = HIDDEN[1:]
+    assert sampled[0] == f"kettle, read every {duration(terms().readings.every_ms or 0)}"
+    for hidden, shown in ((facts_of(meter)["hidden"], rows), (facts()["hidden"], [sampled])):
+        right = {f"{int(row['wh']):,} Wh": row["right_of_100"] for row in hidden}
+        for _, moves, *guesses in shown:
+            assert [guess.removesuffix("%") for guess in guesses] == [
+                str(right[moves].get(str(times), "–")) for times in REPETITIONS
+            ]
     assert f"hides {facts()['hides_wh']} Wh (one boil of a kettle) in every half hour" in README
     assert f"epsilon is {facts()['epsilon']} per watt at level {facts()['level']}" in README
     ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])

@@ -72,10 +72,10 @@ def test_the_guarantee_in_words() -> None:
     assert text.startswith("Stream main: power in W, windows of 30 min with one number each\n")
     for part in (
         "Hidden, as measured by the readings: anything that changes the energy used within",
-        "within any slot of 30 min by at most 110 Wh. For any two",
+        "within any slot of 30 min by at most 110 Wh. How often",
         "For any two series of readings whose slot means differ by at most 220 W,",
         "changes the odds between them by a factor of at most e^1 = 2.72.",
-        "Formally: epsilon = 1/220 per W, for values that are multiples of 1 W.",
+        "Exactly: epsilon = 1/220 per W, for values that are multiples of 1 W.",
         "Levels add up over windows: 48 a day. Anything that repeats is eventually learnt.",
     ):
         assert part in joined(text)
@@ -113,6 +113,24 @@ def test_the_events_in_words() -> None:
     assert all(line(text, example.name) for example in event.EVENTS)
 
 
+def test_it_starts_with_what_is_hidden_in_words() -> None:
+    """Below 90% an event is hidden; above 99.9%, and only there, it says that nothing is hidden."""
+    text = joined(told(event.EVENTS, {}))
+    assert (
+        "Hidden (once): which programme was on, 1 h"
+        " (55%); a kettle (70%); a TV evening (70%)."
+        " Hardly hidden (once): a washing machine (93%); the oven, 45 min (> 99%); 8 h away (98%)."
+        " Hides nothing (once): a day away; a week away."
+        " Hidden (daily, 30 days): which programme was on, 1 h (75%)."
+    ) in text
+    exposures = {row.event.name: row for row in computed(written(), event.EVENTS, ()).exposures}
+    assert exposures["a TV evening"].success_percent[30] == 100
+    assert exposures["a TV evening"].revealed_days == set()
+    assert exposures["8 h away"].revealed_days == {14, 30}
+    assert "a TV evening (> 99%)." in text
+    assert "Hides nothing (daily, 30 days): a washing machine; the oven, 45 min; 8 h away." in text
+
+
 def test_an_event_of_one_s_own_is_in_the_table() -> None:
     """`--event` adds a line, with its power and duration."""
     text = told((*event.EVENTS, event.parse_event("60W 30min"), event.parse_event("2W 2d")), {})
@@ -128,9 +146,14 @@ def test_without_events_there_is_no_table() -> None:
 
 
 @pytest.mark.parametrize("what", SECTIONS)
-def test_what_is_not_hidden_comes_last(what: str) -> None:
-    """What is not hidden is listed, whatever the configuration; only warnings come after it."""
-    listed, *after = told((), SECTIONS[what]).partition("\n\nDoes NOT hide:\n")[2].split("\n\n")
+def test_what_is_not_hidden_follows_what_is(what: str) -> None:
+    """What is not hidden is listed, whatever the configuration, before costs; formulas are last."""
+    before, _, rest = told((), SECTIONS[what]).partition("\n\nDoes NOT hide:\n")
+    assert before.partition("\n\n")[2].startswith("What is hidden, and what is not\n  Hidden")
+    listed, costs, *after, formal = rest.split("\n\n")
+    assert costs.startswith("What it costs")
+    assert formal.startswith("Formally\n  For any two ")
+    assert "epsilon" not in before + listed + costs
     items = [item.replace("\n    ", " ") for item in listed.removeprefix("  - ").split("\n  - ")]
     starts = (
         "an event of much more than ",

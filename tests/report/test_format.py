@@ -82,13 +82,13 @@ def test_energies_are_in_one_unit() -> None:
     ("level", "rate", "odds"),
     [
         (Fraction(1), "1", "e^1 = 2.72"),
-        (Fraction(48), "48", "e^48 = 7.02e+20"),
+        (Fraction(48), "48", "e^48 (hides nothing)"),
         (Fraction(1, 3), "0.333", "e^0.334 = 1.4"),
         (Fraction(12, 11), "1.09", "e^1.1 = 3"),
-        (Fraction(1440, 7), "206", "e^206 = 2.92e+89"),
-        (Fraction(10830), "10,830", "e^10,830 = 2.57e+4703"),
+        (Fraction(1440, 7), "206", "e^206 (hides nothing)"),
+        (Fraction(10830), "10,830", "e^10,830 (hides nothing)"),
         (Fraction("0.125"), "0.125", "e^0.125 = 1.13"),
-        (Fraction(9), "9", "e^9 = 8,103"),
+        (Fraction(9), "9", "e^9 (hides nothing)"),
         (Fraction("1.0043"), "1", "e^1.01 = 2.75"),
         (Fraction("6.00999"), "6.01", "e^6.02 = 412"),
     ],
@@ -101,13 +101,16 @@ def test_levels_and_odds(level: Fraction, rate: str, odds: str) -> None:
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=600))
 def test_odds_are_a_right_equation_that_understates_nothing(level: Fraction) -> None:
     """The factor is that of the exponent beside it; neither is smaller than those of the level."""
-    exponent, factor = (
-        float(part.replace(",", "")) for part in written.odds_text(level).removeprefix("e^").split(" = ")
-    )
-    assert factor == pytest.approx(math.exp(exponent), rel=0.006)
+    exponent_text, is_stated, factor_text = written.odds_text(level).removeprefix("e^").partition(" = ")
+    exponent = float(exponent_text.removesuffix(" (hides nothing)").replace(",", ""))
+    assert bool(is_stated) is (math.exp(exponent) < 1000)
     if (level * 1000).denominator > 1:
         assert exponent >= float(level)
-        assert factor >= math.exp(level) * (1 - 1e-9)
+    if is_stated:
+        factor = float(factor_text.replace(",", ""))
+        assert factor == pytest.approx(math.exp(exponent), rel=0.006)
+        if (level * 1000).denominator > 1:
+            assert factor >= math.exp(level) * (1 - 1e-9)
 
 
 @given(LEVELS)

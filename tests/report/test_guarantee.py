@@ -11,34 +11,16 @@ from meteragent.domain import loads
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import guarantee, wording
-from meteragent.report.event import EVENTS, parse_event
-from meteragent.report.guarantee import Guarantee, success_percent
+from meteragent.report.event import parse_event
+from meteragent.report.guarantee import Guarantee, success_limit, whole_percent
 from tests.support.configurations import energy, written
 
-HABITS = (
-    "an attacker may not be sure whether one of these events happened once,"
-    " but can learn within a month whether it happens every day: "
-)
 LOCAL = "timezone = 'Europe/Amsterdam'"
 
 
 def promised(**sections: str) -> Guarantee:
     """Return the guarantee of a configuration, without events."""
     return guarantee.compute_guarantee(config.parse(written(**sections)).stream[0], ())
-
-
-def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
-    """A kettle at level 0.7, right in 65, 89 and 96 of 100, is learnt by the month; 95 are enough."""
-    stream = config.parse(written(privacy="level = 0.7")).stream[0]
-    known = guarantee.compute_guarantee(stream)
-    kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
-    assert [*kettle.values()] == [65, 89, 96]
-    (habit,) = [text for text in known.warnings if text.startswith(HABITS)]
-    assert habit == f"{HABITS}a kettle; a TV evening; a washing machine; 8 h away"
-    (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
-    edge = guarantee.compute_guarantee(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
-    assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT
-    assert edge.warnings[-1] == f"{HABITS}a TV evening"
 
 
 def test_an_event_off_the_grid_is_covered() -> None:
@@ -48,14 +30,14 @@ def test_an_event_off_the_grid_is_covered() -> None:
     """
     terms = config.terms(config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0])
     splits = [(Fraction(100),), (Fraction(60), Fraction(40)), (Fraction(90), Fraction(10))]
-    percent = success_percent(parse_event("100W 30min"), terms, 1)
+    percent = whole_percent(success_limit(parse_event("100W 30min"), terms, 1))
     on_grid, *off_grid = (math.ceil(100 * success_bound(terms.mechanism, split)) for split in splits)
     assert on_grid < min(off_grid) <= max(off_grid)
     assert percent == math.ceil(100 * success_in_all(terms.mechanism, 100))
     assert percent < math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
     rounded = replace(terms, rounding="half-up")
-    assert max(off_grid) <= success_percent(parse_event("100W 30min"), rounded, 1)
-    assert success_percent(parse_event("100W 30min"), rounded, 1) == math.ceil(
+    assert max(off_grid) <= whole_percent(success_limit(parse_event("100W 30min"), rounded, 1))
+    assert whole_percent(success_limit(parse_event("100W 30min"), rounded, 1)) == math.ceil(
         100 * success_bound(terms.mechanism, (Fraction(150),))
     )
 

@@ -67,8 +67,8 @@ def test_it_is_in_all_where_readings_follow(source: str, start: str) -> None:
 @pytest.mark.parametrize(
     ("step", "day", "month", "chances"),
     [
-        (1, "e^1.44 = 4.22", "e^14.13 = 1.37e+06", "70% over 1 day and 71% over 30 days"),
-        (10, "e^5.376 = 216", "e^132.3 = 2.87e+57", "72% over 1 day and 97% over 30 days"),
+        (1, "e^1.44 = 4.22", "e^14.13 (hides nothing)", "70% over 1 day and 71% over 30 days"),
+        (10, "e^5.376 = 216", "e^132.3 (hides nothing)", "72% over 1 day and 97% over 30 days"),
     ],
 )
 def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chances: str) -> None:
@@ -79,10 +79,8 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     assert text.startswith("In total: anything that adds or removes 110 Wh, over however many slots, changes")
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
-    assert f"success limit, if such a change lies within one slot: {chances}." in text
-    assert text.endswith(
-        "The table of success limits for single events does not include this effect on later slots."
-    )
+    assert f"within one slot, however short and strong, an attacker's success limit is {chances};" in text
+    assert text.endswith("Nor does the table include the effect on later slots.")
     assert not stated(known)["without_limits"]
     assert stated(known)["step_wh"] == str(step)
 
@@ -104,7 +102,7 @@ def test_power_says_its_dead_band_and_its_period() -> None:
     assert "up to 55.6 Wh more." in text
     sampled = promised(source="every = '10s'\ndead_band = 0")
     assert "at most e^1.509 = 4.52. Power is read" in wording.in_all_sentences(sampled)
-    assert "single events" not in wording.in_all_sentences(sampled)
+    assert "effect on later slots" not in wording.in_all_sentences(sampled)
     assert len({period.level for period in sampled.in_all}) == 1
 
 
@@ -116,7 +114,7 @@ def test_an_archive_rounds_each_number() -> None:
     text = wording.in_all_sentences(known)
     assert text.startswith("In total, as measured by the readings: anything")
     assert "rounded to a multiple of 1 W before noise is added" in text
-    assert "lies within one slot: 70% over 30 days." in text
+    assert "an attacker's success limit is 70% over 30 days;" in text
 
 
 def test_a_limit_that_grows_states_its_days() -> None:

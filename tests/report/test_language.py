@@ -152,7 +152,7 @@ def test_the_language_of_a_command_is_that_of_its_environment(
 
     def title(*arguments: str) -> bool:
         assert main(["check", str(config_path), *arguments]) == 0
-        return "Was zugesichert wird" in capsys.readouterr().out
+        return "Was verborgen ist" in capsys.readouterr().out
 
     assert not title()
     assert title("--lang", "de")

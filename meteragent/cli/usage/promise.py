@@ -18,7 +18,6 @@ _SAMPLES = "the number of windows for each statistic; default: as many as a few 
 _HIDE = "what to hide: kettle, 'tv evening', '8 h away', ..., 110Wh, 0.3kWh, or '2000W 30min'"
 _SHARE = "what to share: half-hour, day, typical-day, month, 15min, hour, curve, month-cost, 'day,month'"
 _ERROR = "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; or one for each share"
-_PLOT = "write a plot of error against hidden energy to a file whose name ends in .png, .pdf or .svg"
 _CROWD = "compare two totals of the homes: with noise from two operators, and with noise in every home"
 
 
@@ -79,10 +78,9 @@ COMMANDS = {
                     "timezone", "ZONE", "the time zone of local days and months; default: UTC", default="UTC"
                 ),
             ],
-            "output": [_option("plot", "FILE", _PLOT), _LANGUAGE, JSON],
+            "output": [_LANGUAGE, JSON],
         },
-        {1: "failed: --plot needs matplotlib, which is not installed"},
-        NO_CONFIG,
+        codes=NO_CONFIG,
     ),
     "demo": Command(
         "demo --homes 20\ndemo --crowd",

@@ -24,6 +24,7 @@ from meteragent.report.format import (
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.language import say
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
+from meteragent.report.plan.meters import judge_meters
 from meteragent.report.plan.setting import (
     Setting,
     candidate_settings,
@@ -93,7 +94,7 @@ def as_text(answer: Answer) -> str:
         key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
         origin = say(key, blocks=setting.slots, examples=len(EVENTS))
         lines += [wrap_text(f"{origin} {say('plan.blocks_warning')}"), ""]
-    return "\n".join([*lines, wrap_text(say("plan.next"))])
+    return "\n".join([*lines, *_meter_lines(setting), "", wrap_text(say("plan.next"))])
 
 
 def _considered_lines(answer: Answer) -> list[str]:
@@ -240,6 +241,18 @@ def _sliding_lines(offer: SlidingSetting) -> list[str]:
     return [wrap_text(text), "", *setting.text.splitlines()]
 
 
+def _meter_lines(setting: Setting) -> list[str]:
+    """Return the profiles whose readings are fine enough or too coarse, by their kind."""
+    texts = [
+        say(f"plan.meters_{verdict}", kind=say(f"stream.kind_{kind}"), names=", ".join(names))
+        for kind, names_by_verdict in judge_meters(setting.without_source).items()
+        for verdict in ("fine", "coarse")
+        if (names := names_by_verdict.get(verdict))
+    ]
+    texts.append(say("plan.meters_unknown"))
+    return [say("plan.meters"), *(wrap_text(text, "  ", "    ") for text in texts)]
+
+
 def _nearest_lines(answer: Answer) -> list[str]:
     if not answer.nearest:
         return [say("plan.none_near")]
@@ -278,6 +291,7 @@ def as_json(answer: Answer) -> str:
         ],
     }
     if setting is not None:
+        document["meters"] = judge_meters(setting.without_source)
         document["check"] = facts.facts_of(guarantee.compute_guarantee(setting.stream))
     return json.dumps(document, indent=2)
 

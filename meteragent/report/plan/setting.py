@@ -15,15 +15,15 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import success_bound
 from meteragent.privacy.floor import WindowFloor
 from meteragent.report.event import EVENTS, Event, window_distances
-from meteragent.report.guarantee import success_percent
+from meteragent.report.guarantee import success_limit, whole_percent
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Change, Share
 
-TOML_HEAD = """\
-source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
+_SINK = 'sink.topic = "private/{meter}/power"\n'
+TOML_HEAD = f"""\
+source.topic = "meters/{{meter}}/power"    # where the readings of your meters arrive
 source.kind = "power"
 source.unit = "W"
-sink.topic = "private/{meter}/power"
-"""
+{_SINK}"""
 _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
 """The number of significant figures of an energy to hide."""
@@ -112,6 +112,11 @@ class Setting:
         return configuration_text(_window_keys(self.share, self.slots) | zone | privacy | quantum)
 
     @property
+    def without_source(self) -> str:
+        """The configuration to paste, without its source."""
+        return _SINK + self.text.removeprefix(TOML_HEAD)
+
+    @property
     def stream(self) -> config.Stream:
         """The stream of the configuration."""
         return config.parse(self.text).stream[0]
@@ -183,14 +188,14 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
 
 def radius_percent(setting: Setting) -> int:
     """Return an attacker's success limit for a change by the radius, in per cent, rounded up."""
-    return math.ceil(100 * success_bound(setting.terms.mechanism, (setting.radius_w,)) - 1e-6)
+    return whole_percent(success_bound(setting.terms.mechanism, (setting.radius_w,)))
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
     """Return whether an event is hidden, with limits rounded up to whole per cent as in `check`."""
     if not hides(setting, event, _ALIKE):
         return False
-    return success_percent(event, setting.terms, 1) <= radius_percent(setting)
+    return whole_percent(success_limit(event, setting.terms, 1)) <= radius_percent(setting)
 
 
 def covered_events(setting: Setting) -> list[Event]:

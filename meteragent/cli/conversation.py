@@ -12,7 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from meteragent import config
+from meteragent import config, extras
 from meteragent.cli import draft
 from meteragent.cli.draft import Draft, MeterChoice, StatedQuantity
 from meteragent.domain.errors import ConfigError
@@ -20,11 +20,12 @@ from meteragent.domain.identity import fits_segment
 from meteragent.domain.presets import DEFAULT, OFFERED_PRESETS
 from meteragent.domain.units import UNITS, Kind
 from meteragent.mqtt import Endpoint, LoginRefused
+from meteragent.report.language import say
 from meteragent.tools.discover import Access, Findings
 
 UNPLACED_MAX = 8
 """The largest number of topics to list if no meter was found."""
-DEFAULT_OUT = "home.toml"
+DEFAULT_OUT, DEFAULT_UNIT = "home.toml", "meteragent.service"
 YES, NO = "yes", "no"
 _SOME_ANSWER = "an answer"
 
@@ -78,16 +79,19 @@ def converse(options: Options) -> Conversation:
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
     reading = yield from _choose_meter(options, result)
-    has_solar = (yield from _ask(options, _SOLAR)) == YES
+    has_solar = (yield from _ask(options, _yes_or_no("solar"))) == YES
     readings = yield from _choose_quantities(options, reading, has_solar)
-    question = Question("name", "What should the meter be called in the private data?", default="home")
+    question = Question("name", say("init.name"), default="home")
     name = yield from _ask(options, question, _name_objection)
     base = draft.Base(access, name, readings, has_solar, options.timezone)
-    preset = yield from _choose_preset(options, base)
-    text = "Under which topic on this broker should private numbers be sent?"
-    question = Question("topic", text, default="private")
+    preset = yield from _choose_preset(options, base, reading)
+    question = Question("topic", say("init.topic"), default="private")
     topic = yield from _ask(options, question, _topic_objection(base, preset))
-    question = Question("out", "Save the configuration as", default=default_out)
+    may_have_page = extras.missing_module("page") is None
+    has_page = may_have_page and (yield from _ask(options, _yes_or_no("page"))) == YES
+    has_entities = (yield from _ask(options, _yes_or_no("home_assistant"))) == YES
+    base = base._replace(has_page=has_page, has_entities=has_entities)
+    question = Question("out", say("init.out"), default=default_out)
     out = yield from _ask(options, question, _file_objection)
     unit_file = yield from _choose_unit(options)
     return draft.draft_files(base, preset, topic, Path(out), password, unit_file)
@@ -112,6 +116,14 @@ def _ask(
         answer = answer.strip() or question.default or ""
         if values and answer not in values and answer.isdecimal() and 0 < int(answer) <= len(values):
             answer = values[int(answer) - 1]
+        answer = next(
+            (
+                value
+                for value, text in question.choices
+                if answer.lower() in (value.lower(), text.partition(":")[0])
+            ),
+            answer,
+        )
         expected = f"one of {', '.join(values)}" if values and answer not in values else None
         expected = expected or (objection(answer) if answer else _SOME_ANSWER)
         if expected is None:
@@ -119,8 +131,8 @@ def _ask(
         if option is not None:
             raise Refused(f"--{question.key}: found {answer!r}; expected {expected}")
         if values and answer not in values:
-            expected = f"a number from 1 to {len(values)}"
-        yield Say("Please type an answer." if expected == _SOME_ANSWER else f"Please answer with {expected}.")
+            expected = say("init.number", count=len(values))
+        yield Say(say("init.some") if expected == _SOME_ANSWER else say("init.expected", expected=expected))
 
 
 # The broker -----------------------------------------------------------------------------------------
@@ -128,7 +140,7 @@ def _ask(
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
     """Listen to a broker, with a login if required; return findings, access and a password that was typed."""
-    question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
+    question = Question("url", say("init.url"), default="mqtt://127.0.0.1")
     option_url = options.answers.get("url", "").strip()
     if option_url and (fault := _url_fault(option_url)):
         raise Refused(f"--url: found {fault}; expected {_url_objection(option_url)}")
@@ -145,13 +157,11 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
         if options.yes or "username" in options.answers:
             raise Refused(f"{result}: set --username and --password-file, or check them")
         username = login.get("username")
-        text = "requires a user name and a password" if username is None else "refused this login: try again"
-        yield Say(f"The broker {text}.")
-        login["username"] = yield from _ask(options, Question("username", "User name", default=username))
-        password = typed_password = yield from _ask(
-            options,
-            Question("password", "Password (it is kept in a file that only you can read)", is_secret=True),
-        )
+        yield Say(say("init.login" if username is None else "init.login_refused"))
+        question = Question("username", say("init.username"), default=username)
+        login["username"] = yield from _ask(options, question)
+        question = Question("password", say("init.password"), is_secret=True)
+        password = typed_password = yield from _ask(options, question)
     if not result.proposals and not draft.unstated_choices(result):
         raise Refused("\n".join(_failure_lines(result)))
     login |= {key: str(Path(file).absolute()) for key, file in login.items() if key.endswith("_file")}
@@ -185,12 +195,10 @@ def _failure_lines(result: Findings) -> list[str]:
 # The meter ------------------------------------------------------------------------------------------
 
 
-_SOLAR = Question(
-    "solar",
-    "Do you have solar panels or a battery?",
-    ((NO, "no: power only flows into the home"), (YES, "yes: power may also flow out of the home")),
-    default=NO,
-)
+def _yes_or_no(key: str) -> Question:
+    """Return a question whose default is no."""
+    choices = tuple((answer, say(f"init.{key}_{answer}")) for answer in (NO, YES))
+    return Question(key, say(f"init.{key}"), choices, default=NO)
 
 
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, MeterChoice]:
@@ -201,8 +209,7 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Me
     requested_name = options.answers.get("meter")
     if requested_name is None:
         default = choices[0][0] if proposed and (len(meters) == 1 or proposed[0].is_main) else None
-        text = "Which is your meter? A main meter includes its sub-meters."
-        chosen = yield from _ask(options, Question("meter", text, choices, default))
+        chosen = yield from _ask(options, Question("meter", say("init.meter"), choices, default))
         matches = [next(reading for reading in meters if reading.names[0] == chosen)]
     else:
         matches = [reading for reading in meters if requested_name in reading.names]
@@ -211,12 +218,6 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Me
         reason = f"found {requested_name!r}, which names {len(matches)} meters"
         raise Refused(f"--meter: {reason}; expected one of {names}")
     return (yield from _complete_choice(options, matches[0]))
-
-
-_KINDS = (
-    ("register", "a running total that only grows"),
-    ("interval_energy", "the energy used since the last message"),
-)
 
 
 def _complete_choice(options: Options, reading: MeterChoice) -> Generator[Step, Any, MeterChoice]:
@@ -233,12 +234,13 @@ def _complete_choice(options: Options, reading: MeterChoice) -> Generator[Step, 
         )
     source = dict(reading.source)
     if "kind" in reading.missing:
-        source["kind"] = yield from _ask(options, Question("kind", "What do the numbers mean?", _KINDS))
+        kinds = tuple((kind, say(f"init.{kind}")) for kind in ("register", "interval_energy"))
+        source["kind"] = yield from _ask(options, Question("kind", say("init.kind"), kinds))
     if "unit" in reading.missing:
         units = tuple((unit, unit) for unit in UNITS[Kind(source["kind"])])
-        source["unit"] = yield from _ask(options, Question("unit", "What is their unit?", units))
+        source["unit"] = yield from _ask(options, Question("unit", say("init.unit"), units))
     if source["kind"] == Kind.INTERVAL_ENERGY:
-        question = Question("interval", "How much time does each number cover?", default="15min")
+        question = Question("interval", say("init.interval"), default="15min")
         source["interval"] = yield from _ask(options, question)
     return replace(reading, offers=(StatedQuantity(source),))
 
@@ -255,7 +257,7 @@ def _choose_quantities(
     if chosen is None and len(choices) == 1:
         return selections[0].streams
     if chosen is None:
-        question = Question("quantity", "What should be sent?", choices, default=choices[0][0])
+        question = Question("quantity", say("init.quantity"), choices, default=choices[0][0])
         chosen = yield from _ask(options, question)
         return next(selection.streams for selection in selections if selection.names[0] == chosen)
     matches = [selection for selection in selections if chosen in selection.names]
@@ -272,14 +274,19 @@ def _name_objection(name: str) -> str | None:
     )
 
 
-def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused if no preset is possible."""
-    offers = draft.lines_of_presets(base)
-    if not offers:
-        raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
-    text = "How much should be hidden? Hiding more makes the numbers less exact."
-    if coarse_presets := [name for name in OFFERED_PRESETS if name not in offers]:
-        text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
+def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
+    """Return the chosen preset. Raises Refused if none is possible, or if --preset is not and why."""
+    offers, remark = draft.lines_of_presets(base), ""
+    coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
+    if coarse:
+        remark = say(
+            "init.coarse", presets=", ".join(coarse), reason="; ".join(dict.fromkeys(coarse.values()))
+        )
+        register = draft.finer_register(base, reading, coarse)
+        remark += " " + (say("init.see") if register is None else say("init.use_register", name=register))
+    if not offers or options.answers.get("preset") in coarse:
+        raise Refused(f"--preset: {remark}")
+    text = f"{say('init.preset')} {remark}".strip()
     default = DEFAULT if DEFAULT in offers else next(iter(offers))
     return (yield from _ask(options, Question("preset", text, tuple(offers.items()), default)))
 
@@ -324,17 +331,22 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
     """Return the path of the systemd unit to write; None if the operator wants no unit."""
     if options.yes and "unit-file" not in options.answers:
         return None
-    question = Question(
-        "unit-file",
-        "Write a systemd unit that starts the agent with the machine? Enter a file name, or no",
-        default=NO,
+    answer = yield from _ask(
+        options, Question("unit-file", say("init.unit_file"), default=NO), _unit_objection
     )
-    answer = yield from _ask(options, question, _unit_objection)
-    return None if answer == NO else Path(answer)
+    name = _unit_name(answer)
+    return None if name == NO else Path(name)
+
+
+def _unit_name(answer: str) -> str:
+    """Return the file that an answer names: the default one for yes; or return no."""
+    words = {YES: DEFAULT_UNIT, say("init.page_yes"): DEFAULT_UNIT, say("init.page_no"): NO}
+    return words.get(answer.lower(), answer)
 
 
 def _unit_objection(name: str) -> str | None:
     """Return None for the answer "no" or a file that can be created, else the expected answer."""
+    name = _unit_name(name)
     return None if name == NO else _objection(name, name if os.path.lexists(name) else None)
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from meteragent import __version__, config
 from meteragent.domain import presets
+from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
-from meteragent.report.format import energy_text
+from meteragent.report.format import amount_text, energy_text
 from meteragent.report.language import say
 from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.configuration import toml_lines
@@ -88,13 +89,15 @@ class Selection(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A configuration without its preset and sink."""
+    """A configuration without its preset and topic; `has_entities` is for Home Assistant."""
 
     access: Access
     name: str
     streams: tuple[Stream, ...]
     has_solar: bool
     timezone: str
+    has_page: bool = False
+    has_entities: bool = False
 
 
 class Draft(NamedTuple):
@@ -230,22 +233,37 @@ def _preset_line(base: Base, preset: str) -> str | None:
         return None
     stream = settings.stream[0]
     promise = guarantee.compute_guarantee(stream, (), (), config.other_charges_per_day(settings, stream))
-    errors = {name: error for name, error in promise.errors.items() if name in _ERRORS}
     exact = ", ".join(
-        f"{_ERRORS[name]} within ± {_half_width_text(error.value, name)} {error.unit}"
-        for name, error in errors.items()
+        f"{say(key)} ± {amount_text(error.value * (1 if name == 'ci95' else 1.96), error.unit)}"
+        for name, key in _ERRORS.items()
+        if (error := promise.errors.get(name))
     )
-    hidden_text = f"{energy_text(promise.terms.hides_wh)} in each {wording.slot_phrase(promise.terms)}"
-    return f"{preset}: hides {say(f'hides.{preset}')} ({hidden_text}). 95% of the time {exact}."
+    energy, slot = energy_text(promise.terms.hides_wh), wording.slot_phrase(promise.terms)
+    hides = say(f"hides.{preset}")
+    return say("init.offer", preset=preset, hides=hides, energy=energy, slot=slot, errors=exact)
 
 
-_ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
+_ERRORS = {"ci95": "cost.number", "day_kwh": "cost.day", "month_kwh": "init.month"}
 
 
-def _half_width_text(value: float, name: str) -> str:
-    """Return a 95% half-width, from itself (`ci95`) or a standard deviation, to two figures or in whole."""
-    half_width = value if name == "ci95" else 1.96 * value
-    return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
+def refusal_of_preset(base: Base, preset: str) -> str | None:
+    """Return why `check` would refuse a preset; None if it would not."""
+    try:
+        settings = config.parse(configuration_text(base, preset, "private", "x.db", None))
+    except ConfigError as error:
+        return str(error)
+    refusals = config.refusals(settings)
+    return str(refusals[0].found).partition("; ")[2].partition(":")[0] if refusals else None
+
+
+def finer_register(base: Base, reading: MeterChoice, coarse: Collection[str]) -> str | None:
+    """Return the title of a register of the same meter that may have the presets; None if there is none."""
+    for selection in possible_selections(reading, base.has_solar):
+        kinds = [stream.offer.kind for stream in selection.streams]
+        finer = base._replace(streams=selection.streams)
+        if kinds == [Kind.REGISTER] and not any(refusal_of_preset(finer, preset) for preset in coarse):
+            return selection.text
+    return None
 
 
 def configuration_text(base: Base, preset: str, topic: str, store: str, password: Path | None) -> str:
@@ -257,6 +275,7 @@ def configuration_text(base: Base, preset: str, topic: str, store: str, password
         lines += ["", "[[stream]]", *toml_lines({"name": stream.name})] if prefix else []
         for name, keys in stream_tables.items():
             lines += ["", f"[{prefix}{name}]", *toml_lines(keys)]
+    lines += ["", "[page]"] if base.has_page else []
     return "\n".join([*lines, "", "[store]", *toml_lines({"path": store})]) + "\n"
 
 
@@ -275,6 +294,9 @@ def _toml_tables(
     if "range" in proposed.get("window", {}) or (base.has_solar and _may_be_negative(stream.offer)):
         window["range"] = [-FEED_IN_W, FEED_IN_W]
     sink = {"topic": f"{topic}/{PLACEHOLDER}/{stream.name}"}
+    if base.has_entities:
+        place = f"/{stream.name}" if len(base.streams) > 1 else ""
+        sink |= {"status": f"meteragent/status{place}", "home_assistant": "homeassistant"}
     tables = {"source": source, "window": window, "privacy": {"preset": preset}, "sink": sink}
     return {name: keys for name, keys in tables.items() if keys}
 

@@ -1,4 +1,4 @@
-"""The `export` command: print the delivered records that the store still keeps, as CSV."""
+"""The `export` command: print the delivered records that the store still keeps, as CSV or JSON."""
 
 import argparse
 import os
@@ -11,15 +11,12 @@ from meteragent.tools import export
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; return the exit code."""
-    write = export.write_nonnegative if options.nonnegative else export.write_records
+    write = export.write_lines if options.json else export.write_table
     with read_only(config.load(options.config).store.path) as connection:
         try:
-            raised_count = write(connection, sys.stdout)
+            write(connection, sys.stdout)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-    if raised_count:
-        subject = "1 day or window has" if raised_count == 1 else f"{raised_count} days or windows have"
-        print(f"{subject} a negative total, which is shown as zero", file=sys.stderr)
     return 0

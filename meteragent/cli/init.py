@@ -7,19 +7,23 @@ import logging
 import os
 import select
 import shlex
+import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from meteragent import config, mqtt
 from meteragent.cli import admission, check, common, discover, exit_codes
-from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
+from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, Step, converse
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.report.format import WIDTH, wrap_text
+from meteragent.report.language import language_of_environment, say, use_language
 from meteragent.service.whole_file import whole_file
 from meteragent.tools.discover import Findings, Listener, find_meters
 
@@ -28,7 +32,12 @@ _NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, listen, write and check; return the exit code."""
+    """Ask, listen, write and check, in the language of `check`; return the exit code."""
+    with use_language(language_of_environment(os.environ)):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     if not options.yes and not sys.stdin.isatty():
         if _is_at_end(sys.stdin):
@@ -46,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         folder = (options.out or Path()).parent / config.PROFILES_FOLDER
         profiles = config.all_profiles(folder)
-        draft = _converse(converse(_options(options)), options.seconds, profiles)
+        draft = _converse(partial(converse, _options(options)), options.seconds, profiles)
         _write(draft)
     except (KeyboardInterrupt, EOFError):
         print("\nmeteragent: stopped before the last answer; nothing was written.", file=sys.stderr)
@@ -88,39 +97,67 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
     return os.environ.get("TZ") or (name if separator else "UTC")
 
 
-def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
-    """Perform the steps that the conversation yields; return its result. Raises EOFError."""
-    answer: object = None
-    is_explained = False
+def _converse(start: Callable[[], Conversation], seconds: int, profiles: Mapping[str, Profile]) -> Draft:
+    """Perform the steps of a conversation; return its result. Raises EOFError.
+
+    To go back, the conversation starts again and gets the answers up to the question before.
+    """
+    history: list[tuple[Step, object]] = []
     while True:
+        conversation, answer = start(), None
         try:
-            step = conversation.send(answer)
+            for _, known_answer in history:
+                conversation.send(answer)
+                answer = known_answer
+            while True:
+                step = conversation.send(answer)
+                is_first = not any(isinstance(old_step, Question) for old_step, _ in history)
+                answer = _perform(step, seconds, profiles, is_first=is_first)
+                history.append((step, answer))
         except StopIteration as end:
-            result: Draft = end.value
-            return result
-        answer = None
-        match step:
-            case Say():
-                print(step.text)
-            case Question():
-                if step.default is not None and not is_explained:
-                    print("Press Enter to accept the answer in [brackets].")
-                    is_explained = True
-                answer = _ask(step)
-            case Listen():
-                answer = _listen(step.endpoint, seconds, profiles)
+            draft: Draft = end.value
+            return draft
+        except _GoBack:
+            while history and not isinstance(history.pop()[0], Question):
+                continue
+
+
+class _GoBack(Exception):
+    """The operator wants the question before again."""
+
+
+def _perform(step: Step, seconds: int, profiles: Mapping[str, Profile], *, is_first: bool) -> object:
+    """Perform a step; return the answer, if it has one."""
+    match step:
+        case Say():
+            print(_wrap(step.text))
+        case Question():
+            if is_first:
+                print(_wrap(say("init.keys", back=say("init.back"))))
+            return _ask(step)
+        case Listen():
+            return _listen(step.endpoint, seconds, profiles)
+    return None
+
+
+def _wrap(text: str, hanging: str = "") -> str:
+    """Return a paragraph, wrapped at the width of the terminal."""
+    return wrap_text(text, hanging=hanging, width=min(WIDTH, shutil.get_terminal_size().columns))
 
 
 def _ask(question: Question) -> str:
     """Ask a question on the terminal, and return the answer. Raises EOFError if the input ends."""
-    print(f"\n{question.text}")
+    print(f"\n{_wrap(question.text)}")
     for number, (_, text) in enumerate(question.choices, 1):
-        print(f"  {number}. {text}")
+        print(_wrap(f"  {number}. {text}", "     "))
     values = [value for value, _ in question.choices]
     default = question.default
     default_text = str(values.index(default) + 1) if default in values else default
     prompt = "> " if default_text is None else f"[{default_text}] > "
-    return getpass.getpass(prompt) if question.is_secret else input(prompt)
+    answer = getpass.getpass(prompt) if question.is_secret else input(prompt)
+    if not question.is_secret and answer.strip().lower() == say("init.back"):
+        raise _GoBack
+    return answer
 
 
 def _listen(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:

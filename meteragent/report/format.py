@@ -124,11 +124,11 @@ def percent_text(number: str) -> str:
     return say("number.percent", number=number)
 
 
-def wrap_text(text: str, indent: str = "", hanging: str = "  ") -> str:
+def wrap_text(text: str, indent: str = "", hanging: str = "  ", width: int = WIDTH) -> str:
     """Wrap a paragraph without breaking words or paths, or separating a number from its unit."""
     lines = textwrap.fill(
         _BEFORE_UNIT.sub(_NO_BREAK, text),
-        WIDTH,
+        width,
         initial_indent=indent,
         subsequent_indent=hanging,
         break_long_words=False,

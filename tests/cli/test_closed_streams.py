@@ -33,7 +33,7 @@ COMMANDS = {
     "ledger good --json": 0,
     "ledger missing": 78,
     "export good": 0,
-    "export good --nonnegative": 0,
+    "export good --json": 0,
     "health good": 1,
     "audit good --samples 200": 0,
     "plan --hide kettle --share half-hour": 0,

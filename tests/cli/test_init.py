@@ -35,7 +35,17 @@ def test_six_answers_make_a_configuration(folder: Path) -> None:
     """Enter accepts each default: the likeliest quantity, the default preset, a store beside the file."""
     talk = Talk(findings_of(EM, EM_DATA), {})
     draft = talk.draft()
-    assert talk.asked == ["meter", "solar", "quantity", "name", "preset", "topic", "unit-file"]
+    assert talk.asked == [
+        "meter",
+        "solar",
+        "quantity",
+        "name",
+        "preset",
+        "topic",
+        "page",
+        "home_assistant",
+        "unit-file",
+    ]
     parsed = settings(draft)
     stream = parsed.stream[0]
     assert (stream.source.url, stream.source.topic, stream.source.meter) == (URL, EM[0], "home")
@@ -110,17 +120,45 @@ def test_each_preset_is_shown_with_what_it_hides_and_costs() -> None:
     texts = dict(talk.question("preset").choices)
     assert list(texts) == ["television", "appliance", "street", "day", "bill"]
     assert texts["appliance"] == (
-        "appliance: hides a kettle (110 Wh in each slot of 30 min). 95% of the time one number within"
-        " ± 0.66 kW, a day within ± 2.1 kWh, a month within ± 12 kWh."
+        "appliance: hides a kettle (110 Wh in each slot of 30 min). 95% of the time, errors are within:"
+        " one number ± 0.659 kW, one day ± 2.11 kWh, a month ± 11.6 kWh."
     )
 
 
 def test_presets_for_which_readings_are_too_coarse_are_not_offered() -> None:
     """A device that reports only large changes cannot keep a finer promise: `check` would refuse it."""
+    reason = "too coarse: television, day, bill (changes of power within the dead band are not reported)."
     talk = Talk(findings_of(EM), {})
     talk.draft()
     assert [value for value, _ in talk.question("preset").choices] == ["appliance", "street"]
-    assert "too coarse for television, day, bill" in talk.question("preset").text
+    assert reason in talk.question("preset").text
+    assert "this register" not in talk.question("preset").text
+    talk = Talk(findings_of(EM, EM_DATA), {"quantity": "power"})
+    talk.draft()
+    assert (
+        f"{reason} Choose this register of the same meter for them: register in"
+        in talk.question("preset").text
+    )
+    given = Options({"url": URL, "out": "home.toml", "preset": "day", "quantity": "power"}, yes=True)
+    with pytest.raises(Refused, match=r"--preset: Not offered, .* Choose this register"):
+        Talk(findings_of(EM, EM_DATA), {}, given).draft()
+
+
+def test_the_page_and_home_assistant_are_offered() -> None:
+    """Both are written on request, with the keys that they need, also for two streams; case is ignored."""
+    answers = {"solar": "YES", "quantity": "2", "page": "yes", "home_assistant": "2"}
+    parsed = settings(Talk(findings_of(EM, EM_DATA), answers).draft())
+    assert parsed.page is not None
+    assert [stream.sink.home_assistant for stream in parsed.stream] == ["homeassistant"] * 2
+    assert parsed.stream[0].sink.status == "meteragent/status/drawn"
+    plain = settings(Talk(findings_of(EM, EM_DATA), {}).draft())
+    assert (plain.page, plain.stream[0].sink.home_assistant) == (None, None)
+
+
+def test_yes_is_the_unit_of_the_default_name(folder: Path) -> None:
+    """It names no file called yes."""
+    assert Talk(findings_of(EM, EM_DATA), {"unit-file": "yes"}).draft().unit == folder / "meteragent.service"
+    assert Talk(findings_of(EM, EM_DATA), {"unit-file": "no"}).draft().unit is None
 
 
 def test_days_and_months_are_those_of_this_machine() -> None:

@@ -152,7 +152,7 @@ def test_without_a_terminal_the_option_yes_is_named_before_listening(
 
     monkeypatch.setattr(init, "_listen", heard)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal)
-    typed(monkeypatch, *[""] * 9)
+    typed(monkeypatch, *[""] * 11)
     assert main(["init", "--url", URL, *arguments]) == 0
     assert ("use --yes to accept all defaults" in told[0]) is (not arguments and not is_terminal)
 
@@ -217,15 +217,46 @@ def test_the_first_question_says_what_enter_does(
     broker: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is said once, before the first question that has an answer in brackets."""
-    typed(monkeypatch, *[""] * 9)
+    typed(monkeypatch, *[""] * 11)
     assert main(["init"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("Press Enter to accept the answer in [brackets].") == 1
     assert shown.index("Press Enter") < shown.index("Which broker")
 
 
+def test_back_asks_the_question_before_again(
+    broker: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Answers before it stay; at the first question that one is asked again."""
+    typed(monkeypatch, "back", "", "yes", "", "sofa", "back", "house", "street", *[""] * 5)
+    assert main(["init", "--url", URL]) == 0
+    shown = capsys.readouterr().out
+    counts = [
+        shown.count(text) for text in ("Which is your meter", "solar panels", "be called", "How much should")
+    ]
+    assert counts == [2, 1, 2, 2]
+    text = (folder / "home.toml").read_text()
+    assert 'meter = "house"' in text
+    assert 'preset = "street"' in text
+    assert "range = [-20000, 20000]" in text
+
+
+def test_questions_fit_the_terminal_and_are_in_its_language(
+    broker: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 50 columns no line of a question is longer; in a German environment the questions are German."""
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    typed(monkeypatch, "", "ja", "zurück", "ja", *[""] * 8)
+    assert main(["init", "--url", URL]) == 0
+    asked = capsys.readouterr().out.partition("\nWrote ")[0]
+    assert "Haben Sie eine Solaranlage" in asked
+    assert max(map(len, asked.splitlines())) <= 50
+    assert "range = [-20000, 20000]" in (folder / "home.toml").read_text()
+
+
 @pytest.mark.parametrize("end", [EOFError(), KeyboardInterrupt()])
-@pytest.mark.parametrize("answers", range(6))
+@pytest.mark.parametrize("answers", range(9))
 def test_an_end_of_the_input_leaves_nothing_behind(
     broker: None, folder: Path, monkeypatch: pytest.MonkeyPatch, answers: int, end: BaseException
 ) -> None:

@@ -43,7 +43,7 @@ def test_errors_are_said_as_people_read_what_is_shared(watts: float, share: ask.
 
 
 def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Error, hiding, configuration, table, slots, the stronger promise and the next command are printed."""
+    """Error, hiding, configuration, table, slots and the next command are printed."""
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
         "Possible (hide 8 h away; share half-hourly values; the mean of 500 homes within 20%).",
@@ -53,9 +53,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
         "Together, the windows that one such event (8 h away) touches change the odds by a factor of at most",
         "Error by the number of values per window (1 is best): 1: 1,321 W",
-        "if you want it: the whole event changes the odds by a factor of at most e^1 = 2.72",
-        "touch at most 5 windows of 2 h, each at level 0.2.",
-        'privacy.level = "1/5"',
+        'privacy.hide = "467Wh"',
         "Next: save the configuration as home.toml",
     ):
         assert " ".join(part.split()) in " ".join(text.split())
@@ -116,7 +114,6 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     planned = plan.solve(plan.Question(ask.parse_hide("away 8h"), ask.parse_share("half-hour"))).setting
     assert planned is not None
     assert told["check"] == facts_of(planned.stream)
-    assert (told["sliding"]["span"], told["sliding"]["windows"]) == (17, 5)
     errors = [row["error_w"] for row in told["error_against_hiding"]]
     assert all(a < b for a, b in pairwise(errors))
     told = json.loads(said(capsys, "--hide", "5kWh", "--error", "1W", "--json"))

@@ -40,8 +40,8 @@ def rows() -> Iterator[str]:
         names_by_row.setdefault((kind, tuple(row)), []).append(f"`{name}`")
     for kind, title in _KINDS.items():
         rows_of_kind = [row for of_kind, row in names_by_row if of_kind is kind]
-        for shown in sorted(rows_of_kind, key=lambda row: [-row.count(cell) for cell in ("yes", "–")]):
-            yield f"| {title}: {', '.join(names_by_row[kind, shown])} | {' | '.join(shown)} |"
+        for row_cells in sorted(rows_of_kind, key=lambda row: [-row.count(cell) for cell in ("yes", "–")]):
+            yield f"| {title}: {', '.join(names_by_row[kind, row_cells])} | {' | '.join(row_cells)} |"
 
 
 def renewed(text: str) -> str:

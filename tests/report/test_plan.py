@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.domain.shapes import SHAPES
-from meteragent.domain.units import MINUTE_MS
 from meteragent.report import plan
 from meteragent.report.event import EVENTS, Event, parse_event
 from meteragent.report.format import MEAN_W
 from meteragent.report.plan import ask, setting
 from meteragent.report.plan.setting import Setting
-from meteragent.report.plan.solve import find_sliding
 from tests.support.guarantees import facts_of
 
 ONE = Fraction(1)
@@ -342,45 +340,6 @@ def test_what_is_near_is_possible(given: dict[str, str]) -> None:
     for near in more:
         goal_w = ask.parse_goal(given["goal"]).power_w(near.setting.share)
         assert near.setting.error_w(near.homes - 1) > goal_w
-
-
-# Windows in a row -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("power_w", "slots"), [(100, 6), (250, 16), (250, 48), (37, 11)])
-def test_windows_in_a_row_keep_the_odds_of_a_whole_event(power_w: int, slots: int) -> None:
-    """However an event lies, the levels of the windows that it touches add to the level at most."""
-    event = parse_event(f"{power_w}W {slots * 30}min")
-    question = plan.Question(hide(event), ask.HALF_HOUR)
-    offered = find_sliding(question, question.least_error_setting(hide(event), ask.HALF_HOUR))
-    assert offered is not None
-    terms = config.terms(offered.setting.stream)
-    assert terms == offered.setting.terms
-    for start_ms in range(0, terms.length_ms, 7 * MINUTE_MS):
-        touched = (start_ms + event.duration_ms - 1) // terms.length_ms - start_ms // terms.length_ms + 1
-        assert touched * terms.level <= 1
-    assert terms.radius == power_w
-    assert setting.odds_level(offered.setting, event) <= 1 + float(offered.setting.terms.mechanism.a)
-    assert setting.odds_level(offered.simple_setting, event) <= 1.01
-    assert offered.setting.error_w() < offered.simple_setting.error_w()
-
-
-def test_windows_in_a_row_are_offered_where_they_help() -> None:
-    """They are offered for events of many slots, in days of UTC too, where their error is less."""
-    for event, share, zone, helps in (
-        (KETTLE, ask.HALF_HOUR, "UTC", False),
-        (AWAY_8H, ask.HALF_HOUR, "UTC", True),
-        (AWAY_8H, ask.DAY, "UTC", False),
-        (AWAY_8H, ask.MONTH, "UTC", False),
-        (EVENTS[7], ask.DAY, "UTC", False),
-        (parse_event("250W 21d"), ask.DAY, "UTC", True),
-        (parse_event("250W 21d"), ask.DAY, "Europe/Amsterdam", False),
-    ):
-        question = plan.Question(hide(event), share, timezone=zone)
-        offered = find_sliding(question, Setting(share, 1, event.energy_wh, ONE, zone))
-        assert (offered is not None) is helps
-    asked = plan.Question(None, ask.HALF_HOUR)
-    assert find_sliding(asked, Setting(ask.HALF_HOUR, 1, Fraction(110), ONE)) is None
 
 
 # The number of blocks -------------------------------------------------------------------------------

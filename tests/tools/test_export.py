@@ -12,8 +12,8 @@ import pytest
 
 from meteragent.cli import main
 from meteragent.cli.exit_codes import EXIT_CONFIG
-from meteragent.consume import collect, nonnegative
 from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.grid import iso_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
@@ -21,7 +21,7 @@ from meteragent.tools.export import COLUMNS
 from meteragent.wire.descriptor import describe_terms
 from tests.consume.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
 from tests.support.configurations import written
-from tests.support.messages import HOURLY, KILO, NOON_MS, recorded
+from tests.support.messages import KILO, NOON_MS, recorded
 from tests.support.not_run import ROOT
 from tests.support.stores import TERMS, open_store, persist
 
@@ -162,45 +162,17 @@ def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
     assert running.returncode == 0
 
 
-# The view -----------------------------------------------------------------------------------------
+# JSON ---------------------------------------------------------------------------------------------
 
 
-def test_the_view_is_one_more_column(
-    path: Path, exported: Exported, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Values stay as they were; the additional column is `consume.nonnegative`'s and keeps each day's sum."""
-    messages = [*recorded(TERMS, [10, -4, 8], "m1"), *recorded(TERMS, [5, -7], "m2")]
-    leave(path, [*messages, *recorded(TERMS, [3], "m1", first=48)])
-    found = exported("--nonnegative")
-    assert found[0] == [*COLUMNS, "nonnegative"]
-    assert [row[4] for row in found[1:]] == ["10", "-4", "8", "5", "-7", "3"]
-    assert [row[-1] for row in found[1:]] == ["8", "0", "6", "0", "0", "3"]
-    assert main(["export", str(path), "--nonnegative"]) == 0
-    assert "1 day or window has a negative total, which is shown as zero" in capsys.readouterr().err
-
-
-def test_the_view_knows_all_terms_of_the_store(path: Path, exported: Exported) -> None:
-    """Units, streams and shapes that change: each record's own terms, also without its descriptor."""
-    known = schedule(PROFILE, BANDS)
-    bands = [row for row in sent(known, JUNE, [[-1000, 20_000, 40_000, 30_000]]) if b'"band"' in row]
-    terms = known.terms_at(int(collect(sent(known, JUNE, [[0] * 4]))["m1"].time_ms[0]))
-    leave(path, bands, terms)
-    leave(path, recorded(KILO, [-1, 3], "m1"), KILO, "other")
-    leave(path, recorded(HOURLY, [5, -1, 6], "m1"), HOURLY, "third")
-    found = exported("--nonnegative")[1:]
-    series = collect(sent(known, JUNE, [[-1000, 20_000, 40_000, 30_000]]))["m1"]
-    expected = nonnegative(series).values
-    assert [float(row[-1]) for row in found[:4]] == pytest.approx(expected, abs=1e-6)
-    assert [row[-1] for row in found[4:]] == ["0", "0.002", "4.5", "0", "5.5"]
-    hours = [180, 330, 120, 90]
-    kept = sum(float(row[-1]) * h for row, h in zip(found[:4], hours, strict=True))
-    assert kept == pytest.approx(sum(float(row[4]) * h for row, h in zip(found[:4], hours, strict=True)))
-
-
-def test_a_view_without_terms_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records under terms that the store does not know have no view: 1, with the stream and the meter."""
-    leave(path, recorded(KILO, [1], "m7"), TERMS)
-    assert main(["export", str(path), "--nonnegative"]) == 1
-    out, told = capsys.readouterr()
-    assert "stream main, meter m7: a record whose descriptor is not among" in told
-    assert out == ""
+def test_each_record_is_a_line_as_it_was_sent(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Digit for digit, with the stream and the time of delivery."""
+    messages = recorded(TERMS, [10, -4], "m1")
+    leave(path, messages, waiting=recorded(TERMS, [8], "m2"))
+    assert main(["export", str(path), "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition('","v"')[2] for line in lines] == [
+        message.decode().removeprefix('{"v"') for message in messages
+    ]
+    assert [json.loads(line)["stream"] for line in lines] == ["main", "main"]
+    assert {json.loads(line)["delivered"] for line in lines} == {iso_time(LATER_MS)}

@@ -19,7 +19,7 @@ COMMANDS = {
     "ledger": (
         "Show the privacy spent per meter, day and stream, or repair a store that was restored or moved."
     ),
-    "export": "Print the delivered records that the store still keeps, as CSV.",
+    "export": "Print the delivered records that the store still keeps, as CSV or JSON.",
     "health": "Show the state of the running agent, collector or operator: each problem with its remedy.",
     "plan": "Find the energy to hide, the numbers to share or the error of a mean, given the other two.",
     "discover": "Listen to a broker and propose a configuration for each meter on it.",

@@ -4,9 +4,6 @@ from meteragent.cli.usage.command import CONFIG, JSON, LOG_LEVEL, STOPPED, Comma
 
 _REHEARSE = "show on this terminal what would be sent, in slots of a few seconds; send and write nothing"
 _RESTORED = "make a restored store usable: nothing before TIME (RFC 3339, or `now`) is released again"
-_NONNEGATIVE = (
-    "add a non-negative column with each day's (or longer window's) energy, but biased single slots"
-)
 _QUIET = argument("--quiet", None, "print no report, which shows when a home is busy, but exit with its code")
 _BAD_STORE = "failed: there is no usable store; the message says what to do"
 
@@ -34,7 +31,10 @@ COMMANDS = {
     ),
     "export": Command(
         "export home.toml > private.csv",
-        {"": [CONFIG], "output": [argument("--nonnegative", None, _NONNEGATIVE)]},
+        {
+            "": [CONFIG],
+            "output": [argument("--json", None, "print each record as JSON, one a line, as it was sent")],
+        },
         {1: _BAD_STORE},
     ),
     "health": Command(

@@ -7,9 +7,7 @@ values must be (the mean of 1,000 homes to 5%). `solve` takes two of these answe
 An event is *hidden* if an attacker is right about it no more often than about a change by the radius in one
 window: 70% of the time at level 1, whatever attackers know and compute, wherever the event lies on the grid
 and however many windows it touches (`privacy.inference.success_bound`, as shown by `check`). The change in
-the odds, which adds up over the windows, is also stated. An option with a stronger promise divides the level
-over the windows that an event can touch, so that the odds of the whole event change by a factor of at most
-e^level (`Sliding`, THEORY 3.2).
+the odds, which adds up over the windows, is also stated.
 
 Everything follows from public examples and the question; no private trace is used.
 """

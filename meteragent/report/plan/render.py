@@ -10,7 +10,6 @@ from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import (
     MEAN_W,
     amount_text,
-    duration,
     energy_text,
     figures_text,
     full_text,
@@ -32,7 +31,7 @@ from meteragent.report.plan.setting import (
     odds_level,
     radius_percent,
 )
-from meteragent.report.plan.solve import Answer, SlidingSetting, find_sliding, homes_needed, nearby_settings
+from meteragent.report.plan.solve import Answer, homes_needed, nearby_settings
 from meteragent.wire.number import shorten
 
 ERROR_GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
@@ -88,8 +87,6 @@ def as_text(answer: Answer) -> str:
         _slot_lines(answer, setting),
     ):
         lines += [*section, ""] if section else []
-    windows = find_sliding(answer.question, setting)
-    lines += [*_sliding_lines(windows), ""] if windows else []
     if setting.share.unit is not None and setting.slots > 1:  # the number of blocks was chosen
         key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
         origin = say(key, blocks=setting.slots, examples=len(EVENTS))
@@ -221,26 +218,6 @@ def _slot_lines(answer: Answer, setting: Setting) -> list[str]:
     return [wrap_text(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
-def _sliding_lines(offer: SlidingSetting) -> list[str]:
-    """Return the lines that offer a stronger promise."""
-    plan, setting, simple = offer.plan, offer.setting, offer.simple_setting
-    share, windows = setting.share, plan.blocks_touched(plan.span)
-    text = say(
-        "plan.sliding",
-        odds=odds_text(windows * setting.level),
-        power=f"{full_text(setting.radius_w)} W",
-        span=plan.span,
-        share=share.title,
-        windows=windows,
-        length=duration(share.step_ms * setting.slots),
-        level=full_text(setting.level),
-        error=error_text(setting.error_w(), share),
-        energy=energy_text(simple.hide_wh),
-        simple=error_text(simple.error_w(), share),
-    )
-    return [wrap_text(text), "", *setting.text.splitlines()]
-
-
 def _meter_lines(setting: Setting) -> list[str]:
     """Return the profiles whose readings are fine enough or too coarse, by their kind."""
     texts = [
@@ -275,7 +252,6 @@ def _nearest_lines(answer: Answer) -> list[str]:
 def as_json(answer: Answer) -> str:
     """Return the answer as JSON: errors in W over a number's time, and exact numbers as text."""
     setting = answer.setting if answer.is_possible else None
-    windows = None if setting is None else find_sliding(answer.question, setting)
     document: dict[str, Any] = {
         "question": _question_text(answer),
         "possible": answer.is_possible,
@@ -284,7 +260,6 @@ def as_json(answer: Answer) -> str:
         "setting": _facts(setting, answer.homes) if setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered_settings],
         "nearest": [{"change": near.title} | _facts(near.setting, near.homes) for near in answer.nearest],
-        "sliding": windows and _sliding_facts(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
             for row in (nearby_settings(setting, ENERGY_FACTORS) if setting else ())
@@ -311,9 +286,3 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
         "hides": [event.name for event in covered_events(setting)],
         "configuration": setting.text,
     }
-
-
-def _sliding_facts(offer: SlidingSetting, homes: int) -> dict[str, Any]:
-    """Return the facts about consecutive windows: any `span` numbers touch at most `windows` windows."""
-    plan = offer.plan
-    return {"span": plan.span, "windows": plan.blocks_touched(plan.span), **_facts(offer.setting, homes)}

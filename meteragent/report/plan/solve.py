@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.privacy.stream import SlidingPlan
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import figures_text
 from meteragent.report.language import say
-from meteragent.report.plan.ask import DAY, SHARES, Change, Goal, Share
+from meteragent.report.plan.ask import SHARES, Change, Goal, Share
 from meteragent.report.plan.setting import Setting, covered_events, least_error_setting, most_hiding_setting
 
 _ROUNDING = 1e-9
@@ -57,18 +56,6 @@ class NearbySetting(NamedTuple):
         """The change, in the language of the text."""
         event = "" if self.event is None else self.event.title
         return say(f"near.{self.kind}", share=self.setting.share.title, event=event)
-
-
-@dataclass(frozen=True, slots=True)
-class SlidingSetting:
-    """Consecutive windows that bound the odds of a whole event of any shape (THEORY 3.2).
-
-    `simple` instead hides the event's energy in each number, which also bounds the odds of the whole event.
-    """
-
-    plan: SlidingPlan
-    setting: Setting
-    simple_setting: Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +192,3 @@ def _solve_hide(question: Question, share: Share, goal: Goal) -> Answer:
 def nearby_settings(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
     """Return a setting for each factor, with the same windows and the hidden energy times the factor."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
-
-
-def find_sliding(question: Question, setting: Setting) -> SlidingSetting | None:
-    """Find consecutive windows that keep the level over a whole event; return None if `simple` is as good.
-
-    A stretch of time as long as w slots can touch w + 1 slots. The event may have any shape within its power.
-    The result is also None without an event, for an event no longer than a slot, and for calendar slots other
-    than UTC days.
-    """
-    event = question.hide.event if question.hide else None
-    share = setting.share
-    if share == DAY and question.timezone == "UTC":
-        share = share._replace(unit=None)
-    if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
-        return None
-    span = -(-event.duration_ms // share.step_ms) + 1
-    plan = SlidingPlan.best(span, question.level / event.power_w)
-    level = question.level / plan.blocks_touched(span)
-    stronger = Setting(share, plan.block, event.power_w * share.hours, level)
-    simple = Setting(share, 1, event.energy_wh, question.level)
-    return SlidingSetting(plan, stronger, simple) if stronger.error_w() < simple.error_w() else None

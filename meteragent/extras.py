@@ -15,6 +15,7 @@ from meteragent import __version__
 MODULES = {
     "analysis": ("scipy",),
     "page": ("starlette", "uvicorn"),
+    "completion": ("argcomplete",),
     "collect": ("psycopg",),
     "collect-nats": ("nats",),
     "collect-kafka": ("confluent_kafka",),

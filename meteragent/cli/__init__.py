@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from meteragent import __version__
+from meteragent import __version__, extras
 from meteragent.cli import usage
 from meteragent.cli.exit_codes import EXIT_CRASH, EXIT_USAGE, exit_code_of, fail
 from meteragent.cli.outlet import escape_output
@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
+    if "_ARGCOMPLETE" in os.environ and extras.missing_module("completion") is None:  # a shell asks for words
+        importlib.import_module("argcomplete").autocomplete(usage.make_parser(__version__))
     parser = usage.make_parser(__version__, words[0] if words else "")
     if not words:
         parser.print_help(sys.stderr)

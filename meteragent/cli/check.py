@@ -11,7 +11,7 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import event, facts, guarantee, terminal, whole
+from meteragent.report import event, guarantee, terminal, whole
 from meteragent.report.language import language_of_environment, use_language
 from meteragent.store import read_only, stored_terms
 from meteragent.texts import ENGLISH
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         if is_plain_text:
             print_promises(settings, options.config, events)
         elif options.json:
-            print(facts.as_json(_compute_guarantees(settings, events), settings))
+            print(terminal.guarantees_json(_compute_guarantees(settings, events), settings))
         else:
             from meteragent.report import markdown  # noqa: PLC0415  only the statement needs it
 

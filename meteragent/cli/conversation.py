@@ -23,8 +23,7 @@ from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.report.language import say
 from meteragent.tools.discover import Access, Findings
 
-UNPLACED_MAX = 8
-"""The largest number of topics to list if no meter was found."""
+UNPLACED_MAX = 8  # topics that are listed if no meter was found
 DEFAULT_OUT, DEFAULT_UNIT = "home.toml", "meteragent.service"
 YES, NO = "yes", "no"
 _SOME_ANSWER = "an answer"

@@ -6,6 +6,7 @@ order. Standard error, which logs and errors use, is therefore always an `Outlet
 is a terminal, so that files and pipes get every byte.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,13 @@ _INVISIBLE: Final = re.compile(
 """Controls except tab and line feed, marks of direction and other invisible characters, and surrogates."""
 
 
+_COLOURS: Final = {
+    31: re.compile("^(?:meteragent: |VIOLATED|ERROR|CRITICAL).*", re.MULTILINE),
+    33: re.compile("^(?:Warning|Warnung|WARNING|NOT possible|NICHT möglich)", re.MULTILINE),
+    32: re.compile("^(?:All is well|All [0-9,]+ checks passed|Possible|Möglich)", re.MULTILINE),
+}
+
+
 def escape_invisible(text: str) -> str:
     """Return a text with each invisible character as its escape in Python, and no line too long."""
     text = _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
@@ -30,16 +38,28 @@ def escape_invisible(text: str) -> str:
     return "\n".join(line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} .." for line in lines)
 
 
+def _colour(text: str) -> str:
+    """Return a text with its failures in red, its warnings in yellow and good verdicts in green."""
+    for code, pattern in _COLOURS.items():
+        text = pattern.sub(f"\x1b[{code}m\\g<0>\x1b[0m", text)
+    return text
+
+
 class EscapedStream:
     """A stream whose written text has no invisible characters, but for a carriage return at the beginning."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
+        is_dumb = os.environ.get("TERM") in {None, "dumb"}
+        self._has_colours = stream.isatty() and not is_dumb and not os.environ.get("NO_COLOR")
 
     def write(self, text: str) -> int:
         """Write a text; return its length."""
         is_rewritten = text.startswith("\r")  # the line is to be overwritten
-        self._stream.write("\r" * is_rewritten + escape_invisible(text[is_rewritten:]))
+        escaped_text = escape_invisible(text[is_rewritten:])
+        self._stream.write(
+            "\r" * is_rewritten + (_colour(escaped_text) if self._has_colours else escaped_text)
+        )
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:

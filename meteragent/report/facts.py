@@ -1,14 +1,11 @@
-"""A guarantee as JSON, with the descriptor's names, and with exact numbers as strings."""
+"""A guarantee as facts for JSON, with the descriptor's names, and with exact numbers as strings."""
 
-import json
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.figures import exact_text
-from meteragent.report import sharing, wording
+from meteragent.report import wording
 from meteragent.report.format import round_up
 from meteragent.report.guarantee import Exposure, Guarantee
 from meteragent.wire.number import shorten
@@ -38,12 +35,6 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
         "warnings": [*guarantee.warnings],
         "does_not_hide": wording.exposed_sentences(guarantee),
     }
-
-
-def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = None) -> str:
-    """Return the facts of all streams as JSON, with the receivers of the configuration, if it has any."""
-    shared = {} if settings is None else sharing.receiver_facts(settings)
-    return json.dumps({"streams": [facts_of(guarantee) for guarantee in guarantees], **shared}, indent=2)
 
 
 def _load_facts(guarantee: Guarantee) -> dict[str, Any]:

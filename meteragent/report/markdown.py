@@ -16,7 +16,7 @@ from meteragent.config.files import parse_endpoint
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, crowd, sharing, tariffs, whole, wording
+from meteragent.report import archive, crowd, tariffs, together, whole, wording
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full_text, level_text
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -67,7 +67,7 @@ def statement_text(
     """Return a configuration's statement; `stored_terms` is None if there is no store."""
     blocks = _head_lines(settings)
     if settings.receiver:
-        blocks += ["## Receivers", _list(*sharing.receiver_lines(settings))]
+        blocks += ["## Receivers", _list(*together.receiver_lines(settings))]
     for stream in settings.stream:
         promise = whole.compute_whole_guarantee(settings, stream, events, stored_terms or ())
         part = Part(stream, promise, _shapes(stream, promise), stored_terms)

@@ -1,10 +1,11 @@
 """Guarantees and next steps as commands print them, with paragraphs wrapped at `format.WIDTH`."""
 
+import json
 from collections.abc import Iterable, Sequence
 
 from meteragent import config
 from meteragent.domain.terms import Clock
-from meteragent.report import sharing, tariffs, warn, wording
+from meteragent.report import facts, tariffs, together, warn, wording
 from meteragent.report.format import duration, percent_text, wrap_text
 from meteragent.report.guarantee import HARDLY_HIDDEN_AT_PERCENT, REPETITIONS, Guarantee
 from meteragent.report.language import say
@@ -20,10 +21,16 @@ def guarantees_text(guarantees: Sequence[Guarantee], settings: config.Config) ->
     return "\n\n".join(filter(None, [warnings, _receivers_text(settings), *map(_stream_text, guarantees)]))
 
 
+def guarantees_json(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
+    """Return the facts of all streams as JSON, with the receivers of the configuration, if it has any."""
+    streams = [facts.facts_of(guarantee) for guarantee in guarantees]
+    return json.dumps({"streams": streams, **together.receiver_facts(settings)}, indent=2)
+
+
 def _receivers_text(settings: config.Config) -> str:
     if not settings.receiver:
         return ""
-    lines = (wrap_text(line, _INDENT, _INDENT * 2) for line in sharing.receiver_lines(settings))
+    lines = (wrap_text(line, _INDENT, _INDENT * 2) for line in together.receiver_lines(settings))
     return "\n".join([say("receivers.head"), *lines])
 
 

@@ -49,10 +49,10 @@ def write_table(connection: Connection, file: IO[str]) -> None:
 def write_lines(connection: Connection, file: IO[str]) -> None:
     """Write all records as JSON, one a line: the record as it was sent, its stream and its delivery."""
     for row in delivered_records(connection):
-        own = json.dumps(
+        fields_text = json.dumps(
             {"stream": row.stream, "delivered": iso_time(row.delivered_ms)}, separators=(",", ":")
         )
-        file.write(f"{own[:-1]},{row.payload.decode()[1:]}\n")
+        file.write(f"{fields_text[:-1]},{row.payload.decode()[1:]}\n")
 
 
 def read_descriptors(connection: Connection) -> dict[str, Descriptor]:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,10 +84,11 @@ def test_help_has_its_four_parts_in_lines_of_100(
     assert re.fullmatch(r"[A-Z][a-z]+,? .*\.", sentence)
     assert f"{sentence} " in f"{words} "
     assert section(text, "example")[0].strip().startswith(f"meteragent {name} ")
-    codes = [int(line.split()[0]) for line in section(text, "exit codes")]
+    rows = [line for line in section(text, "exit codes") if not line.startswith(" " * 7)]
+    codes = [int(row.split()[0]) for row in rows]
     assert codes == sorted(codes)
     assert {0, 2} <= set(codes)
-    assert all(len(line.split(maxsplit=1)) == 2 for line in section(text, "exit codes"))
+    assert all(len(row.split(maxsplit=1)) == 2 for row in rows)
     assert max(map(len, text.splitlines())) <= usage.WIDTH_MAX == 100
 
 
@@ -194,3 +196,48 @@ def test_documents_state_the_exit_codes_of_help() -> None:
     (contract,) = re.findall(r"\*\*Exit codes\*\* are ([^;]+);", DESIGN)
     assert {int(code) for code in re.findall(r"\d+", contract)} == set().union(*map(codes_of, usage.COMMANDS))
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", SIGNS, re.MULTILINE)} == codes_of("run")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("rnu home.toml", "found 'rnu'; did you mean run?"),
+        ("profile tset a b", "found 'tset'; did you mean test?"),
+        ("check home.toml --statemnt", "unrecognized arguments: --statemnt; did you mean --statement?"),
+        ("check home.toml --lang", "argument --lang: expected one argument"),
+        ("nothing-like-it", "invalid choice: 'nothing-like-it' (choose from "),
+    ],
+)
+def test_a_misspelt_word_has_a_hint(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command, action or option that was probably meant is named, if there is one."""
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_help_fits_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences and exit codes are wrapped; a command to copy stays on one line."""
+    monkeypatch.setenv("COLUMNS", "50")
+    text = help_of("sanitise", capsys)
+    usage_text, _, rest = text.partition("\n\n")
+    assert usage_text.startswith("usage: meteragent sanitise")
+    (example,) = [line for line in rest.splitlines() if len(line) > 50]
+    assert example == "  meteragent sanitise homes.parquet private.parquet --config archive.toml --dry-run"
+    assert "  130  interrupted; the same command resumes the\n       run" in text
+
+
+def test_a_shell_is_told_all_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra completes from the parser of all commands; without it nothing is loaded."""
+    parsers_given: list[argparse.ArgumentParser] = []
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=parsers_given.append))
+    monkeypatch.setattr("meteragent.extras.missing_module", lambda _extra: None)
+    assert main(["schema"]) == 0
+    (parser,) = parsers_given
+    assert dict(parsers(parser)).keys() == PARSERS.keys()
+    monkeypatch.setattr("meteragent.extras.missing_module", lambda _extra: "argcomplete")
+    assert main(["schema"]) == 0
+    assert len(parsers_given) == 1

@@ -3,6 +3,7 @@
 import logging
 import os
 import pty
+import re
 import select
 import sys
 from collections.abc import Iterator
@@ -105,3 +106,27 @@ def test_a_line_is_rewritten(screen: tuple[IO[str], int]) -> None:
     EscapedStream(stream).write("\rm1 5 W\r")
     stream.flush()
     assert os.read(master, 100) == b"\rm1 5 W\\r"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Warning: x", 33),
+        ("meteragent: no such file", 31),
+        ("All is well.", 32),
+        ("Stream main: power", None),
+    ],
+)
+def test_a_terminal_gets_three_colours(
+    screen: tuple[IO[str], int], monkeypatch: pytest.MonkeyPatch, text: str, code: int | None
+) -> None:
+    """Warnings, failures and good verdicts have one each, unless NO_COLOR is set or the terminal is dumb."""
+    stream, master = screen
+    for environment, has_colours in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        for name, value in {"NO_COLOR": "", "TERM": "xterm", **environment}.items():
+            monkeypatch.setenv(name, value)
+        EscapedStream(stream).write(text)
+        stream.flush()
+        received = os.read(master, 200).decode()
+        assert (f"\x1b[{code}m" in received) is (has_colours and code is not None)
+        assert re.sub(r"\x1b\[\d+m", "", received) == text

@@ -25,7 +25,6 @@ GUIDES = {
     "sanitise": "[archives](../meteragent/archive/README.md)",
     "convert": "[formats](formats.md)",
     "key": "[the key](../meteragent/archive/README.md#the-key)",
-    "demo": "[a crowd](crowd-operators.md#try-it)",
     "schema": "[contract](contracts.md)",
 }
 """The pages that explain a command."""

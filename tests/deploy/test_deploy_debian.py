@@ -148,7 +148,6 @@ def test_paths_complete_as_paths() -> None:
     }
     assert marks["meteragent run", "config"] == marks["meteragent key new", "file"] == "file"
     assert marks["meteragent discover", "password_file"] == "file"
-    assert marks["meteragent demo", "out"] == "folder"
     assert ("meteragent redact", "profile") not in marks
 
 

@@ -225,7 +225,6 @@ def test_the_agent_starts_light() -> None:
         "uvicorn",
         "aiomqtt",
         "simulators",
-        "meteragent.cli.demo",
         "meteragent.tools.discover",
         "meteragent.tools.export",
         "meteragent.privacy.adversary",

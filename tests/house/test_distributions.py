@@ -230,7 +230,7 @@ def test_an_extra_that_is_named_exists() -> None:
 def test_the_agent_runs_alone(
     built: dict[str, Built], install: Installer, tmp_path: Path, origin: str
 ) -> None:
-    """With the first distribution alone the commands work, and `demo` names what to install."""
+    """With the first distribution alone the commands work."""
     programs = install(built["meteragent"].wheels[origin])
     missing = done(programs / "python", "-c", "import simulators", folder=tmp_path, code=1)
     assert "ModuleNotFoundError: No module named 'simulators'" in missing.stderr
@@ -239,24 +239,17 @@ def test_the_agent_runs_alone(
     assert "usage: meteragent" in done(programs / "meteragent", "--help", folder=tmp_path).stdout
     (tmp_path / "home.toml").write_text(written())
     assert "epsilon" in done(programs / "meteragent", "check", "home.toml", folder=tmp_path).stdout
-    refused = done(programs / "meteragent", "demo", folder=tmp_path, code=2)
-    assert refused.stdout == ""
-    assert refused.stderr == (
-        "meteragent: the demonstration needs the simulators: "
-        "pip install . './simulators[demo]' in a clone of the repository\n"
-    )
 
 
 @pytest.mark.parametrize("origin", ["tree", "sdist"])
 def test_the_simulators_run_beside_the_agent(
     built: dict[str, Built], install: Installer, tmp_path: Path, origin: str
 ) -> None:
-    """With both, `meteragent demo` and `python -m simulators` are there, and a simulation runs."""
+    """With both, `python -m simulators` is there, and a simulation runs."""
     programs = install(*(distribution.wheels[origin] for distribution in built.values()))
     python = programs / "python"
-    assert "--homes" in done(programs / "meteragent", "demo", "--help", folder=tmp_path).stdout
     assert "generate" in done(python, "-m", "simulators", "--help", folder=tmp_path).stdout
-    refused = done(programs / "meteragent", "demo", "--homes", "1", folder=tmp_path, code=2)
+    refused = done(python, "-m", "simulators", "demo", "--homes", "1", folder=tmp_path, code=2)
     assert "1 is not a number of homes, at least 2" in refused.stderr
     generate = ("-m", "simulators", "generate", "--seed", "1", "--homes", "1", "--days", "1")
     done(python, *generate, "--out", "home.csv", folder=tmp_path)

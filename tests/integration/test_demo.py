@@ -32,8 +32,8 @@ def nothing() -> None:
 
 
 def test_command(tmp_path: Path) -> None:
-    """`meteragent demo` ends with 0, prints its screen, and leaves that text and a picture in its folder."""
-    command = [sys.executable, "-m", "meteragent", "demo", "--homes", "3", "--out", str(tmp_path / "out")]
+    """The demonstration ends with 0, prints its screen, and leaves that text and a picture in its folder."""
+    command = [sys.executable, "-m", "simulators", "demo", "--homes", "3", "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert "867 readings went in, 144 private numbers came out" in done.stdout

@@ -230,7 +230,7 @@ def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
 def test_json_is_the_facts() -> None:
     """The JSON holds one table of facts per stream, and nothing else."""
     known = found()
-    text = facts.as_json([computed(written(), event.EVENTS, ())])
+    text = terminal.guarantees_json([computed(written(), event.EVENTS, ())], config.parse(written()))
     assert json.loads(text) == {"streams": [known]}
     assert (known["stream"], known["epsilon"], known["level_per_day"]) == ("main", "1/220", "48")
 

@@ -8,7 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.privacy.in_all import success_in_all
-from meteragent.report import facts, guarantee, wording
+from meteragent.report import guarantee, terminal, wording
 from meteragent.report.format import round_up
 from meteragent.report.guarantee import IN_ALL_SHARE, Guarantee
 from tests.support.configurations import energy, written
@@ -24,7 +24,8 @@ def promised(**sections: str) -> Guarantee:
 
 def stated(known: Guarantee) -> dict[str, Any]:
     """Return the facts of a change in all, as in the JSON."""
-    found: dict[str, Any] = json.loads(facts.as_json([known]))["streams"][0]["loads"]["in_all"]
+    document = json.loads(terminal.guarantees_json([known], config.parse(written())))
+    found: dict[str, Any] = document["streams"][0]["loads"]["in_all"]
     return found
 
 

@@ -4,7 +4,8 @@ import json
 
 from meteragent import config
 from meteragent.domain import loads
-from meteragent.report import facts, markdown, sharing, terminal
+from meteragent.report import markdown, sharing, terminal, together
+from tests.support.configurations import written
 from tests.support.not_run import ROOT
 
 SETTINGS = config.load(ROOT / "deploy" / "two-receivers.toml")
@@ -22,7 +23,7 @@ def test_every_receiver_has_a_line() -> None:
     )
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
     assert sharing.receivers(paused)[2].text.endswith("paused, so it gets nothing now")
-    assert sharing.level_together(paused) < sharing.level_together(SETTINGS)
+    assert together.level_together(paused) < together.level_together(SETTINGS)
 
 
 def test_the_statement_says_what_leaves_to_whom() -> None:
@@ -41,13 +42,13 @@ def test_levels_of_presets_add_and_of_receivers_do_not() -> None:
     """Three receivers of two presets cost what the two streams cost: a kettle, once in each."""
     terms = [config.terms(stream) for stream in SETTINGS.stream]
     assert len(terms) == 2
-    assert sharing.level_together(SETTINGS) == sum(loads.level(item, sharing.CHANGE_WH) for item in terms)
-    assert sharing.epsilon_per_day(SETTINGS) == sum(item.epsilon_per_w_day for item in terms)
+    assert together.level_together(SETTINGS) == sum(loads.level(item, together.CHANGE_WH) for item in terms)
+    assert together.epsilon_per_day(SETTINGS) == sum(item.epsilon_per_w_day for item in terms)
 
 
 def test_json_says_the_same() -> None:
     """Receivers, and what they cost together as exact numbers; a file with a sink has neither."""
-    document = json.loads(facts.as_json([], SETTINGS))
+    document = json.loads(terminal.guarantees_json([], SETTINGS))
     assert [row["name"] for row in document["receivers"]] == ["utility", "tariff-app", "research"]
     assert document["together"]["moved_wh"] == "110"
-    assert json.loads(facts.as_json([])) == {"streams": []}
+    assert json.loads(terminal.guarantees_json([], config.parse(written()))) == {"streams": []}

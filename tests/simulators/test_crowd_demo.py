@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent import cli, config
+from meteragent import config
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.total import TotalFormat
@@ -189,23 +189,3 @@ def test_missing_cryptography(tmp_path: Path) -> None:
         "demo: cryptography is missing: pip install . './simulators[crowd]' in a clone of the repository\n"
     )
     assert not (tmp_path / "out").exists()
-
-
-def test_what_the_command_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, `meteragent demo --crowd` ends with 2 and names it; without --crowd it runs."""
-    commands = list[list[str]]()
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
-        commands.append(command[1:])
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert cli.main(["demo", "--crowd", "--homes", "3"]) == 0
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "cryptography" else object())
-    assert cli.main(["demo"]) == 0
-    assert cli.main(["demo", "--crowd"]) == 2
-    assert "demo --crowd needs cryptography: pip install '.[crowd]'" in capsys.readouterr().err
-    assert commands == [
-        ["-m", "simulators", "demo", "--crowd", "--homes", "3"],
-        ["-m", "simulators", "demo"],
-    ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent import cli, config
+from meteragent import config
 from meteragent.domain.errors import RecordError
 from meteragent.report import facts, guarantee
 from meteragent.report.guarantee import Guarantee
@@ -222,20 +222,6 @@ def test_missing_part() -> None:
         done.stderr
         == "demo: amqtt is missing: pip install . './simulators[demo]' in a clone of the repository\n"
     )
-
-
-@pytest.mark.parametrize("part", ["simulators", "amqtt"])
-def test_what_the_command_needs(
-    part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the simulators, or their broker, `meteragent demo` ends with 2 and says what to install."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == part else object())
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it has started"))
-    assert cli.main(["demo"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "pip install . './simulators[demo]' in a clone" in err
-    assert err.count("\n") == 1
 
 
 def test_unwritable_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import importlib
 from typing import Any
 
 from meteragent.cli.exit_codes import EXIT_CODES
-from meteragent.cli.usage.command import WIDTH_MAX, HelpFormatter
+from meteragent.cli.usage.command import WIDTH_MAX, HelpFormatter, Parser
 
 __all__ = ["EXIT_CODES", "GROUPS", "WIDTH_MAX", "make_parser"]
 
@@ -38,13 +38,12 @@ COMMANDS = {
         "Write private records as CSV, Green Button or CIM, or prepare files of readings for `sanitise`."
     ),
     "key": "Create, show or forget the key from which an archive's noise is derived.",
-    "demo": "Run the whole chain on simulated homes, and compare the released numbers with the true ones.",
     "schema": "Print the JSON Schema of the configuration, or of the messages that are sent.",
 }
 """All commands, in the order in which help lists them, with their purpose."""
 GROUPS = {
     "agent": ("run", "ledger", "export", "health"),
-    "promise": ("check", "audit", "plan", "demo", "schema"),
+    "promise": ("check", "audit", "plan", "schema"),
     "meters": ("discover", "init", "tap", "redact", "profile"),
     "services": ("collect", "crowd"),
     "archives": ("sanitise", "convert", "key"),
@@ -55,7 +54,7 @@ GROUPS = {
 def make_parser(version: str, command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, or one that knows the arguments of `command` alone."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
-    program = argparse.ArgumentParser(
+    program = Parser(
         "meteragent",
         description="Add noise to smart-meter readings on your own device; only private numbers leave it.",
         epilog=f"`meteragent COMMAND --help` shows a command's options and example.\n\nexit codes:\n{codes}",

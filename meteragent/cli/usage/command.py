@@ -6,10 +6,11 @@ No command is imported here, unless an argument is given (or has a default) that
 import argparse
 import importlib
 import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from meteragent.cli.exit_codes import EXIT_CODES, EXIT_CRASH, EXIT_USAGE
 
@@ -78,12 +79,29 @@ class Command:
                 action.add_to(subparsers, action_name, action_sentence)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the command, choice or option that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and end the process."""
+        hints: Any = importlib.import_module("meteragent.cli.usage.hints")
+        super().error(hints.add_hint(self, message))
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps the epilog's line breaks."""
+    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps line breaks and command lines."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
         super().__init__(prog, max_help_position=30, width=width)
+
+    def _fill_text(self, text: str, width: int, _indent: str) -> str:
+        lines = text.splitlines()
+        hangings = [" " * 7 * line.startswith("  ") for line in lines]  # the width of an exit code
+        return "\n".join(
+            line if line.startswith("  meteragent") else textwrap.fill(line, width, subsequent_indent=hanging)
+            for line, hanging in zip(lines, hangings, strict=True)
+        )
 
 
 def parsed_by(command: str, function: str) -> Callable[[str], Any]:

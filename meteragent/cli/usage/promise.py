@@ -1,4 +1,4 @@
-"""The commands that show what is promised and what leaves: `check`, `audit`, `plan`, `demo` and `schema`."""
+"""The commands that show what is promised and what leaves: `check`, `audit`, `plan` and `schema`."""
 
 from typing import Any
 
@@ -18,7 +18,6 @@ _SAMPLES = "the number of windows for each statistic; default: as many as a few 
 _HIDE = "what to hide: kettle, 'tv evening', '8 h away', ..., 110Wh, 0.3kWh, or '2000W 30min'"
 _SHARE = "what to share: half-hour, day, typical-day, month, 15min, hour, curve, month-cost, 'day,month'"
 _ERROR = "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; or one for each share"
-_CROWD = "compare two totals of the homes: with noise from two operators, and with noise in every home"
 
 
 def _option(name: str, metavar: str, text: str, **settings: Any) -> Argument:
@@ -81,19 +80,6 @@ COMMANDS = {
             "output": [_LANGUAGE, JSON],
         },
         codes=NO_CONFIG,
-    ),
-    "demo": Command(
-        "demo --homes 20\ndemo --crowd",
-        {
-            "size": [
-                argument("--homes", "N", "how many homes; default: 100"),
-                argument("--days", "N", "how many days; default: 1"),
-                argument("--crowd", None, _CROWD),
-            ],
-            "output": [argument("--out", "DIR", "the folder for the picture and the report")],
-        },
-        {2: "the command line is wrong, or the simulators or the extra crowd are not installed"},
-        NO_CONFIG,
     ),
     "schema": Command(
         "schema > meteragent.schema.json\nschema record > record.schema.json",

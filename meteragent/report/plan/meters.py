@@ -38,21 +38,15 @@ def _fineness(profile: Profile, quantity: Quantity) -> Hashable:
 
 
 def _source_text(profile: Profile, quantity: Quantity) -> str:
-    interval = quantity.kind is Kind.INTERVAL_ENERGY and quantity.interval_ms is None
-    keys = {
-        "topic": "meters/home",
-        "meter": "home",
-        "profile": profile.name,
-        "kind": quantity.kind,
-        "unit": "W" if quantity.kind is Kind.POWER else "Wh",
-        **({"id": "1"} if profile.needs_id else {}),
-        **({"interval": "15min"} if interval else {}),
-    }
+    unit = "W" if quantity.kind is Kind.POWER else "Wh"
+    keys = {"topic": "m/p", "meter": "home", "profile": profile.name, "kind": quantity.kind, "unit": unit}
+    keys |= {"id": "1"} if profile.needs_id else {}
+    if quantity.kind is Kind.INTERVAL_ENERGY and quantity.interval_ms is None:
+        keys["interval"] = "15min"
     return "".join(f'source.{key} = "{value}"\n' for key, value in keys.items())
 
 
 def _verdict(text: str) -> str:
     settings = config.parse_or_none(text)
-    if settings is None:
-        return "coarse"
-    return "unknown" if loads.unknown_keys(terms(settings.stream[0])) else "fine"
+    is_unknown = settings is not None and loads.unknown_keys(terms(settings.stream[0]))
+    return "coarse" if settings is None else "unknown" if is_unknown else "fine"

@@ -28,7 +28,7 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
         **_load_facts(guarantee),
         **({"shard": str(fleet.shard), "shard_meters": wording.shard_phrase(fleet)} if fleet else {}),
         **({} if guarantee.parts is None else {"parts": guarantee.parts}),
-        "errors": {name: error.value for name, error in guarantee.errors.items()},
+        "errors": {name: shorten(error.value) for name, error in guarantee.errors.items()},
         **_tariff_facts(guarantee),
         "fit_for": [name for name, error in guarantee.errors.items() if error.is_useful],
         "hidden": [_exposure_facts(exposure) for exposure in guarantee.exposures],

@@ -25,7 +25,6 @@ from meteragent.report import warn
 from meteragent.report.event import EVENTS, Event, window_distances
 from meteragent.report.format import MEAN_W
 from meteragent.wire.descriptor import TermsDescriptor, describe_terms
-from meteragent.wire.number import shorten
 
 MONTH_DAYS = 30
 CROWDS = (100, 1000)
@@ -45,7 +44,7 @@ _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
-    """One standard deviation of a number, or its 95% half-width, to four significant digits.
+    """One standard deviation of a number, or its 95% half-width.
 
     The error is `is_useful` if it is small compared with an average home's value; a half-width never is.
     """
@@ -267,7 +266,7 @@ def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Erro
 
 def make_error(value: float, unit: str, home_value: float) -> Error:
     """Return an error, which is compared with the value of an average home; 0 if none is comparable."""
-    return Error(shorten(value), unit, value < USEFUL_ERROR_SHARE * home_value)
+    return Error(value, unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
 def _kwh_per_unit(terms: Terms) -> list[float]:

@@ -10,7 +10,9 @@ from simulators.adversary.scene import Scene
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
     """Format a Markdown table of correct guesses in %, with simultaneous 95% intervals.
 
-    Further rows have the worst attacker, the bound, the odds, the error and the promise of each mechanism.
+    If an interval alone is above the bound, but not surely enough to refute the promise (`SURE`), the promise
+    is in doubt. Further rows have the worst attacker, the bound, the odds, the error and the promise of each
+    mechanism.
     With two classes, there are also rows with the largest area under the ROC curve and the largest F1.
     """
     guess = f"{100 * scene.guess:.3g}"
@@ -62,4 +64,6 @@ def _promise(outcome: Outcome) -> str:
         return "none"
     exact = Fraction(outcome.epsilon)
     epsilon = exact if exact.denominator < 10**6 else f"{float(exact):.6g}"
-    return f"epsilon = {epsilon} per W: " + ("**broken**" if outcome.is_broken else "not refuted")
+    is_beaten = outcome.bound is not None and outcome.worst.low > outcome.bound
+    verdict = "**broken**" if outcome.is_broken else "**in doubt**: give more --trials"
+    return f"epsilon = {epsilon} per W: {verdict if outcome.is_broken or is_beaten else 'not refuted'}"

@@ -80,7 +80,7 @@ def _test(outcome: CrowdOutcome) -> Iterator[str]:
     stated = (f"{spread.promised:,.0f} Wh" for spread in spreads)
     yield layout.format("typical error, stated (sd)", *stated)
     measured = (f"{spread.measured:,.0f} ± {spread.error:,.0f} Wh" for spread in spreads)
-    yield layout.format("typical error, measured in this run", *measured)
+    yield layout.format("typical error, measured (± its own sd)", *measured)
     inside = (f"{totals.inside():,} of {slots:,}" for totals in ways)
     yield layout.format("intervals with the true total (95% promised)", *inside)
 

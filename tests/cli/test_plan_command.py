@@ -43,7 +43,7 @@ def test_errors_are_said_as_people_read_what_is_shared(watts: float, share: ask.
 
 
 def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Error, hiding, configuration, table, slots and the next command are printed."""
+    """Error, hiding, configuration, table and the next command are printed."""
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
         "Possible (hide 8 h away; share half-hourly values; the mean of 500 homes within 20%).",
@@ -52,7 +52,6 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "Within 20%: the error of the mean of 500 homes is 10% below this limit; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
         "Together, the windows that one such event (8 h away) touches change the odds by a factor of at most",
-        "Error by the number of values per window (1 is best): 1: 1,321 W",
         'privacy.hide = "467Wh"',
         "Next: save the configuration as home.toml",
     ):

@@ -9,6 +9,7 @@ import pytest
 
 from meteragent.privacy import LInfLaplace, SeededBits, conformance, sd
 from simulators.__main__ import main
+from simulators.adversary import report
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import MECHANISMS, Average, rival
@@ -126,6 +127,8 @@ def test_what_may_be_chance_breaks_no_promise() -> None:
     assert few.worst.low > few.bound
     assert not few.is_broken
     assert many.is_broken
+    assert "**in doubt**: give more --trials" in report.table(scene, [few], 0)
+    assert "**broken**" in report.table(scene, [many], 0)
 
 
 def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

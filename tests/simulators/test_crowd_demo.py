@@ -155,7 +155,7 @@ def test_text(outcome: CrowdOutcome) -> None:
     assert re.search(rf"^18:00 +{true} +{alone} +{crowd}$", shown, re.MULTILINE)
     assert len(re.findall(r"^\d+:00 ", shown, re.MULTILINE)) == 12
     assert re.search(r"stated \(sd\) +492 Wh +220 Wh", shown)
-    assert re.search(r"measured in this run +50\d ± \d+ Wh +300 ± \d+ Wh", shown)
+    assert re.search(r"measured \(± its own sd\) +50\d ± \d+ Wh +300 ± \d+ Wh", shown)
     assert re.search(r"95% promised\) +48 of 48 +48 of 48", shown)
     assert "the leader and the helper do not pool their data" in " ".join(shown.split())
     assert "!" not in shown.replace("(! not this time)", "")

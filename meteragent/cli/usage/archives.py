@@ -8,6 +8,10 @@ _ENGINE = "where the run is computed: on this machine or on Spark; default: %(de
 _CLAMP = "release even if more than half of the numbers are outside window.range, and clamp them to it"
 _INPUT = "an output folder of `sanitise`, a dataset of `collect`, or a file: CSV or Green Button"
 _FORMATS = ("csv", "csv-semicolon", "green-button", "meter-readings", "readings")
+_TO = (
+    "csv-semicolon: CSV with decimal commas; green-button: ESPI as XML; meter-readings: CIM as XML;"
+    " readings: a Parquet file for `sanitise`"
+)
 _METER = "the name of the only meter of a Green Button file, in place of its address"
 _CONFIG = "a configuration of `sanitise` whose [archive.csv] table says how to read the file"
 _FROM = "a day in the first epoch; default: no limit, for archives older than their key"
@@ -79,15 +83,7 @@ COMMANDS = {
                 argument("input", "IN", _INPUT, type=Path),
                 argument("output", "OUT", "a file that does not exist yet", type=Path),
             ],
-            "format": [
-                argument(
-                    "--to",
-                    None,
-                    "the format to write; readings means a Parquet file for `sanitise`",
-                    required=True,
-                    choices=_FORMATS,
-                )
-            ],
+            "format": [argument("--to", None, _TO, required=True, choices=_FORMATS)],
             "meter": [argument("--meter", "NAME", _METER)],
             "CSV of any form": [argument("--config", "CONFIG", _CONFIG, type=Path)],
             "dataset": [

@@ -5,12 +5,10 @@ import difflib
 import re
 from collections.abc import Iterator
 
-_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
-
 
 def add_hint(parser: argparse.ArgumentParser, message: str) -> str:
     """Return argparse's message, with the choice or option that was probably meant, if there is one."""
-    if match := _CHOICE.search(message):
+    if match := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
         close = difflib.get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1)
         return f"{message[: match.start()]}found {match[1]!r}; did you mean {close[0]}?" if close else message
     words = message.partition("unrecognized arguments: ")[2].split()

@@ -37,7 +37,8 @@ def zone_refusals(stream: Stream) -> Refusals:
         expected = (
             f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone, windows follow the calendar"
         )
-        yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+        origin = " (the preset's)" if stream.window.length is None else ""
+        yield ConfigError("window.length", repr(format_duration(length_ms(stream))) + origin, expected)
 
 
 def unknown_zone_refusal(key: str, name: str, alternative: str = "") -> ConfigError | None:

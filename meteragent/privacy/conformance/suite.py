@@ -54,7 +54,8 @@ class Report(Columns):
         """Format the report as text: the verdict, a line for each check, and the false-alarm rate."""
         width = max(len(check.name) for check in self.checks)
         lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
-        verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"
+        count = f"{len(self.failed)} of {len(self.checks)} checks failed"
+        verdict = "conforms" if self.conforms else f"does NOT conform: {count}"
         rates = f"{self.samples} draws per test; the probability of a false alarm is at most {self.alarm:g}"
         return "\n".join([f"{self.mechanism} {verdict}", *lines, rates])
 
@@ -85,7 +86,7 @@ def conform(
     checks = [] if make is None else [promise.check_parameters(make)]
     if not has_law:
         checks += _black_box_checks(trial, false_alarm)
-        return Report(repr(mechanism), samples, false_alarm, tuple(checks))
+        return Report(_name_of(mechanism), samples, false_alarm, tuple(checks))
     if isinstance(mechanism, MetricMechanism):
         checks += [promise.check_loss(mechanism), *promise.check_ratios(trial, tight=tight)]
     else:
@@ -94,7 +95,7 @@ def conform(
     checks += [draws.check_calibration(trial, false_alarm / 4)]
     checks += draws.check_frequencies(trial, false_alarm / 4)
     checks += [draws.check_independence(trial, false_alarm / 8), *_windows(trial, false_alarm / 8)]
-    return Report(repr(mechanism), samples, false_alarm, tuple(checks))
+    return Report(_name_of(mechanism), samples, false_alarm, tuple(checks))
 
 
 def audit_release(
@@ -115,6 +116,11 @@ def audit_release(
     pairs = [PointPair(x, x_prime, float(claim)) for x, x_prime, claim in claims]
     checks = tuple(black_box.check_pairs(release, pairs, samples, false_alarm))
     return Report(name, samples, false_alarm, checks)
+
+
+def _name_of(mechanism: object) -> str:
+    """Return how a mechanism shows itself, or the name of its class if that is only an address."""
+    return type(mechanism).__name__ if " object at 0x" in repr(mechanism) else repr(mechanism)
 
 
 def _black_box_checks(trial: Trial, false_alarm: float) -> Iterator[Check]:

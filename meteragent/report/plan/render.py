@@ -26,7 +26,6 @@ from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
 from meteragent.report.plan.meters import judge_meters
 from meteragent.report.plan.setting import (
     Setting,
-    candidate_settings,
     covered_events,
     odds_level,
     radius_percent,
@@ -84,7 +83,6 @@ def as_text(answer: Answer) -> str:
         _cost_lines(answer, setting),
         _setting_lines(setting, say("plan.paste")),
         _table_lines(answer, setting),
-        _slot_lines(answer, setting),
     ):
         lines += [*section, ""] if section else []
     if setting.share.unit is not None and setting.slots > 1:  # the number of blocks was chosen
@@ -204,18 +202,6 @@ def _table_lines(answer: Answer, setting: Setting) -> list[str]:
         cells = f"{energy_text(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
         lines.append(f"{mark}{cells}   {join_titles(new_events) or '-'}")
     return lines
-
-
-def _slot_lines(answer: Answer, setting: Setting) -> list[str]:
-    """Return the line about the choice of the number of slots; empty if there was no choice."""
-    question = answer.question
-    if question.hide is None:
-        return []
-    options = candidate_settings(question.hide, setting.share, question.level, question.timezone)
-    if len(options) == 1:
-        return []
-    errors = "; ".join(f"{option.slots}: {error_text(option.error_w(), option.share)}" for option in options)
-    return [wrap_text(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
 def _meter_lines(setting: Setting) -> list[str]:

@@ -252,8 +252,8 @@ def refusal_of_preset(base: Base, preset: str) -> str | None:
         settings = config.parse(configuration_text(base, preset, "private", "x.db", None))
     except ConfigError as error:
         return str(error)
-    refusals = config.refusals(settings)
-    return str(refusals[0].found).partition("; ")[2].partition(":")[0] if refusals else None
+    refusals = list(config.reading_refusals(settings))
+    return str(refusals[0][1].found).partition("; ")[2].partition(":")[0] if refusals else None
 
 
 def finer_register(base: Base, reading: MeterChoice, coarse: Collection[str]) -> str | None:

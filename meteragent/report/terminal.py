@@ -72,7 +72,7 @@ def _stream_text(guarantee: Guarantee) -> str:
     sections = [_head_lines(guarantee), hidden_lines, *(part(guarantee) for part in parts)]
     sections += [
         _warning_lines(guarantee.warnings),
-        _lines_with_title("promise.formally", promise[formal_from:]),
+        _lines_with_title("hidden.formally", promise[formal_from:]),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 

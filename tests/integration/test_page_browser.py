@@ -210,7 +210,7 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
         for place, limits in EVENTS.items():
             rows = await look.page.locator(f"#list-{place} li").all_inner_texts()
             assert [" ".join(row.split("\n")) for row in rows] == limits
-        once = {event.title: percent[1] for event, percent in promised.exposures}
+        once = {event.title: percent[1] for event, percent, _ in promised.exposures}
         assert (once["a TV evening"], once["a washing machine"]) == (70, 93)
         await look.tab("promise")
         said = await look.page.locator("#hidden-promise, #hidden-formally p").all_inner_texts()

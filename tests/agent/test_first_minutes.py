@@ -89,9 +89,9 @@ async def test_a_wrong_profile_is_logged_after_a_minute(
             await world.settle()
             world.now_ms += 10 * SECOND_MS
             await world.settle()
-    [line] = [line for line in caplog.messages if "holds a reading" in line]
+    [line] = [line for line in caplog.messages if "contains a reading" in line]
     assert line.startswith(
-        "stream main: none of the messages holds a reading: the payload lacks the value or the time"
+        "stream main: no message contains a reading: the payload lacks the value or the time"
         " (refused_missing). Compare source.profile"
     )
     assert "31234" not in caplog.text
@@ -117,7 +117,7 @@ def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         beginning.problems = found
         beginning.seconds(60)
     assert [line.partition(". ")[0] for line in caplog.messages] == [
-        "stream main: 2 of 3 meters: all readings come too late: their times are 1 h behind",
+        "stream main: 2 of 3 meters: all readings arrive too late: their times are 1 h behind",
         "stream main: no message has arrived for 1 min",
     ]
     assert caplog.messages[0].endswith(PROBLEMS["all_late"].cure)

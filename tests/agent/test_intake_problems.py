@@ -82,7 +82,7 @@ async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: by
         await quiet(world, 1)
         [actual] = await problems(world)
         assert (actual.code, actual.stream) == ("wrong_profile", "main")
-        assert actual.cause.startswith("none of the messages holds a reading: ")
+        assert actual.cause.startswith("no message contains a reading: ")
         assert actual.cause.endswith(f"({reason})")
         assert "source.profile" in actual.cure
 
@@ -260,7 +260,7 @@ async def test_a_good_meter_hides_no_other(world: World) -> None:
         found = {item.code: item for item in await problems(world)}
         assert set(found) == {"wrong_profile", "all_late"}
         assert found["all_late"].text == (
-            "stream main: 1 of 3 meters: all readings come too late: their times are 1 h behind"
+            "stream main: 1 of 3 meters: all readings arrive too late: their times are 1 h behind"
         )
         assert "refused_comma" in found["wrong_profile"].text
         assert not any(name in repr(found) for name in ("good", "comma/", "behind/"))

@@ -89,7 +89,7 @@ def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
     assert told((name,) * (BAD_MIN - 1), *[()] * 5) == []
     [found] = Intake().steps("m", (name,) * BAD_MIN, *[()] * 6).found
     assert found.fields == {"meters": 1, "of": 1, "reasons": name}
-    assert found.text.startswith("stream main: none of the messages holds a reading: ")
+    assert found.text.startswith("stream main: no message contains a reading: ")
 
 
 @pytest.mark.parametrize("name", [*REFUSALS, "late"])

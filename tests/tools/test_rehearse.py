@@ -144,7 +144,7 @@ def test_what_is_refused_is_counted_and_explained() -> None:
         view.show([])
     text = " ".join(lines)
     assert text.count("(refused_missing)") == 2
-    assert text.index("none has been accepted") < text.index("none of the messages holds a reading")
+    assert text.index("none has been accepted") < text.index("no message contains a reading")
 
 
 def test_it_says_what_is_different_from_a_run() -> None:

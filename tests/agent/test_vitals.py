@@ -34,7 +34,7 @@ STATES = {
     "stream main: no connection to the broker of the sink": replace(
         WELL, streams=(replace(MAIN, sink_up=False),)
     ),
-    "stream main: messages are waiting: 2, the first for 1 min 1 s": replace(
+    "stream main: messages waiting: 2, the first for 1 min 1 s": replace(
         WELL, streams=(replace(MAIN, lag_s=61.0),)
     ),
 }
@@ -98,7 +98,7 @@ def test_refused_topics_are_told_by_their_number() -> None:
     vitals = replace(WELL, streams=(replace(stream, refused_topics=2),))
     [actual] = vitals.problems
     assert (actual.code, actual.stream) == ("topic_refused", "main")
-    assert "the sink's broker refuses: 2;" in actual.text
+    assert "refused by the sink's broker: 2;" in actual.text
     assert families(vitals)["meteragent_refused_topics"] == {("main",): 2}
     assert agent_vitals(as_json(vitals)) == vitals
 
@@ -137,7 +137,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     raised = replace(WELL, raised=alarms.problems)
     texts = [item.text for item in raised.problems]
     assert texts == [
-        "stream main: messages are waiting: 3, the first for 3 min",
+        "stream main: messages waiting: 3, the first for 3 min",
         "stream other: no connection to the broker of the sink",
     ]
     assert agent_vitals(as_json(raised)) == raised

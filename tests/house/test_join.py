@@ -85,11 +85,14 @@ def test_another_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({}, "hide 110 Wh, as in `deploy/crowd/group.toml`: {once}% once, and {fortnight}% if it happens"),
-        ({"slot_s": "60"}, "minutes that hide 110 Wh: {once}% once, {fortnight}% on 14 days."),
+        (
+            {},
+            "in `deploy/crowd/group.toml` and the default preset: {once}% once, and {fortnight}% if it happens",
+        ),
+        ({"slot_s": "60"}, "Minutes that hide 110 Wh: {once}% once, and {fortnight}% on 14 days."),
         (
             {"hide_wh": "6000"},
-            "half hours that hide 6,000 Wh: {once}% once, {fortnight}% on 14 days, {month}% on 30 days.",
+            "Half hours that hide 6,000 Wh: {once}% once, {fortnight}% on 14 days, and {month}% on 30 days.",
         ),
     ],
     ids=["shipped", "minutes", "a day away"],
@@ -106,7 +109,7 @@ def test_an_attacker_is_right_as_often_as_stated(
 
 def test_the_error_of_the_mean_is_as_stated(capsys: pytest.CaptureFixture[str]) -> None:
     """With 6,000 Wh hidden in half hours, the mean of 1,000 homes is off by 24 W."""
-    assert "the mean of 1,000 homes is off by 24 W" in TEXT
+    assert "the mean of 1,000 homes is off by only 24 W" in TEXT
     match = re.search(r"the mean of 1,000 homes +([\d.]+) Wh", check(capsys, values={"hide_wh": "6000"}))
     assert match
     assert 2 * float(match[1]) == 24

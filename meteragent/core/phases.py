@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from meteragent.core.pending import PENDING_MAX, Outcome, Pending, SharedToken
@@ -223,10 +223,17 @@ class RegisterPhases(Phases):
         return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
-        """Return the sums, at readings and at a slot's end, in which phases that report on change stand."""
+        """Return the sums, at readings and at a slot's end, in which phases that report on change stand.
+
+        At a slot's end, what a single register would believe is believed, and is in the sums.
+        """
         result = PhaseResult(Outcome.ACCEPTED, [], [], [])
-        if self._rules.every_ms != 0 or until_ms <= self._newest_ms:
+        if until_ms <= self._newest_ms:
             return result
+        if is_slot_end:
+            self._believe_waiting(until_ms)
+        if self._rules.every_ms != 0:
+            return self._with_sums(result, min(self._phases_settled_ms())) if is_slot_end else result
         if not is_slot_end:
             # A phase is silent only if others have been read the lateness later: after a restart, readings
             # may be delivered again that are older than the meter's newest.
@@ -248,6 +255,13 @@ class RegisterPhases(Phases):
         while (change := next_change(items, changes[-1].end, self._rules)) and change.settled_by < len(items):
             changes.append(change)
         return changes
+
+    def _believe_waiting(self, until_ms: int) -> None:
+        """Settle the changes from before a time that wait for another reading: there is no time to wait."""
+        for phase, items in filter(itemgetter(1), self._readings.items()):
+            [*_, last] = changes = self._settled_changes(phase)
+            if (change := next_change(items, last.end, self._rules)) and items[last.end].time_ms < until_ms:
+                changes.append(change)
 
     def _with_sums(self, result: PhaseResult, until_ms: int, *, is_end: bool = False) -> PhaseResult:
         """Return the result with a sum at each good reading up to `until_ms`, and if `is_end` there, too.

@@ -287,6 +287,16 @@ def test_a_difference_reaches_the_bound() -> None:
     assert full - Fraction(form.quantum) <= max(moves) <= full + Fraction(form.quantum)
 
 
+def test_a_phase_above_the_range_that_waits_is_believed_at_a_slot_s_end() -> None:
+    """What one phase uses more and the other less moves nothing, though one is above the range alone."""
+    form = Form("register", 4, phases=True, lateness_s=5, range_u=(-5000, 5000))
+    arrivals = [Arrival(*at) for at in ((0, 0, 0), (262, 262, 1), (372, 372, 1), (372, 372, 0))]
+    lasts_s = LAST_S + INTERVAL_S
+    within, above = ([[w * WHOLE_W] * lasts_s for w in watts] for watts in ((0, 260), (-50, 310)))
+    one, other = (released(form, loads, arrivals, 0) for loads in (within, above))
+    assert max(abs(one[t] - other[t]) for t in one) <= Fraction(form.quantum)
+
+
 @pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("lateness_s", [0, 30])
 @pytest.mark.parametrize(("power_w", "share"), [(900, 1), (19_980, 1), (20_000, 1), (30_000, 0), (90_000, 0)])

@@ -87,7 +87,7 @@ def test_another_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (
             {},
-            "in `deploy/crowd/group.toml` and the default preset: {once}% once, and {fortnight}% if it happens",
+            "`deploy/crowd/group.toml` and the default preset: {once}% once, and {fortnight}% if it happens",
         ),
         ({"slot_s": "60"}, "Minutes that hide 110 Wh: {once}% once, and {fortnight}% on 14 days."),
         (

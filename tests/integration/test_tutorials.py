@@ -132,7 +132,7 @@ async def test_the_tutorial_on_a_street_works(mosquitto: MakeBroker, table_url: 
         (tmp_path / "agent.toml").write_text(changed(agent_toml, changes))
         database = {"postgresql:///street": table_url}
         (tmp_path / "collect.toml").write_text(changed(collect_toml, changes | database))
-        check, collect, run, _ = (f"exec {PROGRAM}{command}" for command in STREET.commands())
+        check, collect, run = (f"exec {PROGRAM}{command}" for command in STREET.commands())
         assert "accepted" in shell.printed(check)
         with shell.running(collect), shell.running(run):
             log = broker.folder / "log"

@@ -137,7 +137,7 @@ async def test_the_tutorial_on_a_street_works(mosquitto: MakeBroker, table_url: 
         with shell.running(collect), shell.running(run):
             log = broker.folder / "log"
             await until(lambda: {"meters/+/power", "private/+/power"} <= set(log.read_text().split()))
-            (play,) = STREET.commands(".venv/bin/python ")
+            play, _ = STREET.commands(".venv/bin/python ")
             play = changed(play, changes | {"5min": "15min"})
             sent = await asyncio.to_thread(shell.printed, f"{sys.executable} {play}")
             assert sent.startswith("9,700 readings sent")

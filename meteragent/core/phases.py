@@ -303,9 +303,13 @@ class RegisterPhases(Phases):
                 summands.append(end)
             elif not ahead:
                 self._stood_ms[phase] = time_ms
-            free_tokens += readings[: passed[-1].end]
-            del readings[: passed[-1].end]
-            self._changes[phase] = [Change(0, 0)]
+            drop_count = passed[-1].end
+            free_tokens += readings[:drop_count]
+            del readings[:drop_count]
+            self._changes[phase] = [
+                Change(0, 0),
+                *(change._replace(end=change.end - drop_count) for change in ahead),
+            ]
         for reading in summands:
             reading.uses += 1
         return Pending(time_ms, round_half_up(sum_u), SharedToken(summands, 1), shift_u=shift_u)

@@ -287,13 +287,22 @@ def test_a_difference_reaches_the_bound() -> None:
     assert full - Fraction(form.quantum) <= max(moves) <= full + Fraction(form.quantum)
 
 
-def test_a_phase_above_the_range_that_waits_is_believed_at_a_slot_s_end() -> None:
+@pytest.mark.parametrize(
+    ("lateness_s", "arrivals"),
+    [
+        (5, [(0, 0, 0), (262, 262, 1), (372, 372, 1), (372, 372, 0)]),
+        (30, [(0, 0, 0), (283, 263, 1), (280, 280, 0), (291, 291, 0), (320, 300, 1)]),
+    ],
+    ids=["one sum", "two sums"],
+)
+def test_a_phase_above_the_range_that_waits_is_believed_at_a_slot_s_end(
+    lateness_s: int, arrivals: list[tuple[int, int, int]]
+) -> None:
     """What one phase uses more and the other less moves nothing, though one is above the range alone."""
-    form = Form("register", 4, phases=True, lateness_s=5, range_u=(-5000, 5000))
-    arrivals = [Arrival(*at) for at in ((0, 0, 0), (262, 262, 1), (372, 372, 1), (372, 372, 0))]
+    form = Form("register", 4, phases=True, lateness_s=lateness_s, range_u=(-5000, 5000))
     lasts_s = LAST_S + INTERVAL_S
     within, above = ([[w * WHOLE_W] * lasts_s for w in watts] for watts in ((0, 260), (-50, 310)))
-    one, other = (released(form, loads, arrivals, 0) for loads in (within, above))
+    one, other = (released(form, loads, [Arrival(*at) for at in arrivals], 0) for loads in (within, above))
     assert max(abs(one[t] - other[t]) for t in one) <= Fraction(form.quantum)
 
 

@@ -53,7 +53,7 @@ class Pipeline:
         phases, clock_error_ms = stream.source.phases, clock_error_max_ms(stream.terms)
         arrivals = Arrivals(stream.name, phases, stream.max_meters, counts, clock_error_ms)
         running = self._running = LiveStream(stream, Names(stream), Charges(spending), Noise(bits), arrivals)
-        self._stream, self._names, self.arrivals, self._counts = stream, running.names, arrivals, counts
+        self._stream, self.arrivals, self._counts = stream, arrivals, counts
         self._intake = Intake(stream, arrivals)
         self._factory = Factory(stream.terms, formats, book, stream.crowd)
         self._openings = Openings(running, snapshot, self._factory)
@@ -73,7 +73,7 @@ class Pipeline:
             self._schedule_next(timeline)
             self.arrivals.expect_meter(meter)
             if stream.listens:
-                self._openings.claims.ask_about(self._names[meter].destinations)
+                self._openings.claims.ask_about(self._running.names[meter].destinations)
         self._effects = Effects(Commit(stream.name, 0))
         self._observer: Observer | None = None
 
@@ -149,12 +149,14 @@ class Pipeline:
 
     def public_ids(self) -> dict[str, str]:
         """Return the public id of each meter of the stream."""
-        return {meter: self._names[meter].public_id for meter in self._timelines}
+        return {meter: self._running.names[meter].public_id for meter in self._timelines}
 
     def upcoming_slot(self, meter: str) -> Upcoming | None:
         """Return a meter's next slot to be released; None if the meter is unknown or has no such slot."""
         timeline = self._timelines.get(meter)
-        return upcoming_slot(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
+        return (
+            upcoming_slot(timeline, self._stream, self._running.names[meter].delay_ms) if timeline else None
+        )
 
     def _feed_item(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
@@ -223,7 +225,7 @@ class Pipeline:
             raise PayloadError("refused_meters")
         else:
             timeline = self._timelines[meter] = make_timeline(self._stream.terms, first_ms, meter)
-            self._openings.claims.ask_about(self._names[meter].destinations)
+            self._openings.claims.ask_about(self._running.names[meter].destinations)
         if self._has_wall_clock:
             self._deadlines.add_opening(first_ms, meter)
         return timeline
@@ -249,7 +251,9 @@ class Pipeline:
         if opens_ms is not None:
             self._deadlines.add_opening(opens_ms, timeline.meter)
         if closes_ms is not None and closes_ms != scheduled_ms:
-            self._deadlines.add_closing(closes_ms, self._names[timeline.meter].public_id, timeline.meter)
+            self._deadlines.add_closing(
+                closes_ms, self._running.names[timeline.meter].public_id, timeline.meter
+            )
 
     def _open_and_close(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
@@ -273,7 +277,7 @@ class Pipeline:
             return  # stale: a band that began later closed earlier, or the meter is forgotten
         self._releases.close_until(timeline, closes_ms, now_ms, self._effects)
         if (next_ms := timeline.next_close_ms()) is not None:
-            self._deadlines.add_closing(next_ms, self._names[meter].public_id, meter)
+            self._deadlines.add_closing(next_ms, self._running.names[meter].public_id, meter)
         self._drop_forgotten(timeline)
 
     def _drop_forgotten(self, timeline: Timeline) -> None:
@@ -281,7 +285,7 @@ class Pipeline:
             meter = timeline.meter
             self._intake.forget_meter(meter)
             self._effects.acknowledge += [p.token for p in timeline.pending] + timeline.forget_phases()
-            self._openings.claims.forget_answers(self._names[meter].destinations)
-            self._names.pop(meter, None)
+            self._openings.claims.forget_answers(self._running.names[meter].destinations)
+            self._running.names.pop(meter, None)
             del self._timelines[meter]
             self._counts.add("forgotten")

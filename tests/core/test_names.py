@@ -38,7 +38,7 @@ def test_a_meter_that_is_forgotten_leaves_nothing_behind() -> None:
     first = pipeline.public_ids()
     feed(pipeline, now_ms=40)
     assert pipeline._counts["forgotten"] == 1
-    assert not pipeline._names
+    assert not pipeline._running.names
     feed(pipeline, message(41, 1))
     assert pipeline.public_ids() == first
 

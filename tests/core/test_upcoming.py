@@ -46,7 +46,7 @@ def test_the_first_number_is_that_of_the_first_whole_window() -> None:
 def test_what_is_announced_is_what_leaves(delay_ms: int) -> None:
     """Step by step: the next record is that of the announced slot, at the announced time and not before."""
     pipeline = core(spread_ms=delay_ms)
-    own_ms = pipeline._names["m1"].delay_ms
+    own_ms = pipeline._running.names["m1"].delay_ms
     assert 0 <= own_ms <= delay_ms
     announced, left = None, []
     for now_ms in range(1, 40):
@@ -68,7 +68,7 @@ def test_what_is_announced_is_what_leaves(delay_ms: int) -> None:
 def test_under_the_event_clock_records_have_no_delay() -> None:
     """A meter's delay is that of the wall clock, so it is not announced where readings close the slots."""
     pipeline = core(replace(LATE, clock=Clock.EVENT), spread_ms=5)
-    assert pipeline._names["m1"].delay_ms > 0
+    assert pipeline._running.names["m1"].delay_ms > 0
     pipeline.feed([message(1, 5)], BASE_MS + 1, BASE_MS + 1)
     assert pipeline.upcoming_slot("m1") == slot(12, 16, 19)
 

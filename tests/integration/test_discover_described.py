@@ -155,7 +155,7 @@ def test_a_unit_in_a_discovery_message_is_followed(runs: Scenarios) -> None:
     """After an update of the device, its message states another unit: readings are refused."""
     report, logs, _ = runs["pasted"]
     assert 'unit_topic = "homeassistant/sensor/p1/power_consumed/config"' in report
-    assert "source.unit_topic states is another than configured (refused_unit)" in logs[3], logs[3]
+    assert "source.unit_topic states a unit other than the configured one (refused_unit)" in logs[3], logs[3]
 
 
 def test_descriptions_state_kind_and_unit(runs: Scenarios) -> None:

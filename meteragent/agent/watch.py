@@ -63,7 +63,7 @@ class StreamWatch:
             yield from self._pipeline.arrivals.problems(self._limits)
 
     def arrival_rows(self) -> tuple[ArrivalRow, ...]:
-        """Return what has arrived of each of the first meters and phases, for those who ask on the device."""
+        """Return what has arrived of each of the first meters and phases, for queries on the device."""
         return tuple(islice(self._pipeline.arrivals.arrival_rows(self._limits), METERS_MAX))
 
     def note_event(self, side: str, queue: str, event: str) -> None:

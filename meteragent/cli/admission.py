@@ -42,7 +42,7 @@ def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> con
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the streams in a store; none if this user can read no file. Raises StoreError."""
+    """Return the streams in a store; none if this user cannot read the file. Raises StoreError."""
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:

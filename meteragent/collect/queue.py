@@ -34,7 +34,7 @@ class Queue:
         return len(self._messages) <= self._size // 2 and self._bytes <= BYTES_MAX // 2
 
     def put(self, message: Message) -> None:
-        """Add a message. One byte more than the limit is enough for the core to refuse a large one."""
+        """Add a message. One byte past the limit is enough for the core to refuse a large payload."""
         if len(message.payload) > PAYLOAD_MAX:
             message = message._replace(payload=message.payload[: PAYLOAD_MAX + 1])
         self._messages.append(message)

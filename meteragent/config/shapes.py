@@ -164,7 +164,7 @@ def _price_rules(stream: Stream) -> BandRules:
 
 
 def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
-    """Return the prices of a window whose price hours are `bands`; none unless a table has them."""
+    """Return the prices of a window whose price hours are `bands`; or none if no table has them."""
     table = stream.window.weights
     if table is None or not shape_class(stream).is_priced:
         return ()

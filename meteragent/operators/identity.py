@@ -15,7 +15,7 @@ _CURE = "make one with `meteragent crowd key new FILE`"
 
 
 def create(path: Path) -> Identity:
-    """Create an identity and its file, which only its owner can read. Raises OSError, also if it exists."""
+    """Create an identity and a file that only its owner can read. Raises OSError, also if the file exists."""
     secret = os.urandom(SECRET_BYTES)
     with whole_file(path, is_new=True, mode=0o600) as file:
         file.write(f"{_HEAD}\n{secret.hex()}\n".encode("ascii"))

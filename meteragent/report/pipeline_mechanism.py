@@ -62,7 +62,7 @@ class _BorrowedBits:
 class PipelineMechanism:
     """The core under given terms, as a mechanism on windows of n slots that makes the terms' promise.
 
-    The values of a window are integers in multiples of `step`, so that rounding takes part. A step is a
+    The values of a window are integers in multiples of `step`, so that rounding is included. A step is a
     quarter of a quantum if that is a whole number of accumulator or register units (as it is unless slots
     last an odd number of milliseconds). Outputs are in quanta. The promise is that of `DitheredLaplace`.
 

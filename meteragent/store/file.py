@@ -233,7 +233,7 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def is_store(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a file is a store, not blank. Raises StoreError if another program or version made it."""
+    """Return whether a file is a store. Raises StoreError if another program or version wrote the file."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

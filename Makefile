@@ -135,7 +135,7 @@ clean: ## back to a fresh clone
 	rm -rf .venv docs/api docs/notebooks/*.md docs/notebooks/*.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
 
 $(STAMP): $(PROJECTS) | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[page,crowd,spark]' --editable './simulators[sim,demo]' --group dev --group docs
+	$(BIN)/python -m pip install --quiet --editable '.[page,crowd,spark,completion]' --editable './simulators[sim,demo]' --group dev --group docs
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): $(PROJECTS) | .venv/made

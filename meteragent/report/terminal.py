@@ -94,18 +94,15 @@ def _event_texts(guarantee: Guarantee) -> list[str]:
     for event, percent, revealed_days in guarantee.exposures:
         for days in percent.keys() & {REPETITIONS[0], REPETITIONS[-1]}:
             is_hard = percent[days] >= HARDLY_HIDDEN_AT_PERCENT
-            grade = "nothing" if days in revealed_days else "hardly" if is_hard else "well"
+            hidden = "hidden.hardly" if is_hard else "hidden.well"
+            grade = "hidden.nothing" if days in revealed_days else hidden
             limit = percent_text(str(percent[days]) if percent[days] < 100 else "> 99")
-            text = event.title if grade == "nothing" else f"{event.title} ({limit})"
+            text = event.title if days in revealed_days else f"{event.title} ({limit})"
             graded.setdefault((grade, days), []).append(text)
     lines = [
-        say(
-            f"hidden.{grade}",
-            when=wording.guess_columns()[2 + REPETITIONS.index(days)],
-            events="; ".join(events),
-        )
+        say(grade, when=wording.guess_columns()[2 + REPETITIONS.index(days)], events="; ".join(events))
         for days in (REPETITIONS[0], REPETITIONS[-1])
-        for grade in ("well", "hardly", "nothing")
+        for grade in ("hidden.well", "hidden.hardly", "hidden.nothing")
         if (events := graded.get((grade, days)))
     ]
     return [say("hidden.limits"), *lines] if lines else []

@@ -16,7 +16,7 @@ TEXTS = read_texts("en")
 SAYING = [
     *sorted((ROOT / "meteragent" / "report").rglob("*.py")),
     ROOT / "meteragent" / "agent" / "page" / "serialise.py",
-    ROOT / "meteragent" / "cli" / "draft.py",
+    *sorted((ROOT / "meteragent" / "cli").glob("*.py")),
 ]
 REPORTS = "".join(path.read_text() for path in SAYING)
 SCRIPT = "".join(path.read_text() for path in sorted(STATIC.glob("*.js")))
@@ -36,7 +36,7 @@ def asked() -> set[str]:
 
 
 def asked_by_reports() -> set[str]:
-    """The names of texts that `check`, the statement and `plan` ask for, or that they put together."""
+    """The names of texts that commands and the statement ask for, or that they put together."""
     plain = set(re.findall(r"""["']([a-z_]+\.\w+)["']""", REPORTS)) | set(
         re.findall(r'say\("(\w+)"\)', REPORTS)
     )

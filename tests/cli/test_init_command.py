@@ -328,7 +328,7 @@ def test_an_address_without_a_broker_ends_with_a_hint(
         ),
         (
             LinkError("cannot connect: expired", "certificate_wrong"),
-            "write a name of the certificate in --url",
+            "use a name from the certificate in --url",
         ),
         (LinkError("cannot connect: unknown", "certificate_unknown"), "Set --ca-file to that authority's"),
         (LinkError("closed", "certificate_wanted"), "Set --cert-file and --key-file"),

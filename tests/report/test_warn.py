@@ -21,7 +21,7 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"source": f"kind = 'register'\nunit = 'kWh'\n{TIMED}\ndead_band = 0", "window": "lateness = '1min'"},
         (),
     ),
-    "up to 4.99 kWh of each slot (49.9%) are lost, because the reading that completes a slot comes up to": (
+    "up to 4.99 kWh of each slot (49.9%) is lost, because the reading that completes a slot can arrive": (
         {"source": f"{energy('Wh')}\n{KNOWN}", "window": "lateness = '1s'"},
         (),
     ),
@@ -100,7 +100,7 @@ def test_a_register_waits_for_the_reading_after_a_slot() -> None:
     assert warning.startswith(glitch)
     assert warned((), {"source": source, "window": "lateness = '2min'"}) == []
     lost, warning = warned((), {"source": source, "window": "lateness = '0s'"})
-    assert lost.startswith("up to 333 Wh of each slot (3.33%) are lost")
+    assert lost.startswith("up to 333 Wh of each slot (3.33%) is lost")
     assert warning.startswith(glitch)
     assert warned((), {"source": source.replace("1min", "0s")}) == []
 

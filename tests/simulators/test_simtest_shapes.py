@@ -1,10 +1,10 @@
 """The simulation's judge finds each kind of window that states a wrong fact of its numbers."""
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
 
-from meteragent.config import terms
 from meteragent.domain import schedule
 from meteragent.domain.shapes import Space
 from simulators.simtest import runs
@@ -12,6 +12,7 @@ from simulators.simtest.judge import crowd
 from tests.simulators.shape_mutants import FACTS, SHAPE_MUTANTS, SILENT, ShapeMutant
 from tests.support.not_run import not_run
 
+TERMS = importlib.import_module("meteragent.config.terms")  # the package has a function of this name
 TESTED_SEEDS = 200
 """`test_simtest` runs the seeds below without any mistake."""
 
@@ -25,7 +26,7 @@ def _fresh_terms() -> Iterator[None]:
 
 
 def _forget() -> None:
-    for module in (terms, schedule):
+    for module in (TERMS, schedule):
         for item in vars(module).values():
             if hasattr(item, "cache_clear"):
                 item.cache_clear()

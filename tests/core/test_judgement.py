@@ -202,9 +202,11 @@ def days(draw: st.DrawFn, rules: ReadingRules) -> Day:
         elif index:
             total += wh - true[index - 1]
         rolled = value if modulus is None else value % modulus
+        # A fall just before a rollover cannot be told from it.
+        is_rolling = modulus is not None and modulus - rolled <= 2 * limit_wh + 2
         wrong = {
-            "zero": 0 if rolled > 2 * limit_wh + 2 else rolled,
-            "dip": rolled - draw(st.integers(limit_wh + 2, 10**6)),
+            "zero": 0 if rolled > 2 * limit_wh + 2 and not is_rolling else rolled,
+            "dip": rolled - (0 if is_rolling else draw(st.integers(limit_wh + 2, 10**6))),
             "spike": rolled + 3 * limit_wh + 30 + draw(st.integers(0, 10**7)),
             "double": 2 * rolled + 4 * limit_wh + 30,
         }.get(kind, rolled)

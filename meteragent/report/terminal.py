@@ -93,9 +93,8 @@ def _event_texts(guarantee: Guarantee) -> list[str]:
     graded: dict[tuple[str, int], list[str]] = {}
     for event, percent, revealed_days in guarantee.exposures:
         for days in percent.keys() & {REPETITIONS[0], REPETITIONS[-1]}:
-            is_hard = percent[days] >= HARDLY_HIDDEN_AT_PERCENT
-            hidden = "hidden.hardly" if is_hard else "hidden.well"
-            grade = "hidden.nothing" if days in revealed_days else hidden
+            grade = "hidden.hardly" if percent[days] >= HARDLY_HIDDEN_AT_PERCENT else "hidden.well"
+            grade = "hidden.nothing" if days in revealed_days else grade
             limit = percent_text(str(percent[days]) if percent[days] < 100 else "> 99")
             text = event.title if days in revealed_days else f"{event.title} ({limit})"
             graded.setdefault((grade, days), []).append(text)

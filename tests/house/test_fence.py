@@ -32,7 +32,7 @@ FENCE = {
     ".receivers": 3,
 }
 """The number of tests of each sort outside the homes."""
-LINES_MAX = 62_422
+LINES_MAX = 62_421
 """The lines of the package: whoever adds removes."""
 AGENT_LINES_MAX = 14_699
 """The lines of code that `run` loads with the page, without the mathematics."""

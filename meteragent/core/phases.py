@@ -17,7 +17,7 @@ range. So each phase's readings are judged (`register_judgement`), its register 
 good ones, and the registers are summed at the time of each good reading up to which all phases are settled.
 Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases'
 slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is
-kept until there is a sum at or after the time of the phase's next good reading.
+kept until there is a sum at or after the phase's next good reading. A slot's end settles what waits.
 
 Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
 that does not count now. So it stands where another one has been read (`standing_sums`), but only up to the

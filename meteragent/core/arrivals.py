@@ -236,8 +236,9 @@ class Arrival:
             self._first_ms = now_ms
 
     def _end_faults(self, now_ms: int, *, is_off: bool) -> None:
-        self._usual_count = max(self._usual_count, self._count_since(_IDLE))
-        self._counts_since, self._idle_ms = _NO_COUNTS, None
+        if self._counts_since:
+            self._usual_count = max(self._usual_count, self._count_since(_IDLE))
+            self._counts_since, self._idle_ms = _NO_COUNTS, None
         doubts = self._doubts or Doubts()
         self._doubts = doubts if doubts.note_counted(now_ms, is_off=is_off) else None
 

@@ -44,14 +44,17 @@ class Releases:
         slot = ReleasedSlot(form.descriptor.id, window.start_ms, end_ms)
         payload, quanta, until_ms = window.release_slot(slot_index, form)
         destinations = self._stream.destinations_of_slot(window.destinations, window.start_ms, end_ms)
-        outgoing = effects.commit.outgoing
-        # Not before an older message of the same topic: a receiver that is behind delays no other.
-        dues = [(item, max(leave_ms, self.due_ms.get(item, 0))) for item in destinations]
-        outgoing += [Outgoing(*item, payload, due_ms, False, slot, until_ms) for item, due_ms in dues]
+        total_payload = None
         if self._stream.total and quanta is not None:
-            payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
-            for item, due_ms in dues:
-                outgoing.append(Outgoing(item.queue, total.total_topic(item.topic), payload, due_ms, False))
+            total_payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
+        for destination in destinations:
+            queue, topic = destination
+            # Not before an older message of the same topic: a receiver that is behind delays no other.
+            due_ms = max(leave_ms, self.due_ms.get(destination, 0))
+            effects.commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, False, slot, until_ms))
+            if total_payload is not None:
+                message = Outgoing(queue, total.total_topic(topic), total_payload, due_ms, False)
+                effects.commit.outgoing.append(message)
 
     def _add_to_total(
         self, window: Window, slot_index: int, quanta: int, form: RecordFormat, commit: Commit

@@ -73,9 +73,11 @@ class Stream:
 
     def destinations_of_slot(self, destinations: Destinations, window_ms: int, end_ms: int) -> Destinations:
         """Return those destinations whose receivers get a slot, given its end and its window's start."""
-        queues = [item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)]
-        served = tuple([destination for destination in destinations if destination.queue in queues])
-        return destinations if len(served) == len(destinations) else served  # which all windows share
+        queues = {item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)}
+        for destination in destinations:
+            if destination.queue not in queues:
+                return tuple([destination for destination in destinations if destination.queue in queues])
+        return destinations  # which all windows share
 
     def drop_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
         """Return `state` without the open windows whose slots no receiver gets any more."""

@@ -29,9 +29,10 @@ class Counts(Counter[str]):
         """Count `count` events. Raises KeyError if `name` is not in `COUNTERS`."""
         if name not in COUNTERS:
             raise KeyError(name)
-        self[name] += count
-        if self._total is not None:
-            self._total.add(name, count)
+        counts: Counts | None = self
+        while counts is not None:
+            counts[name] += count
+            counts = counts._total
 
     def make_part(self) -> "Counts":
         """Create the counts for a part of the agent; the part's events are also counted here."""

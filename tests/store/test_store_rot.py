@@ -48,7 +48,7 @@ def _without_holding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "damaged_rows", lambda *_, **__: {})
 
 
-MISTAKES = [(_without_sums, b"mqtt://app"), (_without_index, b"main@app.1"), (_without_holding, b'"value":')]
+MISTAKES = [(_without_sums, b"mqtt://app"), (_without_index, b"mainm1"), (_without_holding, b'"value":')]
 
 
 @pytest.mark.parametrize(("mistake", "text"), MISTAKES)

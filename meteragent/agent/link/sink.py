@@ -284,6 +284,8 @@ class Sink:
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
         """Forget the ids of rows that are marked in the outbox; these rows will not be read again."""
+        if not (self._unmarked_ids - self.late_ids).isdisjoint(row_ids):
+            self.delivered_ms = self._now_ms()
         self._unmarked_ids.difference_update(row_ids)
         self.late_ids &= self._unmarked_ids
 
@@ -293,7 +295,6 @@ class Sink:
         if self.refusals.on_accepted(topic, row, retain=retain) and row:
             self._unmarked_ids.add(row)
             self.counts.add("delivered")
-            self.delivered_ms = self._now_ms()
         self._on_answer()
 
     def on_refused(self, packet_id: int, reason: int) -> None:
@@ -355,7 +356,7 @@ class Sink:
             await self._announcer.introduce_meter(session, row)
             await self._wait_for_room(session)
             if not self._is_too_late(row):
-                await self._publish(session, Flight(row.id, topic, retain), row.topic, row.payload)
+                self._publish_at_once(session, Flight(row.id, topic, retain), row.topic, row.payload)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
         """Return whether a row is a late report, which is counted once and deleted by the next commit."""
@@ -370,6 +371,9 @@ class Sink:
     async def _publish(self, session: Session, flight: Flight, topic: str, payload: bytes) -> None:
         """Publish a message as soon as one more may be in flight and the clock shows a time."""
         await self._wait_for_room(session)
+        self._publish_at_once(session, flight, topic, payload)
+
+    def _publish_at_once(self, session: Session, flight: Flight, topic: str, payload: bytes) -> None:
         self._publish_s = loop_s()
         self._in_flight[session.publish(topic, payload, retain=flight.retain)] = flight
 

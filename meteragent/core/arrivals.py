@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from statistics import median_high
 from typing import NamedTuple
 
 from meteragent.core.register_judgement import Verdict
@@ -460,7 +459,8 @@ class Arrivals:
         if code == "phase_silent":
             return {"phases": len(self._phases)}
         if code in {"all_late", "clock_behind"}:
-            return {"off_ms": round(median_high(abs(arrival.clock_error_ms) for arrival in arrivals), -3)}
+            errors_ms = sorted(abs(arrival.clock_error_ms) for arrival in arrivals)
+            return {"off_ms": round(errors_ms[len(errors_ms) // 2], -3)}
         if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
             reasons = sum((arrival.refusal_counts(code) for arrival in arrivals), Counter[str]())
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}

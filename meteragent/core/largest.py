@@ -90,7 +90,7 @@ class LargestWindow(Window):
         """Add a value over a stretch of time to its parts; before a part's first value, it is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
-            self.slots_with_reading.add(0)
+            self.reading_bits = 1
         while at_ms < to_ms:
             part_ms = self.integrable_until_ms(at_ms)
             until_ms = min(to_ms, part_ms + self.terms.step_ms)

@@ -38,7 +38,7 @@ class Releases:
     def _release(self, window: Window, slot_index: int, leave_ms: int, effects: Effects) -> None:
         if window.has_gap(slot_index):
             self._counts.add("gap_slots")
-        window.slots_with_reading.discard(slot_index)
+        window.reading_bits &= ~(1 << slot_index)
         self._counts.add("released")
         form, end_ms = self._formats[window.terms_id], window.slot_end_ms(slot_index)
         slot = ReleasedSlot(form.descriptor.id, window.start_ms, end_ms)

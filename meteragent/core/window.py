@@ -73,7 +73,7 @@ class Window:
                         further away than the noise can reach (THEORY A.3)
     draws               the number of slots that have opened; in a window of parts, the number of masks
     slots               the accumulators of the open slots, by index
-    slots_with_reading  the open slots to which a reading has been added since the agent started
+    reading_bits        a bit for each open slot, set if a reading has been added since the agent started
     masked_slot         the index of the slot, if any, whose accumulator is unknown after a restart: `slots`
                         holds a register minus the accumulator instead (`register`)
     lost_slot           the index of the slot, if any, whose accumulator was abandoned; the slot has no noise
@@ -89,7 +89,7 @@ class Window:
     noise_bound: int | None = None
     draws: int = 0
     slots: dict[int, int] = field(default_factory=dict)
-    slots_with_reading: set[int] = field(default_factory=set)
+    reading_bits: int = 0
     masked_slot: int | None = None
     lost_slot: int | None = None
     prices: Prices = field(default_factory=Prices, compare=False)
@@ -115,7 +115,7 @@ class Window:
 
     def has_gap(self, slot_index: int) -> bool:
         """Return whether a slot that has hours has received no reading since the agent started."""
-        return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
+        return not self.reading_bits >> slot_index & 1 and self.terms.slot_ms(slot_index) > 0
 
     # --- noise ---------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Window:
     def add_to_slot(self, slot_index: int, from_ms: int, to_ms: int, value: Value) -> None:
         """Add a value over a stretch of time to an open slot, multiplied by the prices if there are any."""
         if value is not None:
-            self.slots_with_reading.add(slot_index)
+            self.reading_bits |= 1 << slot_index
         if not self.terms.shape.is_priced:
             self.slots[slot_index] += self.accumulator_units(from_ms, to_ms, value)
             return
@@ -271,7 +271,7 @@ class Window:
         """Resume the masked slot with a reading that it explains, in accumulator units."""
         slot_index, self.masked_slot = self.masked_slot or 0, None
         self.slots[slot_index] = register - self.slots[slot_index]
-        self.slots_with_reading.add(slot_index)
+        self.reading_bits |= 1 << slot_index
 
     def give_up_masked_slot(self) -> None:
         """Give up the masked slot, if any: it becomes gap throughout, and its noise is never used."""

@@ -14,7 +14,6 @@ of these two at a standard deviation of 1, plus half a quantum for the lattice.
 """
 
 import math
-from statistics import NormalDist
 
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
@@ -30,6 +29,8 @@ def crowd_sd(noise: LInfLaplace, homes: int) -> float:
 
 def crowd_half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
     """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes."""
+    from statistics import NormalDist  # noqa: PLC0415 -- 0.2 MB, which an agent does not need
+
     two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
     rounding_sd = quantum / math.sqrt(6)  # of the two rounding errors that `half_width_of_total` includes
     draws_factor = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounding_sd)

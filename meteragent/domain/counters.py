@@ -23,7 +23,7 @@ PUBLIC = frozenset(
 class Counts(Counter[str]):
     """The number of events of each counter since the agent started."""
 
-    _total: "Counts | None" = None
+    total_counts: "Counts | None" = None
 
     def add(self, name: str, count: int = 1) -> None:
         """Count `count` events. Raises KeyError if `name` is not in `COUNTERS`."""
@@ -32,12 +32,12 @@ class Counts(Counter[str]):
         counts: Counts | None = self
         while counts is not None:
             counts[name] += count
-            counts = counts._total
+            counts = counts.total_counts
 
     def make_part(self) -> "Counts":
         """Create the counts for a part of the agent; the part's events are also counted here."""
         part = Counts()
-        part._total = self
+        part.total_counts = self
         return part
 
     def as_text(self, *, is_public: bool = False) -> str:

@@ -119,7 +119,7 @@ class Meter:
         """All that a later reading may meet."""
         meter = self.timeline
         times = meter.integrated_until_ms, meter.standing_ms, meter.newest_ms, meter.idle_windows
-        sums = [(window.slots, window.slots_with_reading) for window in meter.windows]
+        sums = [(window.slots, window.reading_bits) for window in meter.windows]
         return times, sums, meter.pending, list(meter.recent_ms), self.spans
 
 

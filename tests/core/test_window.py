@@ -117,7 +117,7 @@ def test_values_are_clamped_to_the_range_and_gaps_are_not() -> None:
     window.add_value(4, 8, -100)
     window.add_value(8, 12, None)
     assert window.slots == {0: 20, 1: -8, 2: 4}
-    assert window.slots_with_reading == {0, 1}
+    assert window.reading_bits == 0b11
 
 
 # --- power ------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""What arrives of each meter and phase, and the judgement of it: does it count, and if not, why?
+"""Judge what arrives from each meter and phase: are its readings used, and if not, why?
 
-The core notes the outcome of each message and reading at the `Arrival` of its *origin*: a meter, or a phase
-of a meter. No value is among it, and it stays in memory. `Arrivals.problems` judges each origin by itself, so
-a good meter hides no other, and names no meter (law 4). `arrival_rows` names the meters, for those who ask on
-the device.
+An *origin* is a meter, or a phase of a meter. The core notes the outcome of each message and reading, but no
+value, in the `OriginHistory` of its origin, in memory only. Each origin is judged by itself, so that a good
+meter does not mask a bad one. `Arrivals.problems` names no meter (law 4); only `arrival_rows`, which is for
+people at the device, does.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 STEP_MS = MINUTE_MS
-"""The longest step of the clock: the machine may have slept, or its clock may have been set."""
+"""The most by which the intake's clock advances at once, because the machine may have slept or been set."""
 BAD_FOR_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
 # NOTE: these six are chosen; false and missed problems in the field would settle them.
@@ -27,34 +27,34 @@ BAD_MIN = 3
 """The smallest number of refused messages, or clamped or doubted readings, that is a problem after
 `BAD_FOR_MS`. For a wrong zone, one message is enough."""
 BAD_AT_ONCE_MIN = 5
-"""The number of such messages that is a problem at once, before the first accepted reading."""
+"""The number of such messages that is a problem immediately if no reading has been accepted yet."""
 UNREADABLE_MIN = 100
-"""The number of unreadable messages that is a problem even if that many are usual."""
+"""The number of unreadable messages in a row that is a problem, however many were usual between readings."""
 RECENT_COUNT = 32
 """How many of an origin's newest messages, readings or rises are judged together."""
 RECENT_COUNT_MIN = 12
-"""The smallest number of messages whose refused share can be a problem."""
+"""The number of messages from which on the share of refused ones can be a problem."""
 BAD_PART = 4
-"""Every fourth message refused is a problem."""
+"""One in how many messages, readings or rises must be bad to be a problem: every fourth."""
 
-_COUNTS = {"accepted", "early"}
+_ACCEPTED = {"accepted", "early"}
 _READ = {"refused_ahead", "late", "duplicate"}
-"""Outcomes of messages that were decoded: the profile is right."""
+"""Outcomes that show that a message was decoded, so that the profile is right."""
 _UNREADABLE = set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 _REFUSED = {*REFUSALS, "late"}
 _IDLE = {*_REFUSED, "duplicate"}
-"""Outcomes of messages that are not used; duplicates, because a time that stands still is a fault."""
+"""Outcomes of unused messages; duplicates are among them, because a time that never changes is a fault."""
 _EMPTY = {"refused_missing", "refused_unavailable"}
 """Refusals of messages that may belong to something other than a meter."""
 _UNHEARD = {"retained", "other_shard"}
-"""Outcomes of messages that the meter has not just sent, or that are another agent's: as good as silence."""
+"""Outcomes of messages that were not just sent, or belong to another agent; they do not end a silence."""
 _ODD = _UNREADABLE - _EMPTY
 _NO_COUNTS = Counter[str]()
-"""The counts of each origin that has none, which share this object; it stays empty."""
+"""An empty counter, never changed, that all origins without counts share."""
 _RECENT_BITS = (1 << RECENT_COUNT) - 1
 
 DAILY_EVENT_LIMITS = {"register_jump": 1, "register_reset": 3}
-"""How many events of a meter within a day are a problem, by their counter, which is the problem's code."""
+"""By counter: how many events of a meter within a day are a problem, whose code is the counter's name."""
 
 CODES = (
     "no_message",
@@ -73,15 +73,15 @@ CODES = (
     "all_clamped",
     "some_clamped",
 )
-"""The codes of problems; if several hold for an origin, the first is given."""
+"""The codes of problems, in order of precedence: if an origin has several, the first is reported."""
 
 
 class Limits(NamedTuple):
-    """How long, in ms, the intake may be silent before this is a problem; None: for ever.
+    """How long, in ms, a silence may last before it is a problem; None: for ever.
 
-    first_ms  nothing has arrived since the start
-    meter_ms  a meter's readings have stopped
-    phase_ms  a phase has stopped while others of its meter go on; None: it stands for `stands_ms`
+    first_ms   nothing has arrived since the start
+    meter_ms   a meter's readings have stopped
+    phase_ms   a phase has stopped, but others of its meter have not; None: it may be silent for `stands_ms`
     """
 
     first_ms: int | None
@@ -91,9 +91,9 @@ class Limits(NamedTuple):
 
 
 class ArrivalRow(NamedTuple):
-    """An origin: its messages, how long ago the last one came and the last one counted, and the judgement.
+    """An origin's number of messages, the ages of its newest and its newest used one, and its problem.
 
-    `phase` is None for a meter without phases; `code` is None if nothing is wrong.
+    `phase` is None for a meter without phases; `code` is None without a problem.
     """
 
     meter: str
@@ -106,7 +106,7 @@ class ArrivalRow(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BadSeries:
-    """A series of readings or rises, of whose newest at least every `part`-th is bad."""
+    """A run of readings or rises that lasts while at least every `part`-th of the newest ones is bad."""
 
     part: int
     bad_count: int = 0
@@ -115,7 +115,7 @@ class BadSeries:
     _count: int = 0
 
     def note_bad(self, now_ms: int, *, is_bad: bool) -> None:
-        """Note a reading or rise; the series ends when too few of the newest are bad."""
+        """Note a reading or rise; end the run if too few of the newest are bad."""
         if not self.bad_count:
             self._bits = self._count = 0
             self.since_ms = now_ms
@@ -125,27 +125,27 @@ class BadSeries:
         self.bad_count = self.bad_count + is_bad if is_going_on else 0
 
     def is_long(self, now_ms: int) -> bool:
-        """Return whether enough were bad for long enough."""
+        """Return whether at least `BAD_MIN` were bad, over at least `BAD_FOR_MS`."""
         return self.bad_count >= BAD_MIN and now_ms - self.since_ms >= BAD_FOR_MS
 
 
 @dataclass(slots=True, eq=False)
 class RegisterFindings:
-    """What the readings of an origin's register turned out to be, and what is wrong with them."""
+    """The verdicts on an origin's register readings, and the problem that follows from them."""
 
     _events_ms: dict[str, list[int]] = field(default_factory=dict)
     _doubted: BadSeries = field(default_factory=partial(BadSeries, 1))
     _contradicted: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
     _outside: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
     _is_high: bool = False
-    _still_count: int = 0  # readings without use, since the rises began to be outside the range
+    _still_count: int = 0  # readings without use since the rises exceeded the range
 
     def note_event(self, name: str, now_ms: int) -> None:
         """Note an event of `DAILY_EVENT_LIMITS`."""
         self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-DAILY_EVENT_LIMITS[name] :]
 
     def note_verdict(self, verdict: Verdict, now_ms: int) -> None:
-        """Note a verdict. Of readings that are doubted in a row, only the first is noted as contradicted."""
+        """Note a verdict; of consecutive doubted readings, note only the first as contradicted."""
         is_doubted = verdict in {Verdict.HIGH, Verdict.LOW}
         if not (is_doubted and self._doubted.bad_count):
             is_bad = is_doubted or verdict is Verdict.CONTRADICTED
@@ -160,7 +160,7 @@ class RegisterFindings:
             self._still_count += verdict is Verdict.STILL
 
     def code(self, now_ms: int) -> str | None:
-        """Return what is wrong, as one of `CODES`; None if nothing is."""
+        """Return the problem's code, one of `CODES`; None without a problem."""
         for name, times_ms in self._events_ms.items():
             if len(times_ms) == DAILY_EVENT_LIMITS[name] and now_ms - times_ms[0] < DAY_MS:
                 return name
@@ -175,15 +175,15 @@ class RegisterFindings:
 
 @dataclass(slots=True, eq=False)
 class Doubts:
-    """The bad times and values among an origin's readings that counted."""
+    """The wrong times and clamped values among the readings of an origin that were used."""
 
     clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))
     clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
     all_clamped: BadSeries = field(default_factory=partial(BadSeries, 1))
-    is_clamped: bool = False  # the last reading, which is noted after it was accepted
+    is_clamped: bool = False  # whether the last reading was; noted after its acceptance
 
     def note_counted(self, now_ms: int, *, is_off: bool) -> bool:
-        """Note a reading that counted, and whether the one before was clamped; return whether doubts stay."""
+        """Note a used reading, and whether the previous one was clamped; return whether doubts remain."""
         self.clock_errors.note_bad(now_ms, is_bad=is_off)
         if not self.is_clamped:
             self.all_clamped.note_bad(now_ms, is_bad=False)
@@ -193,27 +193,27 @@ class Doubts:
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
-    """What has arrived of one origin since the agent started; times are those of the intake's clock."""
+class OriginHistory:
+    """What has arrived from one origin since the agent started; times are those of the intake's clock."""
 
     message_count: int = 0
     heard_ms: int | None = None
     counted_ms: int | None = None
     clock_error_ms: int = 0
     registers: RegisterFindings | None = None
-    _counts_since: Counter[str] = field(default_factory=lambda: _NO_COUNTS)  # since a reading counted
+    _counts_since: Counter[str] = field(default_factory=lambda: _NO_COUNTS)  # since a reading was used
     _first_ms: int | None = None
     _idle_ms: int | None = None
     _usual_count: int = 0
-    _recent: int = 0  # a bit for each of the newest messages, set if it was refused as odd
+    _recent: int = 0  # a bit for each of the newest messages, set if its outcome is in `_ODD`
     _odd: Counter[str] = field(default_factory=lambda: _NO_COUNTS)
-    _doubts: Doubts | None = None  # from a bad time or value on, until all are well again
+    _doubts: Doubts | None = None  # None unless a recent time or value was bad
 
     def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
-        """Note an outcome by its counter's name; its time was `clock_error_ms` off the arrival."""
+        """Note a reading's outcome, a counter's name; its time is `clock_error_ms` later than its arrival."""
         if clock_error_ms:
             self.clock_error_ms = clock_error_ms
-        if outcome in _COUNTS:
+        if outcome in _ACCEPTED:
             self.counted_ms = now_ms
             self._recent = self._recent << 1 & _RECENT_BITS
             if self._counts_since or self._doubts is not None or clock_error_ms:
@@ -250,11 +250,11 @@ class Arrival:
 
     @property
     def is_no_meter(self) -> bool:
-        """Whether all that came is messages without a value."""
+        """Whether none of the messages contained a value."""
         return self.counted_ms is None and set(self._counts_since) <= _EMPTY | _UNHEARD | {"other"}
 
     def code(self, now_ms: int, limits: Limits) -> str | None:
-        """Return what is wrong, as one of `CODES`; None if nothing is."""
+        """Return the problem's code, one of `CODES`; None without a problem."""
         refused_count = self._count_since(_REFUSED)
         is_refusing = self._idle_ms is not None and now_ms - self._idle_ms >= BAD_FOR_MS
         if is_refusing and (cause := self._cause()):
@@ -273,7 +273,7 @@ class Arrival:
         return self._value_code(now_ms)
 
     def _time_code(self, now_ms: int, limit_ms: int) -> str | None:
-        """Return what is wrong if no message is accepted any more, or with the times of accepted ones."""
+        """Return the code if messages are no longer accepted, or if accepted times are wrong."""
         if self.counted_ms is None:
             return None
         is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
@@ -284,7 +284,7 @@ class Arrival:
         return None
 
     def _value_code(self, now_ms: int) -> str | None:
-        """Return what is wrong with the values of accepted readings."""
+        """Return the code if the values of accepted readings are wrong."""
         if self.registers is not None:
             return self.registers.code(now_ms)
         if (doubts := self._doubts) is None:
@@ -296,7 +296,7 @@ class Arrival:
         return "some_clamped" if is_mixed else None
 
     def _cause(self) -> str | None:
-        """Return why all messages have been refused; None if the outcomes indicate no cause."""
+        """Return the code of why messages are refused; None if the outcomes do not show a cause."""
         since = self._counts_since
         if since["refused_zone"]:
             return "wrong_zone"
@@ -310,12 +310,12 @@ class Arrival:
 
     @property
     def _fewest_messages(self) -> int:
-        """The smallest number of messages that is a problem if none of them counts."""
+        """The smallest number of messages that is a problem if none of them is used."""
         # A topic filter with a wildcard may also match messages that are no readings.
         return max(BAD_MIN, min(2 * self._usual_count + 1, UNREADABLE_MIN))
 
     def refusal_counts(self, code: str) -> Counter[str]:
-        """Return the refusals to which a problem is due, by the name of their counter."""
+        """Return how many refusals explain a problem, by the name of their counter."""
         since = self._odd if code == "some_refused" else self._counts_since
         return Counter({name: count for name, count in since.items() if name in _IDLE or name == "other"})
 
@@ -324,83 +324,83 @@ class Arrival:
 
 
 class Arrivals:
-    """What has arrived of a stream's meters, and the judgement of it."""
+    """What has arrived from a stream's meters, and the problems with it."""
 
     def __init__(
         self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, error_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start; `error_max_ms` is how far the time of an accepted reading may be from its arrival."""
+        """Start without meters; an accepted reading's time may differ by `error_max_ms` from its arrival."""
         self._name, self._max_meters, self._clock_error_max_ms = name, max_meters, error_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
         self._advanced_ms: int | None = None
         self._places = {phase: place for place, phase in enumerate((None, *self._phases))}
-        self._origins: dict[str, tuple[Arrival, ...]] = {}  # of each meter itself, then of its phases
-        self._stray = Arrival()
+        self._origins: dict[str, tuple[OriginHistory, ...]] = {}  # by meter: its own, then its phases'
+        self._stray = OriginHistory()
 
     def advance_clock(self, now_ms: int, *, is_connected: bool) -> None:
-        """Advance the clock to a time of the wall clock; it stands while the source is not connected."""
+        """Advance the intake's clock to the wall clock's time; it stops while the source is disconnected."""
         if is_connected and self._advanced_ms is not None:
             self.now_ms += min(max(now_ms - self._advanced_ms, 0), STEP_MS)
         self._advanced_ms = now_ms
 
-    def arrival_of(self, meter: str, phase: str | None = None) -> Arrival:
-        """Return what has arrived of a meter or phase; beyond `max_meters` meters, it belongs to none."""
+    def history_of(self, meter: str, phase: str | None = None) -> OriginHistory:
+        """Return the history of a meter or phase; all meters beyond `max_meters` share one history."""
         origins = self._origins.get(meter)
         if origins is None:
             if len(self._origins) >= self._max_meters:
                 return self._stray
-            origins = self._origins[meter] = tuple([Arrival() for _ in self._places])
+            origins = self._origins[meter] = tuple([OriginHistory() for _ in self._places])
         return origins[self._places[phase]]
 
     def expect_meter(self, meter: str) -> None:
-        """Expect readings of a meter that the store knows: its silence begins now."""
-        self.arrival_of(meter).counted_ms = self.now_ms
+        """Expect readings from a meter known from the store, so that its silence is measured from now."""
+        self.history_of(meter).counted_ms = self.now_ms
 
-    def count_outcome(self, arrival: Arrival | None, outcome: str, clock_error_ms: int = 0) -> None:
-        """Count an outcome of an origin, if any; its time was `clock_error_ms` off the arrival."""
-        if outcome in _COUNTS and abs(clock_error_ms) <= self._clock_error_max_ms:
+    def count_outcome(self, history: OriginHistory | None, outcome: str, clock_error_ms: int = 0) -> None:
+        """Count a reading's outcome, and note it for its origin, if any; see `OriginHistory.note_outcome`."""
+        if outcome in _ACCEPTED and abs(clock_error_ms) <= self._clock_error_max_ms:
             clock_error_ms = 0
         self.counts.add(outcome)
-        (self._stray if arrival is None else arrival).note_outcome(outcome, self.now_ms, clock_error_ms)
+        (self._stray if history is None else history).note_outcome(outcome, self.now_ms, clock_error_ms)
 
     def note_clamped(self, meter: str) -> None:
         """Count that a meter's last reading was clamped."""
         self.counts.add("clamped")
-        self.arrival_of(meter).note_clamped(self.now_ms)
+        self.history_of(meter).note_clamped(self.now_ms)
 
     def note_event(self, meter: str, name: str) -> None:
-        """Count what the use up to a meter's register reading was, by the name of its counter."""
+        """Count an event of a meter's register, such as a reset, by the name of its counter."""
         self.counts.add(name)
         if name in DAILY_EVENT_LIMITS:
-            self._registers(self.arrival_of(meter)).note_event(name, self.now_ms)
+            self._registers(self.history_of(meter)).note_event(name, self.now_ms)
 
-    def note_verdict(self, arrival: Arrival, verdict: Verdict) -> None:
-        """Note what a reading of an origin's register turned out to be."""
-        self._registers(arrival).note_verdict(verdict, self.now_ms)
+    def note_verdict(self, history: OriginHistory, verdict: Verdict) -> None:
+        """Note a verdict on a reading of an origin's register."""
+        self._registers(history).note_verdict(verdict, self.now_ms)
 
-    def _registers(self, arrival: Arrival) -> RegisterFindings:
-        if arrival.registers is None:
-            arrival.registers = RegisterFindings()
-        return arrival.registers
+    def _registers(self, history: OriginHistory) -> RegisterFindings:
+        if history.registers is None:
+            history.registers = RegisterFindings()
+        return history.registers
 
     def forget_meter(self, meter: str) -> None:
         """Forget a meter."""
         self._origins.pop(meter, None)
 
     def is_waiting(self, limits: Limits) -> bool:
-        """Return whether nothing has arrived, for so short a time that this is no problem."""
+        """Return whether nothing has arrived yet, but not for long enough to be a problem."""
         return not self._has_heard() and not self._is_silent(limits)
 
     def _has_heard(self) -> bool:
-        arrivals = chain.from_iterable(self._origins.values())
-        return any(arrival.heard_ms is not None for arrival in (self._stray, *arrivals))
+        histories = chain.from_iterable(self._origins.values())
+        return any(history.heard_ms is not None for history in (self._stray, *histories))
 
     def _is_silent(self, limits: Limits) -> bool:
         return limits.first_ms is not None and self.now_ms > limits.first_ms
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        """Yield what is wrong, the most common first, each with the number of meters that have it."""
+        """Yield the problems, the most common first, each with the number of affected meters."""
         if not self._has_heard():
             if self._is_silent(limits):
                 yield make_problem("no_message", self._name, limit_ms=limits.first_ms or 0)
@@ -409,76 +409,78 @@ class Arrivals:
         if not judged and (code := self._stray.code(self.now_ms, limits)):
             judged[""] = code, [self._stray]
         for code, count in Counter(code for code, _ in judged.values() if code).most_common():
-            arrivals = [arrival for key, group in judged.values() if key == code for arrival in group]
-            fields = self._fields(code, arrivals, limits)
+            histories = [history for key, group in judged.values() if key == code for history in group]
+            fields = self._fields(code, histories, limits)
             yield make_problem(code, self._name, meters=count, of=len(judged), **fields)
 
-    def _meters(self) -> dict[str, tuple[Arrival, ...]]:
-        """Return the origins of each meter; those whose messages lack a value only if there are no others."""
+    def _meters(self) -> dict[str, tuple[OriginHistory, ...]]:
+        """Return the origins of each meter; skip those that sent no values, unless all did so."""
         meters = {
             meter: origins
             for meter, origins in self._origins.items()
-            if not all(arrival.is_no_meter for arrival in origins)
+            if not all(history.is_no_meter for history in origins)
         }
         return meters or self._origins
 
-    def _judge(self, origins: tuple[Arrival, ...], limits: Limits) -> tuple[str | None, list[Arrival]]:
-        """Return what is wrong with a meter, and with which of its origins."""
-        meter_arrival, *phases = origins
+    def _judge(
+        self, origins: tuple[OriginHistory, ...], limits: Limits
+    ) -> tuple[str | None, list[OriginHistory]]:
+        """Return the code of a meter's problem, if any, and those of its origins that have it."""
+        meter_history, *phases = origins
         newest_ms = _newest_ms(origins)
-        silent = self._silent_phases(meter_arrival, phases, newest_ms, limits)
-        arrivals_by_code, limits = defaultdict(list), self._own_limits(newest_ms, limits)
-        for arrival in phases or [meter_arrival]:
-            code = arrival.code(self.now_ms, limits) or ("phase_silent" if arrival in silent else None)
-            arrivals_by_code[code].append(arrival)
-        if phases:  # what is clamped is the sum, and events are noted there
-            arrivals_by_code[meter_arrival.code(self.now_ms, Limits(None, None, None))].append(meter_arrival)
-        code = min(filter(None, arrivals_by_code), key=CODES.index, default=None)
-        return code, arrivals_by_code[code] if code else []
+        silent = self._silent_phases(meter_history, phases, newest_ms, limits)
+        histories_by_code, limits = defaultdict(list), self._own_limits(newest_ms, limits)
+        for history in phases or [meter_history]:
+            code = history.code(self.now_ms, limits) or ("phase_silent" if history in silent else None)
+            histories_by_code[code].append(history)
+        if phases:  # clamping and events concern the sum of the phases
+            histories_by_code[meter_history.code(self.now_ms, Limits(None, None, None))].append(meter_history)
+        code = min(filter(None, histories_by_code), key=CODES.index, default=None)
+        return code, histories_by_code[code] if code else []
 
     def _own_limits(self, newest_ms: int, limits: Limits) -> Limits:
-        """Return the limits of each phase: a silent one may stand while others go on."""
+        """Return the limits for one phase: its own silence is no problem while others stand in for it."""
         is_standing = limits.phase_ms is None and self.now_ms - newest_ms <= (limits.meter_ms or 0)
         return limits._replace(meter_ms=None) if self._phases and is_standing else limits
 
     def _silent_phases(
-        self, meter_arrival: Arrival, phases: list[Arrival], newest_ms: int, limits: Limits
-    ) -> list[Arrival]:
-        """Return the phases without which nothing of a meter counts, although others of them do."""
-        unheard_phases = [arrival for arrival in phases if arrival.counted_ms is None]
-        is_summed = self.now_ms - (meter_arrival.counted_ms or 0) <= (limits.phase_ms or BAD_FOR_MS)
+        self, meter_history: OriginHistory, phases: list[OriginHistory], newest_ms: int, limits: Limits
+    ) -> list[OriginHistory]:
+        """Return the silent phases for lack of which a meter's other phases cannot be summed."""
+        unheard_phases = [history for history in phases if history.counted_ms is None]
+        is_summed = self.now_ms - (meter_history.counted_ms or 0) <= (limits.phase_ms or BAD_FOR_MS)
         if is_summed or len(unheard_phases) == len(phases):
             return []
         limit_ms = limits.stands_ms if limits.phase_ms is None else limits.phase_ms
         oldest_ms = 0 if limit_ms is None else newest_ms - limit_ms
-        return [arrival for arrival in phases if arrival.counted_ms is None or arrival.counted_ms < oldest_ms]
+        return [history for history in phases if history.counted_ms is None or history.counted_ms < oldest_ms]
 
-    def _fields(self, code: str, arrivals: list[Arrival], limits: Limits) -> dict[str, str | int]:
+    def _fields(self, code: str, histories: list[OriginHistory], limits: Limits) -> dict[str, str | int]:
         if code == "no_readings":
             return {"limit_ms": limits.meter_ms or 0}
         if code == "phase_silent":
             return {"phases": len(self._phases)}
         if code in {"all_late", "clock_behind"}:
-            errors_ms = sorted(abs(arrival.clock_error_ms) for arrival in arrivals)
+            errors_ms = sorted(abs(history.clock_error_ms) for history in histories)
             return {"off_ms": round(errors_ms[len(errors_ms) // 2], -3)}
         if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
-            reasons = sum((arrival.refusal_counts(code) for arrival in arrivals), Counter[str]())
+            reasons = sum((history.refusal_counts(code) for history in histories), Counter[str]())
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}
         return {}
 
     def arrival_rows(self, limits: Limits) -> Iterator[ArrivalRow]:
-        """Yield all origins, by meter and phase, with their judgement."""
+        """Yield a row for each origin, in order of meter and phase."""
         for meter, origins in sorted(self._origins.items()):
-            code, arrivals = self._judge(origins, limits)
+            code, histories = self._judge(origins, limits)
             own_limits = self._own_limits(_newest_ms(origins), limits)
-            for phase, arrival in zip(self._phases or [None], origins[1:] or origins, strict=True):
-                own_code = code if arrival in arrivals else arrival.code(self.now_ms, own_limits)
-                heard_ago_ms, counted_ago_ms = self._ago(arrival.heard_ms), self._ago(arrival.counted_ms)
-                yield ArrivalRow(meter, phase, arrival.message_count, heard_ago_ms, counted_ago_ms, own_code)
+            for phase, history in zip(self._phases or [None], origins[1:] or origins, strict=True):
+                own_code = code if history in histories else history.code(self.now_ms, own_limits)
+                heard_ago_ms, counted_ago_ms = self._ago(history.heard_ms), self._ago(history.counted_ms)
+                yield ArrivalRow(meter, phase, history.message_count, heard_ago_ms, counted_ago_ms, own_code)
 
     def _ago(self, time_ms: int | None) -> int | None:
         return None if time_ms is None else self.now_ms - time_ms
 
 
-def _newest_ms(origins: tuple[Arrival, ...]) -> int:
-    return max(arrival.counted_ms or 0 for arrival in origins)
+def _newest_ms(origins: tuple[OriginHistory, ...]) -> int:
+    return max(history.counted_ms or 0 for history in origins)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from meteragent.core.arrivals import Arrival, Arrivals
+from meteragent.core.arrivals import Arrivals, OriginHistory
 from meteragent.core.pending import Outcome, Pending, SharedToken
 from meteragent.core.phases import make_phases, rules_of_phase
 from meteragent.core.register_judgement import Judge
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
     meter: str
     phase: str | None
-    arrival: Arrival
+    history: OriginHistory
 
 
 MeterReading = tuple[Origin, Pending | None]
@@ -89,7 +89,7 @@ class Intake:
                 origin, readings = self.read_message(message)
             except PayloadError as error:
                 cached = self._origins.get(message.topic)
-                self._arrivals.count_outcome(cached and cached.arrival, error.reason)
+                self._arrivals.count_outcome(cached and cached.history, error.reason)
                 free_tokens.append(message.token)
                 if cached is not None and error.reason == "refused_stale":
                     items.append((cached, None))
@@ -164,7 +164,7 @@ class Intake:
         if len(self._origins) >= self._stream.max_meters * max(1, len(source.phases)):
             self._origins.clear()
             self._zones.clear()
-        origin = self._origins[topic] = Origin(meter, phase, self._arrivals.arrival_of(meter, phase))
+        origin = self._origins[topic] = Origin(meter, phase, self._arrivals.history_of(meter, phase))
         return origin
 
     def accept_reading(
@@ -189,14 +189,14 @@ class Intake:
 
     def judge_reading(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:
         """Note what is wrong with the value of an accepted reading, and of its meter's new readings."""
-        (meter, phase, arrival), readings = origin, self._readings
+        (meter, phase, history), readings = origin, self._readings
         if not self._is_register:
             if sums and not readings.low_u <= sums[-1].value_u <= readings.high_u:
                 self._arrivals.note_clamped(meter)
             return
-        items = [] if reading is None else [(phase, arrival, reading)]
+        items = [] if reading is None else [(phase, history, reading)]
         if phase is not None:
-            items += [(None, self._arrivals.arrival_of(meter), total) for total in sums]
+            items += [(None, self._arrivals.history_of(meter), total) for total in sums]
         for name, its_arrival, item in items:
             rules = readings if name is None else self._rules_of_phase
             for verdict in self._judges[meter, name].judge(item, rules, item.shift_u):

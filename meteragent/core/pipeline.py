@@ -169,7 +169,7 @@ class Pipeline:
             if self._accept_reading(origin, reading, received_ms, now_ms):
                 changes[origin.meter] = None
         except PayloadError as error:
-            self.arrivals.count_outcome(origin.arrival, error.reason, reading.time_ms - received_ms)
+            self.arrivals.count_outcome(origin.history, error.reason, reading.time_ms - received_ms)
             self._effects.acknowledge.append(reading.token)
 
     def _accept_reading(self, origin: Origin, reading: Pending, received_ms: int, now_ms: int) -> bool:
@@ -188,7 +188,7 @@ class Pipeline:
         if phase is None and (standing := extend_standing(timeline, reading, clock_ms)) is not None:
             # the fast path, for nearly all power readings
             self._effects.acknowledge.append(standing.token)
-            self.arrivals.count_outcome(origin.arrival, _ACCEPTED, reading.time_ms - received_ms)
+            self.arrivals.count_outcome(origin.history, _ACCEPTED, reading.time_ms - received_ms)
             self._judge(origin, reading, [reading])
             return True
         outcome, free, meter_readings = self._intake.accept_reading(phase, timeline, reading)
@@ -196,7 +196,7 @@ class Pipeline:
         if timeline.thinned_count:
             self._counts.add("thinned", timeline.thinned_count)
             timeline.thinned_count = 0
-        self.arrivals.count_outcome(origin.arrival, outcome, reading.time_ms - received_ms)
+        self.arrivals.count_outcome(origin.history, outcome, reading.time_ms - received_ms)
         if outcome is not _ACCEPTED:
             return is_changed
         self._judge(origin, reading, meter_readings)
@@ -208,7 +208,7 @@ class Pipeline:
     def _judge(self, origin: Origin, reading: Pending | None, meter_readings: Sequence[Pending]) -> None:
         """Judge accepted readings; pass the meter's newest reading, if any, to the observer."""
         if meter_readings and origin.phase is not None:
-            self.arrivals.arrival_of(origin.meter).note_outcome("accepted", self.arrivals.now_ms)
+            self.arrivals.history_of(origin.meter).note_outcome("accepted", self.arrivals.now_ms)
         if meter_readings and self._observer is not None:
             self._observer.note_reading(origin.meter, meter_readings[-1].time_ms, meter_readings[-1].value_u)
         self._intake.judge_reading(origin, reading, meter_readings)

@@ -51,10 +51,10 @@ class Intake:
     def hear(self, meter: str, *outcomes: str, phase: str | None = None) -> "Intake":
         """Note outcomes of a meter, "clamped" for a reading that was accepted and clamped."""
         for outcome in outcomes:
-            arrival = self.arrivals.arrival_of(meter, phase)
-            arrival.note_outcome("accepted" if outcome == "clamped" else outcome, self.arrivals.now_ms)
+            history = self.arrivals.history_of(meter, phase)
+            history.note_outcome("accepted" if outcome == "clamped" else outcome, self.arrivals.now_ms)
             if outcome == "clamped":
-                arrival.note_clamped(self.arrivals.now_ms)
+                history.note_clamped(self.arrivals.now_ms)
         return self
 
     def steps(self, meter: str, *steps: tuple[str, ...], step_ms: int = STEP_MS) -> "Intake":
@@ -188,7 +188,7 @@ def test_times_that_count_may_be_wrong(off_ms: int, code: str) -> None:
     intake = Intake()
     for step in range(8):
         assert intake.codes == ([code] if step >= 6 else [])
-        intake.arrivals.count_outcome(intake.arrivals.arrival_of("m"), "accepted", off_ms)
+        intake.arrivals.count_outcome(intake.arrivals.history_of("m"), "accepted", off_ms)
         intake.wait()
     assert intake.found[0].fields["off_ms"] == 90_000
     assert intake.hear("m", "accepted").codes == []
@@ -307,7 +307,7 @@ def test_messages_without_a_meter_are_told_only_alone() -> None:
 def test_meters_beyond_the_limit_are_none() -> None:
     """A flood of names takes no memory."""
     arrivals = Arrivals("main", (), 2, Counts())
-    assert len({id(arrivals.arrival_of(str(number))) for number in range(9)}) == 3
+    assert len({id(arrivals.history_of(str(number))) for number in range(9)}) == 3
     assert len(list(arrivals.arrival_rows(LIMITS))) == 2
 
 

@@ -77,19 +77,19 @@ class StreamView:
         meter, phase = place
         if self._only not in (None, meter) or not self._source.holds(meter):
             return False
-        arrival = self.arrivals.arrival_of(meter, phase)
+        history = self.arrivals.history_of(meter, phase)
         try:
             readings = self._readings(meter, phase, payload, retain)
         except PayloadError as error:
-            arrival.note_outcome(error.reason, self.arrivals.now_ms)
+            history.note_outcome(error.reason, self.arrivals.now_ms)
             raise
         for reading in readings:
             time_ms = now_ms if reading.time_ms is None else reading.time_ms
             time_ms += now_ms if time_ms < 0 else 0
-            arrival.note_outcome("accepted", self.arrivals.now_ms)
+            history.note_outcome("accepted", self.arrivals.now_ms)
             pending = Pending(time_ms, reading.value_u, None, is_stamped=reading.time_ms is None)
             if self._trace(meter).add(phase, pending, now_ms) and phase is not None:
-                self.arrivals.arrival_of(meter).note_outcome("accepted", self.arrivals.now_ms)
+                self.arrivals.history_of(meter).note_outcome("accepted", self.arrivals.now_ms)
             self.last = (meter, reading.value_u)
         return True
 

@@ -3,10 +3,10 @@
     pipeline   decides when slots open and close, and what is charged and released (start here)
     stream     the stream's settings, the names of its meters, and the answer to a feed
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
-    arrivals   judges what arrives of each meter and phase; `register_judgement` does so for counters
+    arrivals   judges what arrives from each meter and phase; `register_judgement` judges register readings
     timeline   integrates one meter's `pending` readings into slots; `register` does so for registers
     window     holds the sums of a window's slots; `largest` those of a peak, `shares` those of a crowd
-    factory    makes timelines and windows, of the class that a kind of window needs
+    factory    makes timelines and windows, choosing the class for each kind of window
     opening    opens and charges windows, unless another store releases the meter
     release    makes the messages of closed slots, draws noise again, and keeps the running totals
     deadlines  when slots are next due

@@ -1,4 +1,4 @@
-"""The charges of a feed, which are counted as windows open and collected once per commit."""
+"""The charges of the windows that a feed opens, collected once per commit."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers of a stream's charges: its own budget's, and those of all budgets of its meters."""
+    """The odometers that record a stream's charges: of its own budget, and of its meters' budgets."""
 
     own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a charge (1/W) at `start_ms` and return True, unless it would exceed `own_budget`."""
+        """Record a charge (1/W) at `start_ms` and return True, unless it would exceed `own_budget`."""
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`, which may refuse: other streams' budgets count this charge, but cannot forbid it.
+            # Not `add`, which may refuse: the charge uses other streams' budgets, which cannot forbid it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 
@@ -36,7 +36,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window on the UTC day of `start_ms`, unless the budget forbids it; return whether."""
+        """Charge a window on the UTC day of `start_ms` and return True, unless the budget forbids it."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w

@@ -1,4 +1,4 @@
-"""When the slots of a stream are due: the next of all meters, and the next of one."""
+"""When the slots of a stream open and close: the next time for all meters, and the next slot of one."""
 
 import heapq
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ class Deadlines:
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
     def next_due_ms(self, *, includes_closings: bool) -> int | None:
-        """Return the earliest time, of openings only unless `includes_closings`; None without one."""
+        """Return the earliest opening time or, if `includes_closings`, closing time; None without one."""
         heads = (*self._openings[:1], *(self._closings[:1] if includes_closings else ()))
         return min((head[0] for head in heads), default=None)
 
     def take_due(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
         """Remove and yield the due entries in order; entries may be added during the iteration.
 
-        An opening, (None, meter), is due at `open_ms`; a closing, (time, meter), at the earlier of both
-        times.
+        An opening is yielded as (None, meter) if its time is at most `open_ms`; a closing, as (time, meter),
+        if its time is at most both `open_ms` and `close_ms`.
         """
         close_ms = min(open_ms, close_ms)
         while True:
@@ -64,7 +64,7 @@ class Upcoming(NamedTuple):
 
 
 def upcoming_slot(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
-    """Return the slot that closes next, which need not be open yet; None if there is none for any receiver.
+    """Return a meter's next slot to close, open or not; None if no receiver gets a further slot.
 
     `delay_ms` is the meter's fixed delay. Whether a window opens also depends on facts that are not known in
     advance, such as the budget, other agents and a crowd's keys.

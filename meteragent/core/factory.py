@@ -1,4 +1,4 @@
-"""What builds the windows and timelines of a stream, from their terms and from the store."""
+"""Build the windows and timelines of a stream, from their terms or from the store."""
 
 from dataclasses import dataclass, replace
 
@@ -16,15 +16,15 @@ from meteragent.domain.units import Kind
 from meteragent.wire.record import RecordFormats
 
 WINDOW_CLASSES = {Accumulator.SUM: Window, Accumulator.LARGEST: LargestWindow, Accumulator.SHARE: ShareWindow}
-"""The class of windows for each way in which readings make a slot's value."""
+"""The class of window for each way of combining readings into a slot's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factory:
-    """What builds windows and timelines under the terms of one stream.
+    """The builder of one stream's windows and timelines.
 
-    terms    the terms of an ordinary window, under which readings count
-    formats  the formats of records, whose terms all windows with the same id share
+    terms    the terms of an ordinary window, which say what readings mean
+    formats  the formats of records; windows with the same terms id share one format
     prices   the prices of the stream's topic
     crowd    the cryptography of shares; None unless windows release shares
     """
@@ -38,7 +38,7 @@ class Factory:
         """Return a timeline from the store; open windows keep their own terms."""
         timeline = make_timeline(self.terms, next_ms, meter)
         windows = [self._restore_window(window) for window in state.windows]
-        if self.crowd is None:  # any more: nobody can seal a share
+        if self.crowd is None:  # no longer in a crowd: nothing can seal their shares
             windows = [window for window in windows if not isinstance(window, ShareWindow)]
         timeline.resume(state, windows)
         return timeline
@@ -52,7 +52,7 @@ class Factory:
         return window
 
     def make_window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
-        """Return a new window under terms that `formats` has."""
+        """Return a new window; `terms_id` must be registered in `formats`."""
         terms = self.formats[terms_id].terms
         kind = WINDOW_CLASSES[terms.shape.accumulator]
         window = kind(start_ms, terms, terms_id, destinations, public_id, prices=self.prices)
@@ -62,13 +62,13 @@ class Factory:
 
 
 def make_timeline(terms: Terms, first_ms: int, meter: str = "") -> Timeline:
-    """Return the timeline of a new meter, which begins at `first_ms`; `terms` are those of its readings."""
+    """Return a new meter's timeline, which begins at `first_ms`; `terms` say what its readings mean."""
     kind = RegisterTimeline if terms.readings.kind is Kind.REGISTER else Timeline
     return kind(terms, first_ms, meter)
 
 
 def make_noiseless_window(terms: Terms, start_ms: int) -> Window:
-    """Return a window of all slots, without noise, prices and pads; it holds energies, and stays here."""
+    """Return a window with all slots open, without noise, prices and pads; its values must not be sent."""
     if terms.shape.is_priced:
         terms = replace(terms, shape=Means(terms.length_ms, terms.length_ms), prices=())
     kind = WINDOW_CLASSES[terms.shape.accumulator] if terms.shape.has_parts else Window

@@ -1,8 +1,8 @@
 """The intake, which turns messages into readings of meters.
 
-The readings of a message are processed in time order, each counted under its outcome; the message may be
-acknowledged once the tokens of all have been given back. A reading of a phase may complete a sum of the
-phases, which is then the meter's reading.
+The readings of a message are processed in time order, and the outcome of each is counted. The message may be
+acknowledged once the tokens of all its readings have been given back. If a reading of a phase completes a sum
+of the phases, this sum is the meter's reading.
 """
 
 from collections import defaultdict
@@ -23,29 +23,29 @@ from meteragent.domain.reading import Message, Reading, Token
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
-# NOTE: these six are chosen; times and arrivals of many meters, stamped by themselves, would settle them.
+# NOTE: these six are guesses; timestamps and arrivals of many real meters with clocks would settle them.
 SETTLED_MS = MINUTE_MS
-"""The time for which the difference from the arrival must be steady before readings are refused."""
+"""How long the difference between times and arrivals must be steady before readings are refused."""
 _NEAR_MS = 2_000
 """How far ahead of its arrival the time of a reading may be if the meter's clock is right."""
 _ON_THE_WAY_MS = 10_000
 """How far behind its arrival the time of a reading may be if the meter's clock is right."""
 _FAST_MS = 5_000
-"""How far ahead of an arrival the newest reading's time is only if the meter's clock has been fast."""
+"""If the newest reading's time is further ahead of an arrival than this, the meter's clock was fast."""
 _STEADY_MS = 10_000
-"""The largest change in a difference that counts as steady; delays of messages cause such changes."""
+"""The largest change by which a difference is still steady; message delays cause such changes."""
 _CLOCK_MS = 2 * MINUTE_MS
-"""The largest assumed error of a meter's clock."""
+"""The largest error that a meter's clock is assumed to have."""
 
 
 def clock_error_max_ms(terms: Terms) -> int:
-    """Return how far a time may be from its arrival: the lateness, and a minute or 2% of a slot."""
+    """Return how far a time may differ from its arrival: the lateness plus a minute or 2% of a slot."""
     slot_ms = terms.length_ms // terms.n
     return terms.lateness_ms + max(slot_ms // 50, min(slot_ms, MINUTE_MS))
 
 
 class Origin(NamedTuple):
-    """The meter and phase that a topic names, and what has arrived of them."""
+    """The meter and phase that a topic names, and the history of what they sent."""
 
     meter: str
     phase: str | None
@@ -57,7 +57,7 @@ MeterReading = tuple[Origin, Pending | None]
 
 
 class Intake:
-    """The decoder of a stream's messages, and the way of a phase's readings to the sums of its meter."""
+    """The decoder of a stream's messages, which also passes the readings of phases on to be summed."""
 
     def __init__(self, stream: Stream, arrivals: Arrivals) -> None:
         self._stream = stream
@@ -106,7 +106,7 @@ class Intake:
         return [*items, *sorted(stamped_items.values(), key=lambda item: item[1].time_ms)]
 
     def _note_unit(self, place: tuple[str, str | None], payload: bytes) -> None:
-        """Note the unit that a program states of a meter's or phase's readings; a retained message counts."""
+        """Note the unit that a program states for the readings of a meter or phase, even if retained."""
         self._arrivals.counts.add("other")
         unit = stated_unit(payload[: self._stream.max_payload])
         if unit in self._stream.source.units[place[1]]:
@@ -188,7 +188,7 @@ class Intake:
         return result.outcome if self._is_register else outcome, free_tokens, sums
 
     def judge_reading(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:
-        """Note what is wrong with the value of an accepted reading, and of its meter's new readings."""
+        """Note what is wrong with an accepted reading's value, and with the sums that it completes."""
         (meter, phase, history), readings = origin, self._readings
         if not self._is_register:
             if sums and not readings.low_u <= sums[-1].value_u <= readings.high_u:
@@ -197,22 +197,22 @@ class Intake:
         items = [] if reading is None else [(phase, history, reading)]
         if phase is not None:
             items += [(None, self._arrivals.history_of(meter), total) for total in sums]
-        for name, its_arrival, item in items:
+        for name, its_history, item in items:
             rules = readings if name is None else self._rules_of_phase
             for verdict in self._judges[meter, name].judge(item, rules, item.shift_u):
-                self._arrivals.note_verdict(its_arrival, verdict)
+                self._arrivals.note_verdict(its_history, verdict)
 
     def undo_fast_clock(self, timeline: Timeline, reading: Pending, received_ms: int) -> list[Token] | None:
-        """Drop what is later than a reading that shows that its meter's clock was fast and is right now.
+        """Drop the later readings if a reading shows that the meter's clock was fast and is now right.
 
-        Return the freed tokens; None if it does not show that. The choice depends on times alone.
+        Return the freed tokens; None if it does not show this. The decision depends on times alone.
         """
         newest_ms = timeline.newest_ms
         if newest_ms is None or newest_ms <= received_ms + _FAST_MS:
             return None
         if not -_ON_THE_WAY_MS <= reading.time_ms - received_ms <= _NEAR_MS:
             return None
-        # Under the event clock, arrivals show nothing. A register's readings are judged by their values.
+        # Under the event clock, arrival times say nothing. Registers are judged by their values instead.
         if self._stream.terms.clock is not Clock.WALL or self._is_register:
             return None
         tokens = timeline.drop_pending_from(reading.time_ms)
@@ -220,7 +220,7 @@ class Intake:
         return tokens + timeline.forget_phases()
 
     def forget_meter(self, meter: str) -> None:
-        """Forget what has arrived of a meter."""
+        """Forget the history of a meter."""
         self._arrivals.forget_meter(meter)
         self._origins.clear()
         for name in (None, *self._stream.source.phases):
@@ -238,7 +238,7 @@ class ZoneWatch(dict[object, tuple[int, int]]):
     """
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
-        """Note a reading's time; return whether the meter's times are, and stay, off by whole hours."""
+        """Note a reading's time; return whether the meter's times are steadily off by whole hours."""
         clock_error_ms = time_ms - received_ms
         since_ms, first_error_ms = self.get(meter, (received_ms, clock_error_ms))
         if abs(clock_error_ms - first_error_ms) > _STEADY_MS or received_ms < since_ms:

@@ -34,8 +34,8 @@ class LargestWindow(Window):
     mask             z * L + u; None until noise is drawn, both when the window opens and after a restart
     part             the energy of the open part so far; None between parts, and whenever no integration is
                      under way
-    unmasked_energy  the largest energy of the parts that wait for `redraw_noise`, without a mask; None if no
-                     part waits
+    unmasked_energy  the largest energy of the parts that wait for a mask from `redraw_noise`; None if no part
+                     waits
     """
 
     mask: int | None = None
@@ -79,7 +79,7 @@ class LargestWindow(Window):
         self.unmasked_energy = None
 
     def _raise_maximum(self, energy: int) -> None:
-        """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw_noise`."""
+        """Include a part's energy in the maximum; without a mask, keep it until `redraw_noise`."""
         if self.mask is None:
             waiting_energy = energy if self.unmasked_energy is None else self.unmasked_energy
             self.unmasked_energy = max(energy, waiting_energy)
@@ -87,7 +87,7 @@ class LargestWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to its parts; before a part's first value, it is gap."""
+        """Add a value over a stretch of time to the parts it touches; the time before it in a part is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
             self.reading_bits = 1

@@ -35,7 +35,7 @@ class Noise:
         self._dithers = defaultdict[int, list[int]](list)
 
     def draw_slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
-        """Return the noise of a further slot of a window whose noise bound is `noise_bound`."""
+        """Return the noise of a window's next slot, given the window's noise bound."""
         return mechanism.draw_slot(noise_bound, self.bits)
 
     def draw_window(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """The noiseless mean of each slot, for the page and `tap`, by the core's arithmetic and in memory only.
 
-A timeline reports the stretches of time that it adds to its slots (`Timeline.observe`); this module adds them
-to noiseless windows without prices. So a mean is the private number as a power, without noise, rounding and
-prices, by the same code that clamps values and fills gaps. Means are shown at the device only (law 3).
+A timeline reports each stretch of time that it adds to its slots (`Timeline.observe`). This module adds the
+same stretches to windows without noise and prices. So each mean is the power from which the released value is
+made, clamped and with gaps filled by the same code. Means are shown only at the device (law 3).
 """
 
 from typing import NamedTuple
@@ -18,10 +18,10 @@ _CLOSED = 2000
 
 
 class SlotMean(NamedTuple):
-    """The mean power of a slot's observed part or, in a window of parts, the largest mean of one, in W or kW.
+    """The mean power over the observed time of a slot, in W or kW; for a peak, the largest mean of a part.
 
-    A band has the times of its window. The field `part` is the observed fraction of the slot, which is 1 only
-    if the slot has ended and all of it was observed.
+    For a band, the start and end are those of its window. `part` is the observed fraction of the slot, which
+    is 1 only if the slot has ended and all of it was observed.
     """
 
     from_ms: int
@@ -32,7 +32,7 @@ class SlotMean(NamedTuple):
 
 
 class SlotMeans:
-    """The means of one schedule's slots, which begin anew whenever a stretch of time is missing."""
+    """The means of one schedule's slots, which start afresh whenever a stretch of time is missing."""
 
     def __init__(self, schedule: Schedule, closed_max: int = _CLOSED) -> None:
         self._schedule = schedule
@@ -48,7 +48,7 @@ class SlotMeans:
             self._windows = []
             self._open_window(self._schedule.grid.start_ms(start_ms))
             whole_ms = self._windows[0].integrable_until_ms(start_ms)
-            # If the windows have parts, nothing is observed before the first whole one.
+            # If the windows have parts, observation begins with the first whole part.
             self._start_ms = whole_ms if whole_ms == start_ms else whole_ms + self._windows[0].terms.step_ms
         while self._windows[-1].end_ms < end_ms:
             self._open_window(self._windows[-1].end_ms)

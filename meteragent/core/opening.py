@@ -1,14 +1,14 @@
-"""When the windows of a stream open, and whether they may: which topics are this store's, and the budget.
+"""Open the windows of a stream, if this store owns their topics and the budget allows them.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
    advance (`noise`) does not belong to a window yet.
 2. A window opens at or after the mark of its meter, and raises the mark to the window's end (law 1).
-3. A window opens for those receivers that get it then, and for nobody later: what holds one receiver back
-   does not hold back the others. A receiver whose topic another store has released gets no such window even
-   if its topic becomes clear later, because that store's noise is on the same interval.
-4. A window that may not open, because every receiver's topic is held or refused, nobody gets it, a key is
-   missing or the budget forbids it, is skipped and counted. None of these depends on a reading.
+3. The receivers of a window are fixed when it opens. If one receiver is held back, the others are not. If
+   another store releases to its topic, the receiver does not get the window later either, even if the topic
+   becomes free: that store has put other noise on the same interval.
+4. A window is skipped and counted if every receiver's topic is held or refused, no receiver has a grant,
+   a key is missing, or the budget forbids it. None of these depends on a reading.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,9 +31,9 @@ _SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep un
 class Claims:
     """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
 
-    A destination to which this store has sent a descriptor is its own for ever. About any other, the core
-    asks the shell once whether another store releases there (`take_questions`), and the shell answers only if
-    none does (`confirm_free`). If `listens` is False, every destination is this store's. Its mark in
+    A destination to which this store has sent a descriptor is its own for ever. For any other, the core asks
+    the shell once whether another store releases there (`take_questions`), and the shell answers only if none
+    does (`confirm_free`). If `listens` is False, this store owns every destination. The store's mark in
     descriptors, if any, is derived from `key`.
     """
 
@@ -54,21 +54,21 @@ class Claims:
                 self._questions.append(destination)
 
     def take_questions(self) -> list[Destination]:
-        """Return what `ask_about` has collected since the last call, for the shell to ask about."""
+        """Return the destinations that the shell should ask about, collected since the last call."""
         destinations, self._questions = self._questions, []
         return destinations
 
     def confirm_free(self, destinations: Iterable[Destination], now_ms: int) -> None:
-        """Note that no other store has been found there; until `now_ms`, one may have released unheard."""
+        """Note that no other store releases there now; before `now_ms`, one may have done so unnoticed."""
         self._clear.update(dict.fromkeys(destinations, now_ms))
 
     def is_own(self, destination: Destination, start_ms: int = 2**62) -> bool:
-        """Return whether a destination is known to belong to this store from `start_ms` on."""
+        """Return whether this store is known to own a destination for windows from `start_ms` on."""
         is_clear = self._clear.get(destination, 2**63) <= start_ms
         return not self._listens or is_clear or destination in self._announced
 
     def forget_answers(self, destinations: Collection[Destination]) -> None:
-        """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
+        """Forget the answers about a forgotten meter's destinations, so that they are asked for again."""
         self._asked.difference_update(destinations)
         self._clear = {place: ms for place, ms in self._clear.items() if place not in destinations}
 
@@ -129,7 +129,7 @@ class Openings:
         self.claims.announce_window(self._factory.formats[terms_id].descriptor, window, now_ms, commit)
 
     def _pass_and_charge(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
-        """Pass on to the window after the next; charge the next one, and return who gets it."""
+        """Charge the next window and advance past it; return its destinations, none if it is skipped."""
         meter, (public_id, destinations, _) = timeline.meter, self._names[timeline.meter]
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms

@@ -1,8 +1,8 @@
 """Readings that wait until their span is integrated, and the tokens that acknowledge their messages.
 
-A message may hold several readings, and a reading of a phase may be part of several sums. All uses hold the
-same `Share` as their token. When the last use gives it back, the tokens in it are given back, too: each of
-them belongs to a message or is itself a share.
+A message may contain several readings, and a reading of a phase may be part of several sums. All of these
+uses hold the same `SharedToken`. After the last use has given it back, the tokens inside it are given back,
+too: each of them belongs to a message or is itself shared.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from meteragent.domain.reading import Token
 
 PENDING_MAX = 4096
-"""The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
+"""The largest number of a meter's pending readings; a meter could send thousands with times in the future."""
 
 
 class Outcome(StrEnum):
@@ -27,9 +27,9 @@ class Outcome(StrEnum):
 class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges its message.
 
-    `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading; None is `time_ms`.
-    `is_stamped` is True if the time was derived from the arrival. In a sum of registers, which were judged
-    one by one, `shift_u` is the part of the change that is not use.
+    `hold` is measured from `since_ms`, by default `time_ms`; in a sum of phases, it is the time of the oldest
+    reading. `is_stamped` is True if the time was derived from the arrival. In a sum of registers, which were
+    judged one by one, `shift_u` is the part of the change that is not use.
     """
 
     time_ms: int
@@ -41,16 +41,16 @@ class Pending(NamedTuple):
 
     @property
     def from_ms(self) -> int:
-        """The time at which `hold` begins."""
+        """The time from which `hold` is measured."""
         return self.time_ms if self.since_ms is None else self.since_ms
 
 
 def thin_out(pending: list[Pending]) -> list[Token]:
     """Drop the readings that follow their predecessor most closely; return their tokens.
 
-    All times that remain, except the last, differ by at least 1/2,048 of the time from the first to the last.
-    A power reading stands a little longer, a register loses only the time at which energy was used (unless it
-    is reset), and a dropped interval becomes gap unless another interval covers it.
+    The remaining readings, except the last, are at least 1/2048 of the whole time apart. A power reading then
+    applies a little longer; a register loses no energy (unless it is reset), only the time at which it was
+    used; and a dropped interval becomes gap unless another interval covers it.
     """
     # The choice depends on times alone, never on a value.
     oldest, *readings, newest = pending
@@ -66,7 +66,7 @@ def thin_out(pending: list[Pending]) -> list[Token]:
 
 
 class SharedToken:
-    """A token with a number of `uses`; the `tokens` in it are given back after the last use."""
+    """A token with several `uses`; the `tokens` inside it are given back after the last use."""
 
     __slots__ = ("tokens", "uses")
 

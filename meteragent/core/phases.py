@@ -1,4 +1,4 @@
-"""The phases of one meter, summed into one reading; those that are `subtracted` count with a minus.
+"""The phases of one meter, summed into one reading; those that are `subtracted` have a negative sign.
 
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. There is no sum, not even a partial one,
@@ -17,13 +17,13 @@ range. So each phase's readings are judged (`register_judgement`), its register 
 good ones, and the registers are summed at the time of each good reading up to which all phases are settled.
 Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases'
 slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is
-kept until there is a sum at or after the phase's next good reading. A slot's end settles what waits.
+kept until there is a sum at or after the phase's next good reading. At a slot's end, doubts are settled.
 
-Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
-that does not count now. So it stands where another one has been read (`standing_sums`), but only up to the
-time that is integrated: a reading that comes within the lateness still ends a line. From there its next
-change counts. A change that is larger than the range holds in this time was silenced by something else, and
-is clamped and counted.
+If registers report on change (`every_ms` is 0), a silent one has not moved, for example the register of a
+tariff that is not in force. So it is taken to have the same value where another one has been read
+(`standing_sums`), but only up to the time that is integrated: until then, a reading may still arrive within
+the lateness. Its next change is spread over the time since then. A change that exceeds the range in this time
+means that the register was silent for another reason; it is clamped and counted.
 """
 
 from abc import ABC, abstractmethod
@@ -44,7 +44,7 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
-"""The largest number of readings of a phase's register that are kept while another phase lags."""
+"""The largest number of register readings that a phase keeps while another phase lags behind."""
 _TIME = attrgetter("time_ms")
 
 
@@ -61,7 +61,7 @@ class PhaseResult(NamedTuple):
 
 
 class _PhaseReading(SharedToken):
-    """A reading of a phase. It has one use while the phase keeps it, and one for each sum that it is in."""
+    """A phase's reading; its token has a use while the phase keeps it, and one for each sum of it."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
@@ -73,13 +73,13 @@ class _PhaseReading(SharedToken):
         live_readings[phase, self.time_ms] = self
 
     def replace(self, reading: Pending) -> Token:
-        """Take the value and the token of a reading of the same time; return the previous token."""
+        """Replace the value and token by those of a reading with the same time; return the previous token."""
         [token] = self.tokens
         self.tokens, self.value_u = (reading.token,), reading.value_u
         return token
 
     def meet_duplicate(self, reading: Pending) -> PhaseResult:
-        """Refuse a reading of the same time; as in `Timeline`, a redelivery replaces the first delivery."""
+        """Refuse a reading with the same time, unless it is a redelivery, which replaces the first."""
         is_correction = reading.value_u != self.value_u
         return PhaseResult(Outcome.DUPLICATE, (), [reading.token if is_correction else self.replace(reading)])
 
@@ -102,10 +102,10 @@ def make_phases(names: Sequence[str], terms: Terms, subtracted: Collection[str] 
 
 
 def rules_of_phase(readings: ReadingRules, subtracted: Collection[str]) -> ReadingRules:
-    """Return how a phase's register is judged, given how the sum counts and the phases to subtract.
+    """Return the rules by which each phase's register is judged, given those of the sum.
 
-    With subtraction, the sum may fall although no register does: a phase only rises, by at most what the
-    range allows in either direction.
+    If phases are subtracted, the sum may fall, but each phase's register still only rises, by at most what
+    the range allows in either direction.
     """
     if not subtracted:
         return readings
@@ -116,7 +116,7 @@ class Phases(ABC):
     """The phases of one meter, and the readings of each phase that are in use."""
 
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
-        """Start without readings; `signs` has the sign of each phase."""
+        """Start without readings; `signs` maps each phase to 1 or -1."""
         self._signs, self._terms = signs, terms
         self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
         self._live_readings: _LiveReadings = {}
@@ -132,14 +132,14 @@ class Phases(ABC):
 
 
 class PowerPhases(Phases):
-    """The readings of each phase that stand, or may stand at the time of a reading within the lateness.
+    """The readings of each phase that apply now, or may apply at a time still within the lateness.
 
     Each phase keeps the newest reading that is older than the meter's newest by at least the lateness, and
     all later ones. A reading older than these is refused.
     """
 
     def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
-        """Accept or refuse a phase's reading; sum at each time at which it stands."""
+        """Accept or refuse a phase's reading; return a sum for each time at which it applies."""
         time_ms = reading.time_ms
         live_reading = self._live_readings.get((phase, time_ms))
         if live_reading is not None and reading.is_stamped and self._newest_ms == time_ms:
@@ -165,7 +165,7 @@ class PowerPhases(Phases):
         return PhaseResult(Outcome.ACCEPTED, sums, self._drop_before(settled_ms))
 
     def _sums_at(self, times: Iterable[int]) -> list[Pending]:
-        """Return the sum at each of these times at which every phase has a reading that stands."""
+        """Return the sum at each of these times at which every phase has a reading that applies."""
         sums = list[Pending]()
         for time_ms in times:
             indices = [bisect_right(items, time_ms, key=_TIME) for items in self._readings.values()]
@@ -182,7 +182,7 @@ class PowerPhases(Phases):
         return sums
 
     def _drop_before(self, settled_ms: int) -> list[Token]:
-        """Drop the readings of each phase before the one that stands at `settled_ms`; return their tokens."""
+        """Drop each phase's readings before the one that applies at `settled_ms`; return their tokens."""
         tokens = list[Token]()
         for readings in self._readings.values():
             indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
@@ -196,15 +196,15 @@ class RegisterPhases(Phases):
     """For each phase, the newest good register reading at or before the last sum, and all later readings."""
 
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
-        """Start without readings; `signs` has the sign of each phase, which is judged under the terms."""
+        """Start without readings; `signs` maps each phase to 1 or -1, and `terms` say how it is judged."""
         super().__init__(signs, terms)
         self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
-        self._stood_ms = dict.fromkeys(signs, 0)  # by phase, the time of the last sum in which it stood
+        self._stood_ms = dict.fromkeys(signs, 0)  # by phase, when it was last taken to be unchanged
         self._proven_phases = set[str]()
-        self._changes = {phase: [Change(0, 0)] for phase in signs}  # the settled ones, of the readings kept
+        self._changes = {phase: [Change(0, 0)] for phase in signs}  # settled, between kept readings
 
     def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
-        """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
+        """Accept or refuse a phase's reading; return the sums up to the time at which all are settled."""
         live_reading = self._live_readings.get((phase, reading.time_ms))
         if live_reading is not None:
             return live_reading.meet_duplicate(reading)
@@ -212,7 +212,7 @@ class RegisterPhases(Phases):
         if readings and reading.time_ms < readings[-1].time_ms:
             return PhaseResult(None, (), [reading.token])
         readings.append(_PhaseReading(phase, reading, self._live_readings))
-        # Unless a register is reset meanwhile, this loses no energy, only the time at which it was used.
+        # Unless a register is reset in between, this loses no energy, only the time at which it was used.
         if free_tokens := _thin_half(readings, _WAITING):
             self._changes[phase] = [Change(0, 0)]
         last = self._settled_changes(phase)[-1].end
@@ -223,9 +223,9 @@ class RegisterPhases(Phases):
         return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
-        """Return the sums, at readings and at a slot's end, in which phases that report on change stand.
+        """Return the sums in which silent phases are taken to be unchanged, at readings and at a slot's end.
 
-        At a slot's end, what a single register would believe is believed, and is in the sums.
+        At a slot's end, changes that still wait for confirmation are believed, as for a single register.
         """
         result = PhaseResult(Outcome.ACCEPTED, [], [], [])
         if until_ms <= self._newest_ms:
@@ -235,15 +235,15 @@ class RegisterPhases(Phases):
         if self._rules.every_ms != 0:
             return self._with_sums(result, min(self._phases_settled_ms())) if is_slot_end else result
         if not is_slot_end:
-            # A phase is silent only if others have been read the lateness later: after a restart, readings
-            # may be delivered again that are older than the meter's newest.
+            # A phase is silent only if others have readings that are newer by the lateness: after a restart,
+            # the broker may deliver readings again that are older than the meter's newest.
             heard_ms = max(readings[-1].time_ms if readings else 0 for readings in self._readings.values())
             until_ms = min(until_ms, heard_ms - self._terms.lateness_ms)
         last_ms = max(self._phases_settled_ms())
         return self._with_sums(result, min(last_ms, until_ms), is_end=is_slot_end and until_ms <= last_ms)
 
     def _phases_settled_ms(self) -> list[int]:
-        """Return up to when each phase is settled; 0 if it has not been read."""
+        """Return the time up to which each phase is settled; 0 if it has never been read."""
         return [
             readings[self._settled_changes(phase)[-1].end].time_ms if readings else 0
             for phase, readings in self._readings.items()
@@ -257,14 +257,14 @@ class RegisterPhases(Phases):
         return changes
 
     def _believe_waiting(self, until_ms: int) -> None:
-        """Settle the changes from before a time that wait for another reading: there is no time to wait."""
+        """Settle the changes before a time, instead of waiting for a reading that could confirm them."""
         for phase, items in filter(itemgetter(1), self._readings.items()):
             [*_, last] = changes = self._settled_changes(phase)
             if (change := next_change(items, last.end, self._rules)) and items[last.end].time_ms < until_ms:
                 changes.append(change)
 
     def _with_sums(self, result: PhaseResult, until_ms: int, *, is_end: bool = False) -> PhaseResult:
-        """Return the result with a sum at each good reading up to `until_ms`, and if `is_end` there, too.
+        """Add to the result a sum at each good reading up to `until_ms`, and at `until_ms` if `is_end`.
 
         There is no sum before all phases have been read, and none up to the last sum. Readings that no later
         sum needs are dropped and their tokens freed; what happened to the phases is counted.
@@ -283,7 +283,7 @@ class RegisterPhases(Phases):
         return result._replace(sums=sums, counters=counters)
 
     def _sum_at(self, time_ms: int, free_tokens: list[Token], counters: list[str]) -> Pending:
-        """Return the sum at a time; drop the readings before those around it."""
+        """Return the sum at a time; drop the readings that neither this nor a later sum needs."""
         sum_u, shift_u, summands = Fraction(0), 0, list[_PhaseReading]()
         for phase, readings in self._readings.items():
             changes = self._settled_changes(phase)
@@ -316,7 +316,7 @@ class RegisterPhases(Phases):
 
 
 def _thin_half(readings: list[_PhaseReading], count_max: int) -> list[Token]:
-    """Drop every second reading between the oldest and the newest if there are too many; return them."""
+    """If there are too many readings, drop every second one except at the ends; return the tokens."""
     if len(readings) <= count_max:
         return []
     dropped_readings: list[Token] = [*readings[1:-1:2]]

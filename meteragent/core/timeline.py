@@ -20,7 +20,7 @@ Rules
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
-   or dropped (rule 5). `pending.Share` determines when its message is acknowledged.
+   or dropped (rule 5). `pending.SharedToken` determines when its message is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.

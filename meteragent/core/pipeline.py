@@ -66,7 +66,7 @@ class Pipeline:
             state = stream.drop_unwanted(stored_state, snapshot.terms)
             first_ms = self._openings.boundary_ms(meter, state.next_ms)
             timeline = self._timelines[meter] = self._factory.restore_timeline(first_ms, state, meter)
-            # A seal must be on disk before a price is dropped because no time needs it any more.
+            # The sealed slots must be on disk before the prices that they needed are dropped.
             is_sealed = timeline.integrated_until_ms != state.integrated_until_ms
             if is_sealed or any(window.lacks_noise for window in timeline.windows):
                 self._resealed_meters.append(meter)
@@ -88,11 +88,11 @@ class Pipeline:
         return self._stream.schedule
 
     def hold_records_until(self, due_ms: Mapping[Destination, int]) -> None:
-        """Send no new record before the time in `due_ms` at which an older one is due there."""
+        """Send no new record to a destination before the time in `due_ms`, when an older one is due there."""
         self._releases.due_ms = due_ms
 
     def withhold_from(self, destinations: Collection[Destination]) -> None:
-        """Open no window for these destinations: they are refused, and too many messages wait for them."""
+        """Open no window for these destinations, which refuse messages and have too many waiting."""
         self._openings.withheld = destinations
 
     def feed(
@@ -107,7 +107,7 @@ class Pipeline:
         self._effects = Effects(Commit(self._stream.name, now_ms))
         changes = dict.fromkeys(self._resealed_meters)
         for meter in self._resealed_meters:
-            # Even if readings are of power now: an earlier register's slot may have been lost.
+            # Even if the stream reads power now: it may have read a register before, and lost its slot.
             self._releases.redraw_missing_noise(self._timelines[meter], self._effects.commit)
         self._resealed_meters.clear()
         integrated_until_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
@@ -136,7 +136,7 @@ class Pipeline:
         self._observer = current
 
     def admit_destinations(self, destinations: Iterable[Destination], now_ms: int) -> None:
-        """Note that no other store has been found there; windows from `now_ms` on open for them."""
+        """Note that no other store releases to these destinations; windows from `now_ms` on open for them."""
         self._openings.claims.confirm_free(destinations, now_ms)
 
     def deadline_ms(self, *, includes_closings: bool) -> int | None:
@@ -173,7 +173,7 @@ class Pipeline:
             self._effects.acknowledge.append(reading.token)
 
     def _accept_reading(self, origin: Origin, reading: Pending, received_ms: int, now_ms: int) -> bool:
-        """Pass a reading to its meter; return whether the meter's state changes. May raise PayloadError."""
+        """Pass a reading to its meter; return whether its state has changed. May raise PayloadError."""
         meter, phase, _ = origin
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
@@ -214,7 +214,7 @@ class Pipeline:
         self._intake.judge_reading(origin, reading, meter_readings)
 
     def _begin_timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
-        """Return a new or silent meter's timeline, from the next boundary on. May raise PayloadError."""
+        """Return a timeline from the next boundary on, for a new or silent meter. May raise PayloadError."""
         timeline = self._timelines.get(meter)
         if timeline is None and self._has_wall_clock and time_ms <= received_ms - self._stream.forget_ms:
             raise PayloadError("late")

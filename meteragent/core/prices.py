@@ -1,10 +1,10 @@
-"""The prices of a stream whose weights come from a topic: each is committed once, before its time begins.
+"""The prices of a stream that gets them from a topic: each is committed once, before its time begins.
 
 Rules
 1. A price whose time has begun is refused: it could depend on this home's use since then (theory 3.10).
 2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
    refused if its time overlaps the time of a price that was accepted before.
-3. A price is committed no later than the energy that it weights, because time is integrated only after it
+3. A price is committed no later than the energy that it weights, because time is integrated only once it
    has passed.
 4. A price beyond the bound is clamped to the bound, because the noise is scaled to the bound.
 """
@@ -111,6 +111,6 @@ class PriceIntake:
 
     def _needed_from_ms(self, now_ms: int, integrated_until_ms: Iterable[int]) -> int:
         """Return the time from which prices are still needed: all earlier time is integrated everywhere."""
-        # At most now: the first window of a new meter may begin before that for which another one waits.
+        # At most now: the first window of a new meter may begin before those of the other meters.
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
         return max(min([now_ms, *integrated_until_ms]), now_ms - kept_ms)

@@ -9,13 +9,14 @@ value is a weighted sum of the power, in which the weights within each span sum 
 the span. The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator (about
 10^-12 of a default quantum in Wh). Over a stretch without gaps and clamping, the values of the slots add up
 to r(end) - r(start). A reading's span lies between that reading and the next one. When a slot closes, its
-time after the newest reading is gap. When the next reading arrives, the span counts only from the split on,
-at the span's rate.
+time after the newest reading is gap. When the next reading arrives, only the part of its span after the split
+is used, at the span's mean power.
 
-Which readings count is judged in `register_judgement`: a register that falls, or rises as no load makes it,
-is doubted until later readings show a glitch, a reset or a jump. Until then the split stays at the last good
-reading, so nothing of a doubted reading is on disk. The span of a reset or a jump is gap; the promise does
-not hide it. All other uses are clamped to the range, with a step and a second allowed.
+Which readings are used is judged in `register_judgement`: a register that falls, or rises faster than any
+load could make it, is doubted until later readings show a glitch, a reset or a jump. Until then the split
+stays at the last good reading, so nothing of a doubted reading is on disk. The span of a reset or a jump is
+gap, which the promise does not hide. Any other use is clamped to the range, plus one step of the register and
+one second.
 
 What the store keeps
 --------------------
@@ -68,7 +69,7 @@ class RegisterTimeline(Timeline):
 
     _counts: list[str] = field(default_factory=list)
     _stood: list[Pending] = field(default_factory=list)
-    _is_proven: bool = False  # whether another reading has gone on from one since the start
+    _is_proven: bool = False  # whether one reading has continued another since the start
 
     def _standing_register(self) -> tuple[int, int] | None:
         if not self.pending or self.pending[0].time_ms != self.integrated_until_ms:
@@ -79,7 +80,7 @@ class RegisterTimeline(Timeline):
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
 
     def _gives_way(self, pending: Pending) -> bool:
-        """Return whether the time up to `pending` is still to be integrated, so that it may give way."""
+        """Return whether the time up to `pending` is not yet integrated, so that it may be replaced."""
         return pending.time_ms > self.integrated_until_ms
 
     def take_counts(self) -> Sequence[str]:
@@ -90,11 +91,11 @@ class RegisterTimeline(Timeline):
     # --- judging -------------------------------------------------------------------------------
 
     def _changes(self, count: int | None = None) -> Iterator[tuple[int, Change]]:
-        """Yield the changes among the first `count` pending readings, each with the index of its start."""
+        """Yield (index of the start, change) for each change among the first `count` pending readings."""
         items = self.pending if count is None else self.pending[:count]
         readings, start = self._reading_terms.readings, 0
         while (end := start + 1) < len(items):
-            shift_u = items[end].shift_u  # of sums, which were judged phase by phase
+            shift_u = items[end].shift_u  # set in sums, which were judged phase by phase
             change = next_change(items, start, readings) if shift_u is None else Change(end, end, shift_u)
             if change is None:
                 return
@@ -102,7 +103,7 @@ class RegisterTimeline(Timeline):
             start = change.end
 
     def _settled_until_ms(self, watermark_ms: int) -> int | None:
-        """Return the time of the newest reading that the readings up to the watermark show to be good."""
+        """Return the time of the newest reading that those up to the watermark confirm as good."""
         count = self._count_up_to(watermark_ms)
         ends = [change.end for _, change in self._changes(count) if change.settled_by < count]
         return self.pending[max(ends, default=0)].time_ms if count else None
@@ -155,7 +156,7 @@ class RegisterTimeline(Timeline):
         return [*tokens, *integrated_tokens, *self._drop_needless(watermark_ms)]
 
     def _hold_phases(self, until_ms: int, *, is_slot_end: bool) -> list[Token]:
-        """Let phases stand that have been silent up to `until_ms`; return the freed tokens."""
+        """Take phases that have been silent up to `until_ms` as unchanged; return the freed tokens."""
         if not isinstance(self.phases, RegisterPhases):
             return []
         result = self.phases.standing_sums(until_ms, is_slot_end=is_slot_end)
@@ -165,7 +166,7 @@ class RegisterTimeline(Timeline):
         return tokens
 
     def take_standing_sums(self) -> Sequence[Pending]:
-        """Return the new sums in which phases stand."""
+        """Return the new sums in which silent phases were taken as unchanged."""
         stood, self._stood = self._stood, []
         return stood
 
@@ -199,9 +200,9 @@ class RegisterTimeline(Timeline):
     def _resume(self, until_ms: int) -> list[Token]:
         """Recover the masked slot's accumulator, if any, or lose the slot; return the freed tokens.
 
-        It resumes at the reading at which it was stored, delivered again, or at two that the slot explains
-        and that agree; once the slot has ended, or the register moves on at another level, at the highest
-        explained one.
+        The slot resumes at the reading at which it was stored, if that is delivered again, or else at the
+        first of two consecutive readings that the slot explains. If neither arrives before the slot ends or
+        the register continues at another level, it resumes at the highest reading that it explains.
         """
         if (window := self._masked_window) is None:
             return []
@@ -225,12 +226,12 @@ class RegisterTimeline(Timeline):
             return self._resume_at(window, first, added[first] or 0)
         if is_over:
             return self._lose_slot(window, end_ms)
-        count = max(len(items) - HELD_MAX, 0)  # without the first that the slot explains
+        count = max(len(items) - HELD_MAX, 0)  # but not the first that the slot explains
         before = min([*explained[:1], count])
         return self._discard_glitches(range(before)) + self._discard_glitches(range(1, count - before))
 
     def _added_u(self, window: Window, reading: Pending) -> int | None:
-        """Return what is to be added to a reading for the masked slot to explain it: 0 or the modulus."""
+        """Return what must be added for the masked slot to explain a reading: 0, the modulus, or None."""
         readings = window.terms.readings
         for added_u in (0,) if readings.modulus_u is None else (0, readings.modulus_u):
             if window.explains(reading.time_ms, (reading.value_u + added_u) * readings.interval_ms):
@@ -238,11 +239,11 @@ class RegisterTimeline(Timeline):
         return None
 
     def _continues(self, first: int, second: int) -> bool:
-        """Return whether a pending reading goes on from another: by a rise within the range, on one level."""
+        """Return whether a pending reading continues an earlier one, by use within the range and no shift."""
         readings, start, end = self._reading_terms.readings, self.pending[first], self.pending[second]
         if any(item.shift_u for item in self.pending[first + 1 : second + 1]):
             return False
-        # A register that stands still agrees with nothing: it may be zero all night.
+        # A register that does not move confirms nothing: a faulty one may show zero all night.
         has_moved = end.value_u > start.value_u or (readings.low_u < 0 and end.value_u != start.value_u)
         return has_moved and is_within(readings, start, end)
 

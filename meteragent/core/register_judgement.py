@@ -1,6 +1,6 @@
-"""Which readings of a counter are believed: a pure rule on readings in order of time.
+"""Decide which readings of a counter are believed, by a pure function of readings in order of time.
 
-No load makes a register fall by more than a step, and none makes it rise by more than its wires carry. So a
+No load makes a register fall by more than a step, or rise by more than its wires carry. So a
 change from a good reading to the next is *possible* if it is at most ten times what the range allows, or a
 rollover. A possible change is believed. An impossible one is doubted until later readings settle it:
 
@@ -10,9 +10,9 @@ rollover. A possible change is believed. An impossible one is doubted until late
   change of the level is not use. A level that stands still (zeros all night, a value that is repeated)
   confirms nothing, and neither do rises that no load makes (a wrong unit): they stay doubted.
 
-A possible change that the range does not hold, and a rollover, wait for one more reading: if that one is
-possible after the good reading, but not after the doubtful one, this was a glitch. One step of the counter
-and one second are allowed throughout, because counts are cut off and times are rounded.
+A possible change that exceeds the range, and a rollover, wait for one more reading: if that one is possible
+after the good reading, but not after the doubtful one, the doubtful one was a glitch. Every limit allows one
+step of the counter and one second more, because counts are cut off and times are rounded.
 
 The result depends on the readings up to the one that settles a change, and not on any later one.
 """
@@ -25,12 +25,12 @@ from meteragent.domain.readings import ReadingRules
 from meteragent.domain.units import HOUR_MS, MICRO
 
 _SECOND_MS = 1000
-_EXCESS = 9  # NOTE: chosen; the steps in which gateways catch up after a pause would settle it
-"""By how many times the range, in the first hour of a pause, a possible change exceeds the range."""
+_EXCESS = 9  # NOTE: a guess; the steps in which real gateways catch up after a pause would settle it
+"""The excess over the range that is possible in the first hour of a pause, in multiples of the range."""
 _SHORT, _MORE = 1000, 100
-"""By which parts of a count its level in a larger unit may be lower (it is cut off) and higher (use)."""
+"""In a larger unit, a count may be lower by a 1,000th, as it is cut off, and higher by a 100th, by use."""
 HELD_MAX = 2
-"""How many doubted readings are needed to settle a change: the last two; older ones may be dropped."""
+"""How many doubted readings are kept: the last two suffice to settle a change."""
 
 
 class Count(Protocol):
@@ -65,16 +65,16 @@ class Change(NamedTuple):
         return self.counter_name in {"register_reset", "register_jump"}
 
     def counter_names(self, *, is_proven: bool) -> list[str]:
-        """Return the counters to increase, apart from those of the readings in between.
+        """Return the counters to increase for the change itself, without those for the glitches within it.
 
-        Nothing speaks for a first reading, so it was wrong if the next ones are on another level.
+        If nothing has confirmed the first reading (not `is_proven`), a new level shows that it was wrong.
         """
         name = self.counter_name if is_proven or not self.is_gap else "register_glitch"
         return [name] if name else []
 
 
 def _reading_step(readings: ReadingRules) -> int:
-    """Return the step in which a reading counts, in accumulator units, rounded up; 0 if it is unknown."""
+    """Return the register's step in accumulator units, rounded up; 0 if it is unknown."""
     step = readings.dead_band
     if not step:
         return 0
@@ -88,13 +88,13 @@ def use_limits(readings: ReadingRules, span_ms: int) -> tuple[int, int]:
 
 
 def is_within(readings: ReadingRules, start: Count, end: Count, shift_u: int = 0) -> bool:
-    """Return whether the range holds the use between two readings, of which `shift_u` is not use."""
+    """Return whether the use between two readings (their difference less `shift_u`) is in the range."""
     low, high = use_limits(readings, end.time_ms - start.time_ms)
     return low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high
 
 
 def possible_shift(readings: ReadingRules, start: Count, end: Count) -> int | None:
-    """Return 0 if a change is possible, less the modulus if it is with a rollover, and None otherwise."""
+    """Return 0 if a change is possible, minus the modulus if it is possible as a rollover, else None."""
     span_ms = end.time_ms - start.time_ms
     weight_ms = span_ms + _SECOND_MS + _EXCESS * min(span_ms, HOUR_MS)
     step = _reading_step(readings)
@@ -106,10 +106,10 @@ def possible_shift(readings: ReadingRules, start: Count, end: Count) -> int | No
 
 
 def next_change(items: Sequence[Count], good: int, readings: ReadingRules) -> Change | None:
-    """Return the change from a good reading, given its index, to the next; None while it is doubted.
+    """Return the change from the good reading at index `good` to the next one; None while that is doubted.
 
-    If the reading that settles the change has not arrived, its index is `len(items)`: the change may be
-    believed when there is no time to wait. `items` are in order of time.
+    If no reading settles the change yet, `settled_by` is `len(items)`; it may then be believed only when
+        there is no time to wait. `items` are in order of time.
     """
     start = items[good]
     for index in range(good + 1, len(items)):
@@ -126,7 +126,7 @@ def next_change(items: Sequence[Count], good: int, readings: ReadingRules) -> Ch
 
 
 def droppable_doubts(count: int, good: int, change: Change | None) -> range:
-    """Return the indices, among `count` readings, of doubts that no longer matter to an open change."""
+    """Return the indices, among `count` readings, of doubted ones that are no longer needed."""
     return range(good + 1, change.end if change is not None else max(count - HELD_MAX, good + 1))
 
 
@@ -145,14 +145,14 @@ def _new_level(items: Sequence[Count], good: int, index: int, readings: ReadingR
         goes_on, counter = possible_shift(readings, first, second) == 0, "register_jump"
     else:
         is_rescaled = _is_rescaled(readings, start, first)
-        # A sum of several devices, each of which was zero for a while, comes back in steps beyond the range.
+        # If a sum's devices each showed zero for a while, it returns in steps that exceed the range.
         goes_on = is_within(readings, first, second)
         counter = "register_jump" if is_rescaled else "register_reset"
     return Change(index - 1, index, level_u, counter) if has_moved and goes_on else None
 
 
 def _is_rescaled(readings: ReadingRules, start: Count, level: Count) -> bool:
-    """Return whether a lower level is the count itself, in a unit that is a power of ten larger."""
+    """Return whether a lower level is the same count, in a unit larger by a power of ten."""
     _, high = use_limits(readings, level.time_ms - start.time_ms)
     least_u = start.value_u - start.value_u // _SHORT
     most_u = start.value_u + min(high // readings.interval_ms, start.value_u // _MORE)
@@ -163,7 +163,7 @@ def _is_rescaled(readings: ReadingRules, start: Count, level: Count) -> bool:
 
 
 class Verdict(StrEnum):
-    """What a reading turns out to be, or the change of a counter up to it."""
+    """What later readings show about a reading, or about the change that ends with it."""
 
     STILL = "still"
     USE = "use"
@@ -179,7 +179,7 @@ class _CounterValue(NamedTuple):
 
 
 class Judge:
-    """The judge of one counter's readings, in the order in which they arrive, for problems alone."""
+    """The judge of one counter's readings in order of arrival; its verdicts serve only to find problems."""
 
     __slots__ = ("_held", "_highest_u", "_is_doubted")
 
@@ -189,7 +189,7 @@ class Judge:
         self._is_doubted = False
 
     def judge(self, reading: Count, readings: ReadingRules, shift_u: int | None = None) -> Iterator[Verdict]:
-        """Yield what a reading shows: of the changes that it settles, and of itself if it is doubted."""
+        """Yield verdicts on the changes that a reading settles, and on the reading if it is doubted."""
         counts = self._held
         if counts and reading.time_ms <= counts[-1].time_ms:
             return
@@ -219,7 +219,7 @@ class Judge:
         if not is_within(readings, start, end, change.shift_u):
             return Verdict.CLAMPED
         if readings.low_u >= 0 and not change.shift_u:
-            # Each fall of a step is allowed, but a count that goes on falling has the wrong sign.
+            # A fall of one step is allowed, but a count that falls step by step has the wrong sign.
             self._highest_u = max(self._highest_u or 0, start.value_u, end.value_u)
             if not is_within(readings, start._replace(value_u=self._highest_u), end):
                 return Verdict.CONTRADICTED

@@ -1,4 +1,4 @@
-"""How the slots of a stream's windows close, when the clock says so: what leaves, and the running totals."""
+"""Close the slots of a stream's windows when they are due: make their messages and the running totals."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from meteragent.wire.record import RecordFormat, RecordFormats
 
 
 class Releases:
-    """What a stream releases: the messages of closed slots, and the totals by public id."""
+    """The messages of a stream's closed slots, and the running totals by public id."""
 
     def __init__(self, running: LiveStream, snapshot: Snapshot, formats: RecordFormats) -> None:
         stream, self._names, self._charges, self._noise, self._arrivals = running
@@ -49,7 +49,7 @@ class Releases:
             total_payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
         for destination in destinations:
             queue, topic = destination
-            # Not before an older message of the same topic: a receiver that is behind delays no other.
+            # Not before an older message on the same topic. A receiver that lags does not delay the others.
             due_ms = max(leave_ms, self.due_ms.get(destination, 0))
             effects.commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, False, slot, until_ms))
             if total_payload is not None:
@@ -69,10 +69,10 @@ class Releases:
     def redraw_missing_noise(self, timeline: Timeline, commit: Commit) -> None:
         """Draw noise from a new noise bound for each window that lacks it; first count the timeline's events.
 
-        The new noise of a lost slot masks a constant, so it is not charged. The new noise of a shape that is
-        redrawn masks readings, so it is charged like the noise of a new window, on the day of the last
-        integrated part; its meter is added to `commit.redrawn`. If the budget forbids the charge, the parts
-        that need the noise do not count.
+        The new noise of a lost slot masks a constant, so it is not charged. The new noise of a peak
+        masks readings, so it is charged like a new window, on the day of the last integrated part, and
+        its meter is added to `commit.redrawn`. If the budget forbids the charge, the parts that need
+        the noise are not used.
         """
         for name in timeline.take_counts():
             self._arrivals.note_event(timeline.meter, name)

@@ -7,7 +7,7 @@ With P the pad, u the dither, S the energy so far and L one quantum in accumulat
 No noise is added here, because the operators add it to the sum of all homes. P is sealed when the window
 opens, and then dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
 
-For a register's slot, too, the store keeps A itself, as for bands, so an outage without redelivery is gap.
+The store keeps A itself even for a register's slot, as for bands, so an outage without redelivery is gap.
 """
 
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ class ShareWindow(Window):
     sealed_pad: SealedPad | None = None
 
     def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
-        """Open the slot with a pad; count its already integrated time as gap."""
+        """Open the slot with a new pad; any time in it that is already integrated is gap."""
         lattice = self.terms.steps_per_quantum[0]
         self.slots[0], self.sealed_pad = self._crowd.open(self.public_id, self.start_ms, lattice, noise.bits)
         self.draws = 1
         self.add_gap(0, self.start_ms, integrated_until_ms)
 
     def release_slot(self, _slot_index: int, _form: RecordFormat) -> Release:
-        """Close the slot; return its report, which is not sent after the group's deadline, and no value."""
+        """Close the slot; return its report and the group's deadline for it, but no value."""
         shape = self.terms.shape
         assert isinstance(shape, Share), "only shares are reported to a crowd"
         payload = self._crowd.close(self.stored_state(), self.terms)

@@ -1,4 +1,4 @@
-"""The core's view of a stream, the names of its meters, and the core's answer to a feed."""
+"""What the core knows of a stream: its settings, its meters' names, and the effects of a feed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Stream:
     listens        whether a receiver gets no window until no other store is found on its topic
     total          whether running totals are also released
     price_topic    the topic of prices; None if no weights come from a topic
-    needs_zone     whether the times of readings are correct only if read in the source's time zone
+    needs_zone     whether readings have local times, which are correct only in the right time zone
     receivers      who gets the stream: its sink, or the receivers that have a grant (`store.grants`)
     crowd          the cryptography of shares; None unless the windows release shares
     """
@@ -68,20 +68,20 @@ class Stream:
 
     @property
     def terms(self) -> Terms:
-        """The terms of an ordinary window, under which readings count."""
+        """The terms of an ordinary window, which say what readings mean."""
         return self.schedule.usual
 
     def destinations_of_slot(self, destinations: Destinations, window_ms: int, end_ms: int) -> Destinations:
-        """Return those destinations whose receivers get a slot, given its end and its window's start."""
+        """Return those of the destinations that get a slot, given its end and its window's start."""
         queues = {item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)}
         for destination in destinations:
             if destination.queue not in queues:
                 return tuple([destination for destination in destinations if destination.queue in queues])
-        return destinations  # which all windows share
+        return destinations  # so that windows share one tuple
 
     def drop_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return `state` without the open windows whose slots no receiver gets any more."""
-        # If any slot has a receiver, the one that ends first has one.
+        """Return `state` without open windows that no longer have a receiver for any slot."""
+        # If any slot of a window has a receiver, the slot that ends first has one.
         windows = [
             item
             for item in state.windows
@@ -101,7 +101,7 @@ class MeterName(NamedTuple):
 
 
 class Names(dict[str, MeterName]):
-    """The names of a stream's meters, made when they are first asked for."""
+    """The names of a stream's meters, each computed when first needed."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__()

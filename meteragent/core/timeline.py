@@ -24,8 +24,9 @@ Rules
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING_MAX` readings are pending; if there are more, those closest to their predecessor go.
-6. A slot is integrated only after it has opened: the split passes the clock only over lost or sealed slots.
+5. At most `PENDING_MAX` readings are pending; if there are more, those closest to their predecessors are
+   dropped.
+6. A slot is integrated only once it is open. The split is ahead of the clock only in lost or sealed slots.
 """
 
 from array import array
@@ -75,7 +76,7 @@ class Timeline:
         self.next_ms = self.integrated_until_ms
 
     def resume(self, state: TimelineState, windows: list[Window]) -> None:
-        """Resume from a state in the store; its windows are sealed if the meaning of readings has changed."""
+        """Resume from a stored state; seal its windows if readings now mean something else."""
         self.integrated_until_ms, self.standing_ms, self.newest_ms, _, self.idle_windows, _ = state
         self.windows = windows
         if any(window.terms.readings.meaning != self.terms.readings.meaning for window in windows):
@@ -93,7 +94,7 @@ class Timeline:
         )
 
     def _standing_register(self) -> tuple[int, int] | None:
-        """Return the register up to which all is integrated, and its time, for `Window.stored_state`."""
+        """Return (time, register) of the reading at the split, if any, for `Window.stored_state`."""
         return None
 
     def take_counts(self) -> Sequence[str]:
@@ -102,7 +103,7 @@ class Timeline:
 
     @property
     def _reading_terms(self) -> Terms:
-        """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
+        """The oldest open window's terms (law 1) if readings mean the same under both, else `self.terms`."""
         if not self.windows or (oldest := self.windows[0].terms) is self.terms:
             return self.terms
         return oldest if oldest.readings.meaning == self.terms.readings.meaning else self.terms
@@ -121,17 +122,17 @@ class Timeline:
             gives_way = reading.is_stamped and self._gives_way(earlier)
             if not gives_way and earlier.value_u != reading.value_u:
                 return Outcome.DUPLICATE, [reading.token]  # a correction, which is refused
-            pending[index] = reading  # of a redelivery, too: the connection of the first may be closed
+            pending[index] = reading  # also of a redelivery: the first delivery's connection may be closed
             return Outcome.ACCEPTED if gives_way else Outcome.DUPLICATE, [earlier.token]
         pending.insert(index, reading)
         self.note_activity(time_ms)
         tokens = thin_out(pending) if len(pending) > PENDING_MAX else []
         self.thinned_count += len(tokens)
-        # A reading before the split ends the span of the standing reading, which may then be given back.
+        # A reading before the split ends the standing reading's span, whose token may then be freed.
         return Outcome.ACCEPTED, [*tokens, *self._retire()] if time_ms <= self.integrated_until_ms else tokens
 
     def _gives_way(self, _pending: Pending) -> bool:
-        """Return whether a pending reading gives way to a newer one that was stamped with the same time."""
+        """Return whether a pending reading is replaced by a newer one that was stamped with the same time."""
         return True
 
     def add_sums(self, result: PhaseResult) -> tuple[list[Pending], Outcome, list[Token]]:
@@ -149,17 +150,17 @@ class Timeline:
         return accepted, outcome, tokens
 
     def drop_pending_from(self, time_ms: int) -> list[Token]:
-        """Drop what is pending from a time on, because the meter's clock was fast; return the tokens."""
+        """Drop readings from `time_ms` on, stamped while the meter's clock was fast; return their tokens."""
         index = bisect_left(self.pending, time_ms, key=_TIME)
         tokens = [pending.token for pending in self.pending[index:]]
         del self.pending[index:]
         self.newest_ms = max(time_ms, self.integrated_until_ms)
-        if self.standing_ms is not None:  # what stood at the split was stamped in the future, too
+        if self.standing_ms is not None:  # the standing reading was stamped in the future, too
             self.standing_ms = min(self.standing_ms, time_ms)
         return tokens
 
     def end_power(self, time_ms: int) -> list[Token]:
-        """End the power that stands, because a gateway no longer hears the meter; return the freed tokens."""
+        """End the standing power reading, because a gateway lost the meter; return the freed tokens."""
         if self.pending and self.pending[-1].time_ms <= time_ms:
             since_ms = min(self.pending[-1].from_ms, time_ms - self.terms.readings.hold_ms)
             self.pending[-1] = self.pending[-1]._replace(since_ms=since_ms)
@@ -203,7 +204,7 @@ class Timeline:
         return [] if ended_ms is None else self.integrate_until(integrable_until_ms(self.windows, ended_ms))
 
     def _settled_until_ms(self, watermark_ms: int) -> int | None:
-        """Return up to when it is settled by the watermark what counts; None if no reading is that old."""
+        """Return the time up to which the watermark settles the readings; None if no reading is that old."""
         if not (count := self._count_up_to(watermark_ms)):
             return None
         end_ms = self._end_ms(count - 1, self._reading_terms.readings)
@@ -247,7 +248,7 @@ class Timeline:
         return bisect_right(self.pending, time_ms, key=_TIME)
 
     def _end_ms(self, index: int, rules: ReadingRules) -> int:
-        """Return the end of a pending reading's span: an interval ends at its time, where `hold` is 0."""
+        """Return the end of a pending reading's span; for intervals, whose `hold` is 0, it is their time."""
         end_ms = self.pending[index].from_ms + rules.hold_ms
         return min(end_ms, self.pending[index + 1].time_ms) if index + 1 < len(self.pending) else end_ms
 
@@ -297,7 +298,7 @@ class Timeline:
 
 
 def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pending | None:
-    """Integrate up to a power reading in one step, if it can; return the reading that stood, else None."""
+    """Integrate up to a power reading in one step, if possible; return the previous one, else None."""
     if len(timeline.pending) != 1 or len(timeline.windows) != 1:
         return None
     [standing], [window] = timeline.pending, timeline.windows

@@ -14,8 +14,8 @@ record does: a change in S by d quanta changes the odds of A by a factor of at m
 epsilon * quantum. A second copy reveals the use since the first, as in every scheme that survives a crash
 without a secret kept elsewhere (THEORY A.1, A.2). On average, the released value is exactly S / L.
 
-What differs between kinds of windows is a fact of `terms.shape`, except how parts become a slot's value: they
-are summed here, `largest` keeps the largest, and `shares` sends a share of the sum.
+`terms.shape` describes what differs between kinds of windows, except how parts make a slot's value: they are
+summed here, `largest` keeps the largest, and `shares` sends a share of the sum.
 """
 
 from bisect import bisect_right
@@ -55,7 +55,7 @@ Value = int | RegisterUse | None
 
 
 def clamp_use(use: RegisterUse, readings: ReadingRules) -> RegisterUse:
-    """Return a use within the range; one outside `use_limits` becomes the nearest limit."""
+    """Return a use, clamped to `use_limits`."""
     low, high = use_limits(readings, use.span_ms)
     return use if low <= use.units <= high else use._replace(units=min(max(use.units, low), high))
 
@@ -66,11 +66,10 @@ Release = tuple[bytes, int | None, int | None]
 
 @dataclass(slots=True)
 class Window:
-    """An open window: its open accumulators, the number of slots with noise, and R while slots lack noise.
+    """An open window: the accumulators of its open slots, and R until the noise of all slots is drawn.
 
-    noise_bound         R; None in l1 and in a crowd, and once the last slot's noise is drawn. R is then no
-                        longer needed, and together with an accumulator it would rule out all energies
-                        further away than the noise can reach (THEORY A.3)
+    noise_bound         R; None in l1 and in a crowd, and once the last slot's noise is drawn: with an
+                        accumulator, R would rule out any energy that its noise cannot reach (THEORY A.3)
     draws               the number of slots that have opened; in a window of parts, the number of masks
     slots               the accumulators of the open slots, by index
     reading_bits        a bit for each open slot, set if a reading has been added since the agent started
@@ -114,7 +113,7 @@ class Window:
         return time_ms
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether a slot that has hours has received no reading since the agent started."""
+        """Return whether no reading was added to a slot since the agent started, and the slot is not empty."""
         return not self.reading_bits >> slot_index & 1 and self.terms.slot_ms(slot_index) > 0
 
     # --- noise ---------------------------------------------------------------------------------
@@ -125,7 +124,7 @@ class Window:
         return self.lost_slot is not None
 
     def open_first_slot(self, noise: Noise, integrated_until_ms: int) -> None:
-        """Open the first slot, and keep its noise bound for others; in l1, open all, each with its own."""
+        """Open the first slot, and keep its noise bound for the others; in l1, open all slots at once."""
         is_sum = self.terms.metric.is_sum
         while self.draws < (self.terms.n if is_sum else 1):
             noise_bound, slot_noise = noise.draw_window(self.terms_id, self.terms.mechanism)
@@ -139,7 +138,7 @@ class Window:
         self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the next slot with noise and dither; integrated time is gap. The last slot drops R."""
+        """Open the next slot with this noise and dither. Integrated time is gap; the last slot drops R."""
         assert self.draws < self.terms.n, "more draws than slots from one noise bound"  # rule 4 of `timeline`
         slot_index, self.draws = self.draws, self.draws + 1
         self.slots[slot_index] = self.mask_of(slot_index, noise, dither)
@@ -158,7 +157,7 @@ class Window:
             self.slots[slot_index] += self.mask_of(slot_index, noise, dither)
 
     def drop_unmasked_energy(self) -> None:
-        """Give up what waits for noise, because the budget forbids the charge; a lost slot is not charged."""
+        """Give up parts whose new noise the budget forbids; here there are none, as lost slots are free."""
 
     # --- readings ------------------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class Window:
             self.slots[slot_index] += price_u * self.accumulator_units(start_ms, end_ms, value)
 
     def accumulator_units(self, from_ms: int, to_ms: int, value: Value) -> int:
-        """Return what a value over a stretch of time counts for, in accumulator units without prices."""
+        """Return a value times the length of a stretch of time, in accumulator units without prices."""
         terms = self.terms
         readings = terms.readings
         if isinstance(value, RegisterUse):
@@ -198,7 +197,7 @@ class Window:
         return terms.shape.integrand_u(value, readings.unit) * (to_ms - from_ms)
 
     def add_gap(self, slot_index: int, from_ms: int, to_ms: int) -> None:
-        """Count the part of a slot that lies between two times as gap."""
+        """Add the gap's value over the part of a slot between two times."""
         for start, end in self.terms.stretches[slot_index] if from_ms < to_ms else ():
             start_ms, end_ms = max(self.start_ms + start, from_ms), min(self.start_ms + end, to_ms)
             if start_ms < end_ms:
@@ -207,8 +206,8 @@ class Window:
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
         """Return the index of the open slot that contains `from_ms`, `to_ms` and the time between them.
 
-        Returns None unless power in that time counts at once: the readings are of power, and the slot is the
-        only open one, is one stretch of time, and has no lateness.
+        Return None unless power in that time may be added at once: readings are of power, there is no
+        lateness, and the slot is the only open one and a single stretch of time.
         """
         terms = self.terms
         if len(self.slots) != 1 or terms.lateness_ms or terms.readings.kind is not Kind.POWER:
@@ -220,7 +219,7 @@ class Window:
     # --- the end -------------------------------------------------------------------------------
 
     def seal_slots(self, integrated_until_ms: int) -> None:
-        """Count the remaining time of the open slots as gap; a masked slot is lost."""
+        """Treat the remaining time of the open slots as gap; give up a masked slot."""
         self.give_up_masked_slot()
         for slot_index in self.slots:
             if slot_index != self.lost_slot:
@@ -239,9 +238,9 @@ class Window:
     def stored_state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window.
 
-        `standing` holds the time of the register's reading up to which everything is integrated, and the
-        register in accumulator units. The open slot that contains this time is kept as the register minus its
-        accumulator, if the shape says so.
+        `standing` is the time of the register reading at the split, and the register then, in accumulator
+        units. If the shape says so, the open slot that contains this time is stored as the register minus the
+        accumulator.
         """
         assert self.lost_slot is None, "the slot has no noise"
         masked_slot, slots = self.masked_slot, self.slots
@@ -257,18 +256,18 @@ class Window:
     # --- a register's slot after a restart -----------------------------------------------------
 
     def explains(self, time_ms: int, register: int) -> bool:
-        """Return whether a use within the range and some noise explain `register`, in accumulator units."""
+        """Return whether use within the range, plus noise, explains `register` (in accumulator units)."""
         slot_index = self.masked_slot or 0
         terms, lattice = self.terms, self.terms.steps_per_quantum[slot_index]
-        # The reach is public; noise is beyond it in fewer than one in 2^40 slots, which are lost. R would
-        # narrow it down, but is dropped with the last draw.
+        # The reach is public. Noise exceeds it in fewer than one in 2^40 slots, which are then lost. R would
+        # be a tighter limit, but is dropped with the last draw.
         noise_limit = reach_quanta(terms.n, terms.epsilon * terms.quantum) * lattice
         low, high = use_limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
         # The accumulator includes a dither below one quantum.
         return low - noise_limit <= register - self.slots[slot_index] < high + noise_limit + lattice
 
     def unmask_slot(self, register: int) -> None:
-        """Resume the masked slot with a reading that it explains, in accumulator units."""
+        """Recover the masked slot's accumulator from a reading that it explains, in accumulator units."""
         slot_index, self.masked_slot = self.masked_slot or 0, None
         self.slots[slot_index] = register - self.slots[slot_index]
         self.reading_bits |= 1 << slot_index
@@ -287,10 +286,10 @@ def _pieces_of_value(
 ) -> Iterable[tuple[int, int, int]]:
     """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-    If a register's span is longer than `split_span_max_ms` and does not lie within a single stretch of a
-    band, all use over that span goes to the unknown band.
+    If a register's span is longer than `split_span_max_ms` and not within one stretch of a band, all its
+    use goes to the unknown band.
     """
-    split_ms = terms.split_span_max_ms  # the choice depends on the times of readings alone, never on the use
+    split_ms = terms.split_span_max_ms  # this depends on the times of readings alone, never on the use
     if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
         return _pieces_of_stretch(terms, from_ms, to_ms)
     since_ms = value.since_ms - start_ms

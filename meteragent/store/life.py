@@ -20,7 +20,7 @@ from meteragent.store.generation import Generation
 class OpenStore:
     """An open store, closed by `close` or at the end of a `with` block.
 
-    `erased` is False while the WAL may hold what must not stay there, for example because another program
+    `is_erased` is False while the WAL may hold what must not stay there, for example because another program
     reads the file; every later transaction tries again to erase it. Each transaction stores what `boot_note`
     returns, for the next process (`meteragent.service.boot_clock`).
     """
@@ -66,7 +66,7 @@ class OpenStore:
         """
         with self.unerased_transaction() as tx:
             yield tx
-            self.erased = False
+            self.is_erased = False
         self.erase_log()
 
     @contextmanager

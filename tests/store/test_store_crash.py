@@ -287,7 +287,7 @@ def erasing(folder: Path) -> tuple[list[str], list[Moment]]:
         with read_only(store.path) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM meta").fetchall()
-            for k in range(3):
+            for k in range(6):
                 persist(store, opening(k, "m", accumulators=[10**300]))
                 persist(store, closing(k, "m"))
         assert not store.is_erased

@@ -9,6 +9,7 @@ import pytest
 
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, read_only, wal
+from meteragent.store.crowd_keys import commit_keys, read_keys
 from tests.support.stores import open_store, opening, persist
 
 PAGE_BYTES = 4096
@@ -39,6 +40,17 @@ def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         persist(store, opening(0, "m"))
         store.erase_log()
         assert log_of(store) == b""
+
+
+def test_a_transaction_is_in_the_database_file_when_it_returns(tmp_path: Path) -> None:
+    """A transaction is moved out of the log, where one flipped bit would undo it unnoticed."""
+    with open_store(tmp_path / "db") as store:
+        store.erase_log()
+        commit_keys(store, "group", "leader", 1, b"list")
+        assert not log_of(store).strip(b"\0")
+        alone = shutil.copy(store.path, tmp_path / "alone")
+        with contextlib.closing(sqlite3.connect(f"file:{alone}?immutable=1", uri=True)) as connection:
+            assert read_keys(connection, "group") == {"leader": (1, b"list")}
 
 
 def without_header(store: Store) -> None:

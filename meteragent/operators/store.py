@@ -51,7 +51,7 @@ START_OVER_HINT = (
 
 
 class Store(OpenStore):
-    """The open store of an operator. What must not stay in the log are deleted secrets (`erased`)."""
+    """The open store of an operator; `is_erased` refers to deleted secrets in the log."""
 
     SERVICE = "operator"
 

@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
 Theory of operation. Everything that one step of the core decides is written in one transaction
-(`transaction`). Its messages may leave once the block of `Store.unerased_transaction` has ended, because the
-transaction is fsynced and counted (rule 3) by then. Only one thread at a time calls a store's methods, except
-`prepare_generation`, which writes a file next to the store.
+(`transaction`). Its messages may be sent once the block of `Store.unerased_transaction` has ended, because by
+then the transaction is fsynced and counted (rule 3). Only one thread at a time may call a store's methods,
+except `prepare_generation`, which writes a file next to the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -68,7 +68,7 @@ class Store(OpenStore):
 
     `connection` is passed to the reading functions of the other modules, such as `ledger` and `outbox`.
     `damage` says why this start replaced a corrupt or missing store, or is empty; `is_blanked` is False if
-    the replaced store may still hold open windows. What must not stay in the log are old accumulators.
+    the replaced store may still contain open windows. `erased` refers to old accumulators in the WAL.
     """
 
     SERVICE = "agent"
@@ -160,8 +160,9 @@ class Store(OpenStore):
     def claim_shard(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard (rule 5), or StoreLost if it is new here and follows
-        the meters' clocks: another store may have released their times, so `restore_at` must first state one.
+        Raises StoreMoved if the stream had another shard (rule 5). Raises StoreLost if the stream is new
+        here and follows its meters' clocks: another store may have released its times, up to one that
+        `restore_at` must state.
         """
         key = f"shard/{stream}"
         with file.raise_device_errors(self.path):
@@ -224,7 +225,7 @@ class Store(OpenStore):
             put_meta(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
     def _forget_cache(self) -> None:
-        """Forget where the rows of states are, because a transaction is rolled back."""
+        """Forget where the rows of states are, after a transaction is rolled back."""
         self._states.forget()
 
 
@@ -261,12 +262,12 @@ def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
     """Examine a store and connect to it read-only, even while an agent uses it.
 
-    Raises StoreError if it is damaged or none of ours, StoreRestored if records have left since.
+    Raises StoreError if it is damaged or not a store, StoreRestored if it is a copy that is out of date.
     """
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")
-    newest = generation.read_generation(path)  # first, because an agent may write meanwhile
+    newest = generation.read_generation(path)  # first, because an agent may write at any time
     with file.raise_device_errors(path), closing(file.open_file(path, "ro")) as connection:
         if not file.is_store(connection, path):
             raise StoreError(f"{path}: there is no store")

@@ -1,4 +1,4 @@
-"""What the commands `ledger` and `export` do with a store; the agent needs nothing of it."""
+"""Read a store for the commands `ledger` and `export`, and accept a moved one; the agent needs neither."""
 
 import os
 import sqlite3
@@ -31,8 +31,8 @@ def accept_moved(path: Path | str) -> bool:
 
     Call it only for an operator who has moved the store with the files next to it after a clean stop,
     and who runs no agent at the old location: a restored backup of a stopped store would be accepted, too.
-    The WAL is moved into the file and erased. Raises StoreRestored for another reason of refusal, StoreLost
-    for a damaged or missing store, StoreInUse, or StoreError if there has never been a store.
+    The WAL is moved into the file and erased. Raises StoreRestored if the store is refused for another
+    reason, StoreLost if it is damaged or missing, StoreInUse, or StoreError if there has never been one.
     """
     path = Path(path).resolve()
     with file.raise_device_errors(path), ExitStack() as undo:
@@ -73,7 +73,7 @@ def day_charges(connection: sqlite3.Connection, meter: str | None = None) -> Ite
 
 
 def opened_to_ms(connection: sqlite3.Connection) -> int | None:
-    """Return the latest mark of any meter, after which no window was opened; None if there is no mark."""
+    """Return the latest mark of any meter: no window reaches beyond it. None if there is no mark."""
     end_ms: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
     return end_ms
 

@@ -1,7 +1,7 @@
-"""The examination of a store's content when the store is opened; what it detects is damage.
+"""The examination of a store's content when the store is opened, which raises `Damage`.
 
 SQLite detects a malformed page or index, but not a changed number or name. So each row has a checksum
-(`schema.SUMS`). A damaged message alone is held back, and messages are counted anew (`outbox.hold_damaged`).
+(`schema.SUMS`). If only a message is damaged, it is held back, and the rest is used (`outbox.hold_damaged`).
 """
 
 import sqlite3
@@ -32,7 +32,7 @@ _ROWS = {
     "sent": ("a count of sent records", "queue, topic"),
     "crowd_keys": ("a list of keys", "group_id, role"),
 }
-"""What a row of a table is, and the columns that name it."""
+"""By table: what to call a row of it, and the columns that identify the row."""
 
 _REQUIRED: Final = object()
 

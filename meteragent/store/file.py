@@ -31,9 +31,9 @@ from meteragent.store.generation import Generation
 from meteragent.store.schema import APPLICATION_ID, VERSION, row_crc
 
 INTEGRITY_CHECK = "PRAGMA integrity_check(1)"
-"""The check of pages, and of each index, because a message that an index lacks would never leave."""
+"""The check of pages, and of each index: a message that is missing from an index would never be sent."""
 
-RECHECK_S = 1.0  # NOTE: chosen; how long failing reads of worn cards last would settle it
+RECHECK_S = 1.0  # NOTE: a guess; how long read errors of worn cards last would settle it
 """The pause, in seconds, before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
@@ -105,7 +105,7 @@ def lock_database(path: Path) -> int:
     file, including SQLite's, as soon as it closes *any* descriptor of that file.
     """
     mount = mount_of(path)
-    if mount is not None and mount.kind in NETWORK_FILE_SYSTEMS:  # there, flock would exclude SQLite's locks
+    if mount is not None and mount.kind in NETWORK_FILE_SYSTEMS:  # where flock and SQLite's locks conflict
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _lock_file(path, path)
 
@@ -149,7 +149,7 @@ def open_or_create(
     if path.exists():
         descriptors.callback(os.close, lock_database(path))
     connection, damage = _try_examine(path)
-    if damage:  # or a read failed
+    if damage:  # or a failed read
         time.sleep(again_s)
         connection, damage = _try_examine(path)
     if damage and floor_ms is None:

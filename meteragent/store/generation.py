@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A store restored from a backup would release again the intervals released after the backup. An old copy looks
-like the store itself, so a small file next to the store identifies the newest copy. The file holds
+A store restored from a backup would release a second time the intervals that were released after the backup.
+An old copy looks like the store itself, so a small file next to it identifies the newest copy. It contains
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is
   refused;
-- the name of the file's inode. A copy is in another inode, or in one of another age, so a whole folder that
-  was restored from a backup is refused, too;
+- the name of this file's own inode. A copy has another inode, or one with another birth time, so a whole
+  folder that was restored from a backup is refused, too;
 - whether the store was stopped cleanly and not opened since: only such a store can have been moved
   (`commands.accept_moved`);
 - the claim key (32 random bytes), which is kept here so that it outlives a store that is set aside.
@@ -17,7 +17,7 @@ like the store itself, so a small file next to the store identifies the newest c
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
 power cut, `<path>.gen` is either the complete old file or the complete new file.
 
-The store commits first, and the file is replaced afterwards; only then may records of that commit leave.
+The store commits first, and the file is replaced afterwards; only then may records of that commit be sent.
 After a crash between the two steps, the file names the store's previous generation, or counts one commit
 fewer, and both are accepted (`file.accept_copy`). In the reverse order, a crash could leave the file ahead of
 the store, and the agent would refuse its own store as an old copy.
@@ -52,7 +52,7 @@ class Generation(NamedTuple):
 
     @classmethod
     def begin(cls, name: str) -> Self:
-        """Return the generation of a store that has none yet, with a new claim key."""
+        """Return the first generation of a store, with a new claim key."""
         return cls(name, os.urandom(32).hex(), 0)
 
 
@@ -102,7 +102,7 @@ class GenerationWriter:
             if self._prepared_generation != generation or not self._new.exists():
                 self._prepare(generation)
             self._prepared_generation = None
-            # Closing the replaced file would free its blocks, which takes a millisecond; records are waiting.
+            # Closing the replaced file frees its blocks, which takes a millisecond: records are sent first.
             with suppress(FileNotFoundError):
                 self._open.append(os.open(f"{self._path}.gen", os.O_RDONLY))
             self._new.replace(f"{self._path}.gen")

@@ -1,4 +1,4 @@
-"""The receivers that share a stream, and what each may have from its admission to its revocation.
+"""The receivers that share a stream, and what each gets from its admission to its revocation.
 
 Theory of operation
 -------------------
@@ -14,7 +14,7 @@ charged as a whole: its slots after the last grant's end get noise and are close
 sent to nobody.
 
 `replace_grants` compares the grants with the configuration when the agent starts, and when a grant begins
-or ends. Meanwhile, no message is sent.
+or ends. While it runs, no message is sent.
 """
 
 import json
@@ -78,12 +78,12 @@ class Grant(NamedTuple):
 
 
 def _key(item: WantedGrant | Grant) -> tuple[str, str, str, str]:
-    """Return what makes two receivers the same: stream, name, topic and broker."""
+    """Return what identifies a receiver: its stream, name, topic and broker."""
     return item.stream, item.name, item.topic, str(json.loads(item.link)["url"])
 
 
 class Sent(NamedTuple):
-    """How many records of one topic and descriptor a receiver's broker has confirmed, and of which time."""
+    """How many records of one topic and descriptor a receiver's broker has confirmed, and their times."""
 
     topic: str
     descriptor_id: str
@@ -124,10 +124,10 @@ def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
 
 
 def check_grants(tx: sqlite3.Connection, commit: Commit) -> None:
-    """Refuse a commit with a message for a receiver that may not have it; note the topics of descriptors.
+    """Refuse a commit with a message that its receiver may not get; note the topics of descriptors.
 
     Raises StoreError if a message is neither for the stream's own sink nor for a grant, or if its slot is
-    not the receiver's.
+    outside the grant.
     """
     outgoing = [row for row in commit.outgoing if row.queue != commit.stream]
     if not outgoing:
@@ -142,7 +142,7 @@ def check_grants(tx: sqlite3.Connection, commit: Commit) -> None:
 
 
 def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
-    """Count, for the receipts, the records among rows that are about to be marked as delivered."""
+    """Add to the receipts' counts the records among rows that are about to be marked as delivered."""
     queues = [grant.queue for grant in active_grants(tx)]
     if not queues:
         return
@@ -168,7 +168,7 @@ def replace_grants(
             if item is None:
                 _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
                 continue
-            # Before its first descriptor, the start may move: the core asks again about the topics.
+            # Until a grant's first descriptor, its start may move, as the core asks again about its topics.
             from_ms = 0 if outbox.latest_descriptors(tx, grant.queue) else item.from_ms
             tx.execute(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",

@@ -52,7 +52,7 @@ def recent_charges(
     """Yield the meter, UTC day and total epsilon (1/W) of each row that may share a period with a new charge.
 
     A window opens at or after its meter's mark or, if its stream has none, at or after `from_ms`. So charges
-    in periods before both times have no effect.
+    in periods before both times are irrelevant.
     """
     marks = connection.execute("SELECT meter, min(end_ms) FROM mark GROUP BY meter").fetchall()
     for meter, end_ms in marks:
@@ -76,5 +76,5 @@ def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
-    """Return the time before which descriptors of other stores are treated as this store's; 0 if none are."""
+    """Return the time until which this store has taken over other stores' descriptors; 0 if it has not."""
     return int(meta_value(connection, "taken_over_ms", 0))

@@ -1,7 +1,7 @@
-"""The life of a store's file while it is open: its transactions, the erasure of its log, its generations.
+"""An open store: its transactions, the erasure of its log, and its generations.
 
-The agent's store and those of a crowd's operators share it (rules 2 and 3 of `meteragent.store`). Their table
-`meta` must have the keys `generation`, `previous` and `releases`.
+The agent's store and those of a crowd's operators have this in common (rules 2 and 3 of `meteragent.store`).
+Their table `meta` must contain the keys `generation`, `previous` and `releases`.
 """
 
 import os
@@ -20,13 +20,13 @@ from meteragent.store.generation import Generation
 class OpenStore:
     """An open store, closed by `close` or at the end of a `with` block.
 
-    `is_erased` is False while the WAL may hold what must not stay there, for example because another program
-    reads the file; every later transaction tries again to erase it. Each transaction stores what `boot_note`
-    returns, for the next process (`meteragent.service.boot_clock`).
+    `is_erased` is False while the WAL may contain old accumulators or deleted secrets, for example because
+    another program reads the file; every later transaction tries again to erase it. Each transaction stores
+    the result of `boot_note` for the next process (`meteragent.service.boot_clock`).
     """
 
     SERVICE: ClassVar[str]
-    """What opens such a store, in error messages."""
+    """The name, in error messages, of the program that opens such a store."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -88,7 +88,7 @@ class OpenStore:
                 tx.execute("COMMIT")
                 committed = True
                 wal.confirm_commit(tx, self.path)
-                if self._has_records:  # count them before one can leave (rule 3)
+                if self._has_records:  # count the commit before they are sent (rule 3)
                     self._has_records = False
                     self._generation = self._generation._replace(releases=meta_value(tx, "releases"))
                     self._generation_file.replace(self._generation)
@@ -101,7 +101,7 @@ class OpenStore:
                 raise
 
     def erase_log(self) -> None:
-        """Move the WAL into the file and erase it, if it may hold what must not stay there (rule 2)."""
+        """Move the WAL into the file and erase it, if it may contain old values (rule 2)."""
         self._erase_due = False
         if self.is_erased or self._failed:
             return
@@ -113,17 +113,17 @@ class OpenStore:
                 raise
 
     def prepare_generation(self) -> None:
-        """Write the generation file for the next commit with records in advance, if the device lets it."""
+        """Write in advance the generation file for the next commit with records; ignore device errors."""
         if not self._failed:
             with suppress(OSError):
                 current = self._generation
                 self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
     def _forget_cache(self) -> None:
-        """Forget what is known of the file in memory, because a transaction is rolled back."""
+        """Forget what memory says about the file, because a transaction is rolled back."""
 
     def _count_records(self, tx: sqlite3.Connection) -> None:
-        """Count a commit with records; its transaction writes the count to that file (rule 3)."""
+        """Count a commit with records, in the transaction and in the generation file (rule 3)."""
         self._has_records = True
         put_meta(tx, releases=meta_value(tx, "releases") + 1)
 

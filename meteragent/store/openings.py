@@ -20,8 +20,8 @@ has none) and new mark m' (m if the commit has none):
 
 The core checks the same before it opens a window. The check is repeated here, because this transaction is the
 last step before the release is durable. After a power cut the marks on disk are the marks of the last commit
-that was fsynced, and no record of a later commit has left, so the core can safely decide about the later
-intervals again.
+that was fsynced, and no record of a later commit was sent. So the core can safely decide again about the
+intervals after them.
 """
 
 import json

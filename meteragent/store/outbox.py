@@ -60,7 +60,7 @@ _COUNT = f"""INSERT INTO outbox_total
     SELECT queue, sum(delivered_ms IS NULL), sum(size * (delivered_ms IS NULL)),
            sum(size * (delivered_ms IS NOT NULL))
     FROM (SELECT *, {ROW_BYTES} + length(topic) + length(payload) AS size FROM outbox) GROUP BY queue"""  # noqa: S608 -- constants
-# Each value that SQLite extracts from a row of JSON takes as long as all the rest of the row.
+# To extract one value from a row of JSON takes SQLite as long as all its other work on the row.
 _APPEND = f"""WITH shared AS MATERIALIZED (SELECT key AS place,
         {", ".join(f"json_extract(value, '$[{k}]') AS s{k}" for k in range(5))} FROM json_each(?3))
     INSERT INTO outbox (queue, topic, due_ms, crc, payload, retain, until_ms, id_of_terms, from_ms, to_ms)
@@ -97,14 +97,14 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
 
 
 def damaged_rows(connection: sqlite3.Connection, *, is_delivered: bool) -> dict[int, str]:
-    """Return the queues and topics of the damaged rows that were delivered, or that wait, by id."""
+    """Return, by id, the queue and topic of each damaged row that is delivered or else waiting."""
     # As a literal condition, so that SQLite takes the rows that wait from their index.
     rows = connection.execute(f"{_DAMAGED} AND delivered_ms IS {'NOT NULL' if is_delivered else 'NULL'}")
     return {id_: bytes(name).decode(errors="replace") for id_, name in rows}
 
 
 def hold_damaged(store: Store) -> list[str]:
-    """Hold back the damaged rows that wait, and count all rows again; return their queues and topics."""
+    """Hold back damaged waiting rows, and recompute all totals; return the rows' queues and topics."""
     with store.transaction() as tx:
         names = damaged_rows(tx, is_delivered=False)
         tx.executemany("UPDATE outbox SET queue = '@damaged' WHERE id = ?", [(id_,) for id_ in names])
@@ -118,8 +118,8 @@ def pending_rows(
 ) -> list[WaitingRow]:
     """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
-    At most `limit` rows are returned, including rows in flight. There is no lasting position: a later commit
-    may add a row that is due before a row that has left.
+    At most `limit` rows are returned, including rows that are being sent. No position lasts: a later commit
+    may add a row that is due before one that was sent.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"
@@ -134,7 +134,7 @@ def pending_rows(
 
 
 def last_due_ms(connection: sqlite3.Connection, queue: str, after_ms: int) -> dict[Destination, int]:
-    """Return, by topic of a queue, the due time of the last undelivered row that is due after `after_ms`."""
+    """Return, by destination in a queue, when its last undelivered row is due, if after `after_ms`."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE queue = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
@@ -185,9 +185,9 @@ def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bo
     """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 
     There is room while the undelivered rows of `queues` take less than `max_bytes`. While all rows take
-    more, each call deletes a page: delivered rows, oldest first, or else undelivered rows of other queues,
-    which a stream that is configured again would send; only these are counted as dropped. The ledger is never
-    pruned, and must not stop the agent.
+    more, each call deletes one page of rows: delivered ones, oldest first, or else undelivered ones of other
+    queues (of streams that are no longer configured). Only the latter are counted as dropped. The ledger is
+    neither counted nor pruned.
     """
     rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
     waiting_bytes = sum(waiting for queue, waiting, _ in rows if queue in queues)
@@ -221,7 +221,7 @@ def latest_descriptors(connection: sqlite3.Connection, queue: str) -> list[Descr
 
 
 def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, privacy_topic: str) -> list[bytes]:
-    """Return the payloads of a topic's descriptors: the latest, and the newest on its `privacy_topic`."""
+    """Return the payloads of the latest descriptors of a topic: its own, and that on `privacy_topic`."""
     rows = connection.execute(
         "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"
@@ -232,7 +232,7 @@ def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, priva
 
 
 def latest_records(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
-    """Return the payloads of a topic's newest records in order, at most `limit`, among the newest rows."""
+    """Return the payloads of a topic's newest records in order, at most `limit`; search recent rows only."""
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
         " AND queue = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",

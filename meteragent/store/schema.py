@@ -29,7 +29,7 @@ SUMS = {
     "state": "row_crc(id, stream, meter, typeof(state))",  # a state has one inside (`encode_state`)
     "charge": "row_crc(meter, day_ms, stream, epsilon) + windows",
     "descriptor": "row_crc(queue, topic, id, payload)",
-    # A text that is no UTF-8 would raise an error, but a damaged message is to be held alone.
+    # As text, invalid UTF-8 would raise an error, but only the damaged message is to be held back.
     "outbox": "row_crc(typeof(queue) || typeof(topic) || typeof(id_of_terms), CAST(queue AS BLOB),"
     " CAST(topic AS BLOB), CAST(id_of_terms AS BLOB), due_ms, retain, until_ms, from_ms, to_ms, payload)"
     " + ifnull(delivered_ms, -1)",
@@ -40,12 +40,12 @@ SUMS = {
     "sent": "row_crc(queue, topic, id) + records + from_ms + to_ms",
     "crowd_keys": "row_crc(group_id, role, serial, list)",
 }
-"""The checksum of a row of each table, its column `crc`. Numbers that grow are added to it, so that one
+"""The checksum of a row of each table, its column `crc`. Increasing numbers are added to it, so that one
 statement changes both."""
 
 
 def _sum_column(table: str) -> str:
-    """Return the column that SQLite itself computes, for a table with few rows to a commit."""
+    """Return the checksum column as computed by SQLite, for a table with few rows in each commit."""
     return f"crc INTEGER AS ({SUMS[table]}) STORED"
 
 
@@ -113,7 +113,7 @@ TABLES = (
 
 
 def row_crc(*values: object) -> int:
-    """Return the checksum of the values of a row; SQL has it as a function, too."""
+    """Return the checksum of the values of a row; also registered as an SQL function."""
     return crc32(repr(values).encode())
 
 
@@ -163,7 +163,7 @@ def _number_or_null(value: int | None) -> int | str:
 
 
 def _decode_any(kind: type[T], text: str | bytes, noun: str) -> T:
-    """Return the value of a type; bytes are sealed. Raises StoreError if the text is not of such a value."""
+    """Decode a value of type `kind`; bytes must be sealed. Raises StoreError if the text is invalid."""
     with suppress(*_UNREADABLE):
         return decode(kind, unseal(text.decode()) if isinstance(text, bytes) else text)
     raise StoreError(f"{noun} in the store is not readable") from None
@@ -207,8 +207,8 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def json_rows(rows: Any) -> str:
     """Return rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
-    One statement with one parameter runs without the interpreter lock, for which the store's thread would
-    else wait after each row. Raises StoreError for a string with a NUL, where SQLite would end the text.
+    SQLite runs one statement with one parameter without the interpreter lock, which the store's thread would
+    otherwise need for each row. Raises StoreError for a string with a NUL, at which SQLite would cut it.
     """
     text = json.dumps(rows)
     if "\\u0000" in text and _NUL.search(text):

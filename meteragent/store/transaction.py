@@ -19,10 +19,10 @@ SQLite makes all of steps 1 to 4 durable, or none. After a power cut at any inst
 
 - *No noise without its charge.* A slot's accumulator (noise plus energy) reaches the disk in the same commit
   as the window's charge, or in a later one. Noise that was only in memory is gone; a later step may open that
-  window with new noise, because no value of the window had left.
+  window with new noise, because no value of the window had been sent.
 - *No message without its commit.* Only rows of the outbox are sent, and the caller sends them after step 5.
-  So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
-- *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
+  So each value that was sent is on disk, and is sent again byte for byte until the broker confirms it.
+- *No message that an old copy could release again.* Step 5 counts the commit before its messages are sent.
 
 A crash before step 6 leaves earlier accumulators in the log, which the next start erases first.
 """
@@ -34,7 +34,7 @@ from meteragent.domain.commit import Budget, Commit
 from meteragent.store import Store, grants, ledger, outbox
 from meteragent.store.outbox import WaitingRow
 
-_PRUNED = 100  # NOTE: chosen; the time of a commit by this number, on a card, would settle it
+_PRUNED = 100  # NOTE: a guess; measuring commits on a card with several numbers would settle it
 """The largest number of old delivered messages that one commit deletes."""
 
 

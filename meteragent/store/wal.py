@@ -130,7 +130,7 @@ def _zero_log(descriptor: int) -> None:
 
 
 def _used_bytes(descriptor: int) -> int:
-    """Return the length of a file in bytes without its trailing zeros."""
+    """Return the length of a file, in bytes, without its trailing zeros."""
     size = os.fstat(descriptor).st_size
     while size > 0:
         start = max(0, size - len(_ZEROS))

@@ -1,8 +1,8 @@
-"""The text of a value: JSON that states all fields of dataclasses by name, and a kind of window by its name.
+"""Encode values as text: JSON with all fields of dataclasses by name, and shapes with the name of their kind.
 
-Equal values have equal texts, and different values of one type different ones, so a digest of the text
-identifies a value. Fractions are strings such as "1/3", bytes hex digits, tuples lists. The types of the
-fields alone give a text its meaning.
+Equal values have equal texts, and different values of one type have different texts, so a digest of the text
+identifies a value. Fractions become strings such as "1/3", bytes hex digits, and tuples lists. Only the types
+of the fields say how to read a text.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
 def _plain_value(value: Any) -> object:
-    """Return what stands for a value that JSON does not know."""
+    """Return a JSON value that represents a value of another type."""
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, bytes):
@@ -35,7 +35,7 @@ def _plain_value(value: Any) -> object:
 
 
 encode = json.JSONEncoder(separators=(",", ":"), default=_plain_value).encode
-"""Return the text of a value: of a dataclass, or of what its fields can hold."""
+"""Return the text of a dataclass, or of any value that a field may contain."""
 
 
 def digest(value: object) -> str:
@@ -44,9 +44,9 @@ def digest(value: object) -> str:
 
 
 def decode(kind: type[T], text: str | bytes) -> T:
-    """Return the value of a type that a text states; tuples with names may be objects.
+    """Decode a text as a value of type `kind`; named tuples may be written as objects.
 
-    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError for other texts.
+    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError if not valid.
     """
     return cast(T, _reader(cast(Any, kind))(json.loads(text)))
 
@@ -77,7 +77,7 @@ def _list_reader(kinds: tuple[Any, ...]) -> _Reader:
 
 
 def _record_reader(kind: Any) -> _Reader:
-    """Return the reader of a dataclass, or of a tuple with names, which may also be a list."""
+    """Return the reader of a dataclass, or of a named tuple, which may also be written as a list."""
     if kind is Shape:
         return _read_shape
     hints = get_type_hints(kind)
@@ -85,7 +85,7 @@ def _record_reader(kind: Any) -> _Reader:
     readers = {name: _reader(hints[name]) for name in names}
 
     def read(items: Any) -> Any:
-        """Return the value whose fields are in `items`, all of them and no others."""
+        """Return the value with the fields `items`, which must be complete and contain no others."""
         if isinstance(items, dict):
             if len(items) != len(readers):
                 raise ValueError("other fields")

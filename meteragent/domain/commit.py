@@ -1,4 +1,4 @@
-"""The public side: the types of all values that may be stored or sent. None of them can hold a raw reading.
+"""The types of all values that may be stored or sent. None of them can hold a raw reading.
 
 Each item of a commit is public (times, terms, charges), hidden by noise that was drawn before any reading was
 added (accumulators; THEORY 3.4), or independent of the readings (noise bounds, sealed pads).
@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """A slot: its index, and *noise + dither + energy so far*, in a peak of the largest part (law 3)."""
+    """A slot: its index, and *noise + dither + energy so far* (in a peak, of the largest part) (law 3)."""
 
     slot_index: int
     accumulator: int
@@ -69,10 +69,10 @@ class OpenWindow(NamedTuple):
 class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
-    All energy used before `integrated_until_ms` has been added to the slots, also in part of the reading of
-    `standing_ms`. `newest_ms` is the newest accepted timestamp. Both are None before the first reading.
-    `next_ms` is the start of the next window, and `idle_windows` the number of those begun since the last
-    reading.
+    All energy used before `integrated_until_ms` has been added to the slots, including the first part of the
+    span of the reading at `standing_ms`. `newest_ms` is the newest accepted timestamp. Both are None before
+    the first reading. `next_ms` is the start of the next window, and `idle_windows` the number of windows
+    begun since the last reading.
     """
 
     integrated_until_ms: int
@@ -137,8 +137,8 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send to a receiver, byte for byte, at `due_ms` (wall clock) or later.
 
-    `queue` is the receiver's queue in the outbox. Only what a slot releases has a `slot`, and only a report
-    to a crowd has `until_ms`, the time from which it is not sent any more.
+    `queue` is the receiver's queue in the outbox. `slot` is set only for a message that a slot releases, and
+    `until_ms`, from which time the message is no longer sent, only for a report to a crowd.
     """
 
     queue: str
@@ -160,9 +160,9 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A charge: the start of the UTC day on which it counts, and epsilon in 1/W.
+    """A charge: the start of the UTC day to which it belongs, and epsilon in 1/W.
 
-    It is the day on which the window starts or, for noise of a peak that is drawn again, of the part.
+    It is the day on which the window starts or, if a peak's noise is drawn again, the day of the part.
     """
 
     day_ms: int
@@ -218,11 +218,11 @@ class Snapshot:
 
 
 class Receiver(NamedTuple):
-    """A receiver of a stream, and the period for which it gets the stream: public facts alone (law 4).
+    """A receiver of a stream, and the period for which it gets the stream; all of this is public (law 4).
 
-    It gets windows that start at or after `since_ms`, and of these the slots that end by `until_ms`, if that
-    is set; the sink of a stream gets everything. `queue` names its queue in the outbox, and `topic` is the
-    template of its topics.
+    It gets windows that start at or after `since_ms`, and in these windows the slots that end by `until_ms`,
+    if that is set. A stream's sink gets everything. `queue` names the receiver's queue in the outbox, and
+    `topic` is the template of its topics.
     """
 
     queue: str
@@ -235,7 +235,7 @@ class Receiver(NamedTuple):
         return window_ms >= self.since_ms and (self.until_ms is None or end_ms <= self.until_ms)
 
     def destination(self, public_id: str) -> Destination:
-        """Return where the messages about a meter go."""
+        """Return the destination of the messages about a meter."""
         return Destination(self.queue, identity.render_topic(self.topic, public_id))
 
 

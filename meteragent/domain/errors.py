@@ -9,7 +9,7 @@
     +-- DatabaseError        the receiver's database: it refuses what `collect` needs
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has the store open
-        +-- StoreRestored    the store is, or may be, older than records that have already left
+        +-- StoreRestored    the store is, or may be, older than records that were already sent
         +-- StoreMoved       the store has the marks of meters other than the configured ones
         +-- StoreLost        the store is missing, corrupt or new; the time of the last release is unknown
     +-- PageError            the device: the address of the local page is taken
@@ -100,7 +100,7 @@ class ConfigErrors(ConfigError):
 class PayloadError(MeteragentError):
     """A message that is not a reading; `reason` is the name of the counter to increase.
 
-    It is raised outside the handler of a parser's exception, whose payload `__context__` would keep.
+    Raise it outside the handler of a parser's exception: `__context__` would otherwise keep the payload.
     """
 
     def __init__(self, reason: str) -> None:
@@ -113,7 +113,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that was lost or refused; `code` is that of the problem that names the cause."""
+    """A broker or database that was lost or that refused; `code` is the code of the problem to report."""
 
     code = ""
 
@@ -139,7 +139,7 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is, or may be, an old copy, which lacks the records that have left since."""
+    """A store that is, or may be, an old copy, which lacks the records that were sent since."""
 
 
 class StoreMoved(StoreError):

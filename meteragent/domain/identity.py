@@ -32,7 +32,7 @@ _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
 
 
 def is_valid_name(name: str) -> bool:
-    """Return whether every file and message can carry a name: 1 to 128 characters, none in `_UNFIT`."""
+    """Return whether a name is safe in all files and messages: 1 to 128 characters, none in `_UNFIT`."""
     return 0 < len(name) <= _NAME_MAX and not _UNFIT.search(name)
 
 
@@ -42,12 +42,12 @@ def is_publishable(text: str) -> bool:
 
 
 def fits_segment(name: str) -> bool:
-    """Return whether a meter's name, apart from slashes, may be any segment of a sink topic."""
+    """Return whether a meter's name may be a segment of a sink topic; slashes are not checked."""
     return is_publishable(name) and "$" not in name
 
 
 def parse_sink_template(text: str) -> tuple[str, ...]:
-    """Split a sink's template into segments. Raises ValueError, which says what would be right."""
+    """Split a sink's template into segments. Raises ValueError that says what is expected."""
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
@@ -102,7 +102,7 @@ def parse_source_template(
     ``{phase}`` if `is_phased`. If there is a `shard`, one segment may be ``{shard}``.
     """
     if text.startswith(_SHARED):
-        # The broker sends each message to one of the agents, or to another agent if the first is offline.
+        # A shared subscription sends each message to one of the agents, or to another if that is offline.
         # So a meter's window would be split, and each agent would release a part of it.
         raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
     text = _insert_shard(text, shard)
@@ -136,9 +136,9 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, or `subtracted`, and
-    `parts` has theirs if they have topics of their own. `shard` selects meters by the hash of their names.
-    `unit` has the topics that state the unit, if any, and `units` the names that it must have, by phase.
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, or `subtracted`;
+    `parts` maps their topics to them if they have topics of their own. `shard` selects meters by the hash of
+    their names. `unit` matches the topics that state a unit, and `units` has the allowed units by phase.
     """
 
     segments: tuple[str, ...]
@@ -179,7 +179,7 @@ class SourceTopic:
         return None if names is None else names[0]
 
     def place_of(self, topic: str) -> tuple[str, str | None] | None:
-        """Return the meter and the phase, if any, that a topic names; None if it is none of the source's."""
+        """Return the meter and the phase, if any, that a topic names; None for other topics."""
         if self.parts:
             return (self.name or "", self.parts[topic]) if topic in self.parts else None
         segments = topic.split("/")
@@ -214,12 +214,12 @@ def render_topic(template: str, public_id: str) -> str:
 
 
 def pseudonym(key: bytes, meter: str) -> str:
-    """Return a keyed name for a meter, which nobody can test without the key: HMAC-SHA-256, 16 hex digits."""
+    """Return a keyed hash of a meter's name, for which guesses need the key: HMAC-SHA-256, 16 hex digits."""
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def store_mark(key: bytes, sink_topic: str) -> str:
-    """Return a store's mark on a sink topic, which tells two stores apart and reveals nothing else."""
+    """Return a store's mark on a sink topic, which distinguishes stores and reveals nothing else."""
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
 

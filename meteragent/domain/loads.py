@@ -1,15 +1,16 @@
 """The promise for loads: the level of a change in the load if readings are sparse or are counted in steps.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
-load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Facts about a source that are unknown (`unknown_keys`) are ignored; the true level may then be higher.
+load can appear in the readings. This module applies these bounds to a stream's terms, within one slot and
+*in all*, that is, over all slots together. Unknown facts about a source (`unknown_keys`) are ignored, so the
+true level may be higher.
 
-In all. A change that adds or removes X over any number of slots has a loss of at most
-kappa * level * X / hide if the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`).
-Otherwise the values of m slots from the start of the change on may differ by more than X in sum:
+In all. If the readings follow the load, a change that adds or removes energy X over any number of slots has a
+loss of at most kappa * level * X / hide (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise, the values
+of the m slots from the start of the change on may differ by more than X in total:
 
-* Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
-* Power with a dead band b: X + m 2 b T, where T is a slot's length. The last reports may differ for ever.
+* Energy that is counted in steps of s: X + m s, because the change may shift all later counts.
+* Power with a dead band b: X + m 2 b T, where T is a slot's length: all later reports may differ.
 * Sampled power: X + p H for any m, where p is the width of the range and H is the longest hold.
 * Slot values that are rounded half up to quanta q (archives): X + m q T, without kappa.
 
@@ -40,7 +41,7 @@ def counts_max(terms: Terms) -> int:
 
 
 def distance_bound(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Return a bound, in the values' unit, on the distance that a change of the load within a slot causes."""
+    """Return a bound, in the values' unit, on the distance caused by a change of the load within a slot."""
     if not change_wh or terms.readings.kind is not Kind.POWER:
         return reported_change_bound(terms, change_wh / terms.hours_per_value / terms.wh_per_value)
     hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
@@ -66,12 +67,12 @@ def level(terms: Terms, change_wh: Fraction) -> Fraction:
 
 
 def level_factor(terms: Terms) -> Fraction:
-    """Return the level of a change by the hidden energy, divided by the stream's level; at least 1."""
+    """Return the level of a load's change by the hidden energy, divided by the stream's level; at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on what a change leaves in a slot (in l1, in all): steps, or two dead bands."""
+    """Return a bound, in Wh, on a slot's (in l1, a window's) error by steps of counts or two dead bands."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
         return bounds.reported_radius(Fraction(0), step * terms.distance_per_power) * wh_per_unit(terms)
@@ -79,15 +80,15 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy, in Wh, that one unit of a slot's value (in the shortest band) stands for."""
+    """Return the energy, in Wh, of one unit of a slot's value; if slots differ, in the shortest band."""
     return terms.hides_wh / terms.radius
 
 
 def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound, in Wh, on the change of all slot values that a change of the load causes.
+    """Return a bound, in Wh, on how much a change of the load changes all slot values together.
 
     `change_wh` is the energy that the change adds and removes, `slots` the number of slots from the first
-    that it touches to the last that is observed, and `rises` how often it rises and falls.
+    that it touches to the last that is observed, and `rises` the number of its rises and falls.
     """
     if not change_wh:
         return change_wh
@@ -100,10 +101,11 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
 
 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the level of a change in all, over any number of slots (THEORY T.7), as `in_all_wh`.
+    """Return a bound on the level of a change over any number of slots (THEORY T.7), as `in_all_wh`.
 
-    It is the smaller of kappa level / hide per Wh, and the level if the value of each slot is rounded up by a
-    quantum. Without a dither, or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the second applies.
+    It is the smaller of two bounds: kappa * level / hide per Wh, and the level if each slot's value is
+    rounded up by a quantum. Without a dither, or if epsilon * quantum exceeds `A_LIMIT`, only the second
+    holds.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

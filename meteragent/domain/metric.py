@@ -1,4 +1,4 @@
-"""The metrics of promises: how the distances in the slots of two windows make that of the windows."""
+"""The metrics of promises: the distance between two windows, from the distances in their slots."""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -24,7 +24,7 @@ class Preset:
 
     @property
     def has_calendar(self) -> bool:
-        """Whether windows are local days or months, for which a configuration states a time zone."""
+        """Whether windows are local days or months, so that a configuration must state a time zone."""
         return isinstance(self.length, str)
 
 

@@ -1,4 +1,4 @@
-"""The public prices of a window, by which energy is weighted in an amount (`shapes.amount`)."""
+"""The public prices by which the energy of a window is multiplied in an amount (`shapes.amount`)."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ Price = tuple[int, int, int]
 
 
 def cut_at_prices(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Cut the time from `from_ms` to `to_ms` where one of the prices, in order, begins or ends."""
+    """Yield the pieces of the time from `from_ms` to `to_ms`, cut where a price (in order) begins or ends."""
     at_ms = from_ms
     for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
         start_ms, end_ms, price_u = prices[index]

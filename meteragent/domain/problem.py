@@ -26,8 +26,8 @@ PROBLEMS = {code: Meaning(_CAUSES[code], cure) for code, cure in english_texts("
 class Problem:
     """A condition that needs a person's attention, in one stream or in the agent (`stream` is None).
 
-    `fields` are those of the cause; those that end in `_ms` are in milliseconds, and `reasons` is a list of
-    counters of refusals, separated by spaces. If there is `of`, `meters` of `of` meters have the problem.
+    `fields` fill in the cause's text; those that end in `_ms` are in milliseconds, and `reasons` is a list of
+    counters of refusals, separated by spaces. With a field `of`, `meters` out of `of` meters are affected.
     """
 
     code: str
@@ -52,20 +52,20 @@ def make_problem(code: str, stream: str | None = None, **fields: str | int) -> P
 def make_service_problem(
     meanings: Mapping[str, Meaning], code: str, fields: Mapping[str, str | int], stream: str | None = None
 ) -> Problem:
-    """Create a problem of the service that has these meanings; `make_problem` is for the agent."""
+    """Create a problem of another service, whose codes have these `meanings`."""
     meaning, texts = meanings[code], dict(format_fields(fields, duration_text, COUNTERS.__getitem__))
     return Problem(code, meaning.cause.format(**texts), meaning.cure.format(**texts), stream, fields)
 
 
 def connection_advice(code: str, side: str) -> str:
-    """Return what to do about a connection that fails, with the keys of its side; empty without a code."""
+    """Return what to do about a failed connection, with the keys of `side`, e.g. sink; "" without a code."""
     return PROBLEMS[code].cure.format(side=side) if code else ""
 
 
 def format_fields(
     fields: Mapping[str, str | int], duration: Callable[[int, int], str], meaning: Callable[[str], str]
 ) -> Iterator[tuple[str, str | int]]:
-    """Yield the fields of a cause as a language writes them; `meaning` says what a counter counts."""
+    """Yield the fields of a cause, formatted for a language; `meaning` maps a counter to its text."""
     for name, value in fields.items():
         if name.endswith("_ms"):
             yield name.removesuffix("_ms"), duration(int(value), 2)

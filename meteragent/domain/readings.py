@@ -1,4 +1,4 @@
-"""How a meter's readings come, and within which limits they count."""
+"""What a stream's readings mean, how often they come, and the limits to which they are clamped."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,7 +8,7 @@ from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 @dataclass(frozen=True, slots=True)
 class ReadingRules:
-    """How the readings of a stream come, and how they count.
+    """What the readings of a stream mean, how often they come, and their limits.
 
     kind         what a reading means (law 5)
     unit         its unit
@@ -41,7 +41,7 @@ class ReadingRules:
 
     @property
     def meaning(self) -> tuple[Kind, str, int]:
-        """What a value means; if it changes, open windows cannot go on."""
+        """What determines the meaning of a value; if it changes, open windows cannot continue."""
         return self.kind, self.unit, self.interval_ms
 
     @property

@@ -1,4 +1,4 @@
-"""The parsing of TOML, and the words in which configurations, profiles and other files are refused."""
+"""Parse TOML, and word the refusals of configurations, profiles and other files."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ _EXPECTED = {
     "string_type": "a string",
     "tuple_type": "a list",
 }
-"""The expected value in plain words, by the type of pydantic's error, whose own text is in Python's terms."""
+"""The expected value in plain words, by the type of pydantic's error, whose own text uses Python's terms."""
 
 _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
@@ -87,7 +87,7 @@ def similar(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as shown in an error: no table, address (which may contain a password) or secret.
+    """Return a value as an error may show it, which excludes tables, addresses with passwords, and secrets.
 
     A secret may have been entered in place of its file's name. Of a long value, only the start is shown.
     """

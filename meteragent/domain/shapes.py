@@ -1,10 +1,10 @@
 """The kinds of windows: one class each, which states all that is true of its numbers.
 
-A window is divided into slots, and each slot gives one number. A shape states exactly what a descriptor
-states, so that the configuration, the store and a receiver build the same object. It knows nothing of the
-place of a window in time, of keys, of texts and of messages: what these say of a shape is one row each in
-`meteragent.config`, `meteragent.report` and `meteragent.wire`. To add a kind, write its class here, and a row
-wherever a test asks for it.
+A window is divided into slots, and each slot gives one number. A shape contains exactly what a descriptor
+states, so that the configuration, the store and a receiver build the same object. It does not contain a
+window's place in time, keys, texts or messages: these are in one row for each shape in `meteragent.config`,
+`meteragent.report` and `meteragent.wire`. To add a kind, write its class here, and a row wherever a test
+asks for it.
 
 Methods take the kind of the readings and their unit as arguments, because the same slots hold means if the
 readings are of power, and energies if they are of energy.
@@ -66,7 +66,7 @@ class Shape:
     has_parts            whether a value is the mean of one of the window's parts, each of `step_ms`
     is_additive          whether values are energies of the load, or its means over time, which can be added
     is_priced            whether energy is multiplied by prices
-    counts_all           whether all of a reading counts (`integrand_u`), so a value follows from the use
+    counts_all           whether a reading is used unchanged (`integrand_u`), so values follow from the use
     is_redrawn           whether a slot's noise is drawn, and charged, again after a restart
     is_difference_stored whether the store keeps a register's open slot as a difference (`core.register`)
     """
@@ -123,7 +123,7 @@ class Shape:
         return ENERGY_UNIT[unit] if self.is_energy(kind) else POWER_UNIT[unit]
 
     def wh_per_value(self, unit: str, kind: Kind) -> Fraction:
-        """Return the W or Wh in one unit of a value; for an amount, the fewest Wh that change it by 1."""
+        """Return the W or Wh in one unit of a value; for an amount, the least energy that changes it by 1."""
         return Fraction(UNIT_FACTOR[self.value_unit(unit, kind)])
 
     def hours_per_value(self, kind: Kind) -> Fraction:
@@ -131,9 +131,9 @@ class Shape:
         return Fraction(1) if self.is_energy(kind) else Fraction(self.step_ms, HOUR_MS)
 
     def integrand_u(self, value_u: int, _unit: str) -> int:
-        """Return the integrand: what a reading in the range counts for, in millionths of `_unit`.
+        """Return the value that is integrated for a reading within the range, in millionths of `_unit`.
 
-        It changes by no more than the reading does, or the promise would not hold.
+        It must not change by more than the reading does, or the promise would not hold.
         """
         return value_u
 
@@ -149,7 +149,7 @@ class Shape:
         return quantum_u * (HOUR_MS if self.is_energy(readings.kind) else self.slot_ms(slot_index))
 
     def distance_per_power(self, kind: Kind, metric: Metric) -> Fraction:
-        """Return the distance by which one more unit of power throughout a window moves its values.
+        """Return how far one more unit of power throughout a window moves its values, in the metric.
 
         In linf it is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest slot for
         energies. In l1 it is the sum over all slots (THEORY 3.9).
@@ -158,7 +158,7 @@ class Shape:
         return metric.norm(Fraction(ms, HOUR_MS) if self.is_energy(kind) else Fraction(1) for ms in slots_ms)
 
     def is_sound(self) -> bool:
-        """Return whether the numbers make a window: durations are positive, and whole slots fill it."""
+        """Return whether the numbers describe a window: durations are positive, and whole slots fill it."""
         return self.length_ms > 0 and self.step_ms > 0 and self.length_ms % self.step_ms == 0
 
 
@@ -209,7 +209,7 @@ class Equal(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Means(Equal):
-    """A window of slots that stand for themselves."""
+    """A window of equal slots whose values are released one by one."""
 
     space: ClassVar[Space] = Space.LINF
 
@@ -225,7 +225,7 @@ class Curve(Equal):
 class Banded(Shape):
     """A window whose slots are `bands`: (name, duration in ms), in the order in which they begin.
 
-    When a band has its hours differs from window to window and belongs to its terms (`Terms.places`).
+    The hours of each band differ from window to window and are part of the window's terms (`Terms.places`).
     """
 
     bands: tuple[tuple[str, int], ...]
@@ -252,7 +252,7 @@ class Banded(Shape):
         return self.bands[slot_index][1]
 
     def is_sound(self) -> bool:
-        """Return whether all bands but the unknown one have hours, which fit the window."""
+        """Return whether all bands but the unknown one have hours, and these fit into the window."""
         durations = dict(self.bands)
         have_hours = all(ms > 0 or name == UNKNOWN_BAND for name, ms in self.bands)
         fit = bool(self.bands) and len(durations) == self.n and sum(durations.values()) <= self.length_ms
@@ -293,8 +293,8 @@ class Amount(Shape):
     millionths of `currency` per kWh. The prices of a window belong to its terms (`Terms.prices`).
 
     A price is known before its time begins. So it does not depend on this home's use during that time, and an
-    amount is a linear function of the load: a change of 1 kWh in all changes the amount by at most the bound
-    (THEORY 3.10).
+    amount is a linear function of the load: a change of 1 kWh in total changes it by at most the bound
+        (THEORY 3.10).
     """
 
     currency: str
@@ -304,7 +304,7 @@ class Amount(Shape):
 
     space: ClassVar[Space] = Space.WEIGHTED
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.L1,)
-    energies_of: ClassVar[frozenset[Kind]] = frozenset(Kind)  # in units of its largest price
+    energies_of: ClassVar[frozenset[Kind]] = frozenset(Kind)  # divided by the largest price
     is_additive: ClassVar[bool] = False
     is_priced: ClassVar[bool] = True
 
@@ -358,7 +358,7 @@ class Peak(Shape):
 class Excess(Shape):
     """A window with one number, the energy above `threshold_w`.
 
-    Each reading counts as max(value - threshold, 0), which changes by no more than the reading does, so the
+    Each reading is replaced by max(value - threshold, 0), which changes by no more than it does, so the
     noise that hides a change in the total energy also hides it here (THEORY A.14). The energy used *while*
     the power is above a threshold is another quantity, which jumps by the threshold times the duration.
     """
@@ -373,7 +373,7 @@ class Excess(Shape):
 
     def integrand_u(self, value_u: int, unit: str) -> int:
         """Return the excess of a reading over the threshold, or 0 if there is none."""
-        threshold = self.threshold_w  # in whole numbers, because each reading is compared with it
+        threshold = self.threshold_w  # in integers, for speed: each reading is compared with it
         return max(value_u - threshold.numerator * MICRO // (threshold.denominator * UNIT_FACTOR[unit]), 0)
 
     def is_sound(self) -> bool:
@@ -383,10 +383,10 @@ class Excess(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Share(Shape):
-    """A window whose energy, in Wh, counts in the total of the group with the id `group_id` (hex digits).
+    """A window whose energy, in Wh, is part of the total of the group with the id `group_id` (hex digits).
 
-    A home sends only one of two parts of it, and the group's two operators add the noise (docs/crowd.md 6). A
-    report must have left `deadline_ms` after the window's end.
+    The energy is split into a pad and a share, and the group's two operators add the noise (docs/crowd.md 6).
+    A report must be sent within `deadline_ms` of the window's end.
     """
 
     group_id: str

@@ -50,8 +50,8 @@ class Tariff:
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
     """Return the smallest and the largest difference in the price of a band: `tariff` minus `cheaper`.
 
-    Energy of unknown time was used in the same bands and shares under both tariffs, so if neither has a price
-    for it, its difference lies within the range of the bands'. Raises ValueError if the band has no price.
+    Energy whose band is unknown was used in the same bands under both tariffs. So if neither has a price for
+    it, its difference is in the range of the bands' differences. Raises ValueError if `band` has no price.
     """
     is_priced = band in tariff.prices or band in cheaper.prices
     bands = tariff.prices.keys() & cheaper.prices.keys()

@@ -35,7 +35,7 @@ class Terms(WithShape):
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
     shape           the kind of window, and its slots
-    readings        how readings come and count
+    readings        what readings mean, and their limits
     clock           the clock that opens and closes windows
     lateness_ms     how long after its end a slot closes
     level, radius   the promise: epsilon = level / radius; the radius is in the unit of the values
@@ -101,7 +101,7 @@ class Terms(WithShape):
 
     @cached_property
     def prices_max(self) -> int:
-        """The largest number of prices in a window (at least 1); each starts a register's count again."""
+        """The largest number of prices in a window (at least 1); each change of price starts a new count."""
         if not isinstance(self.shape, Amount):
             return 1
         if self.prices:

@@ -1,7 +1,7 @@
 """The log lines at a start: version and store and, for each stream, source, hidden energy, group and sinks.
 
-They follow from the configuration, the clock, the schedule and the stored windows, and contain no data from
-meters. URLs that contain a password were refused earlier.
+They depend only on the configuration, the clock, the schedule and the stored windows, not on readings. URLs
+that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator

@@ -4,10 +4,10 @@ Windows follow the wall clock, which may be wrong, set back, or part of a copied
 into times that the rest of the agent can rely on: `SteadyClock`, the time, and `CatchUp`, the time up to
 which slots may close.
 
-The time since the machine's start (`BootClock`) reveals copies (law 1). Memory and disk that are resumed from
-a snapshot contain open windows whose intervals may have been released since, with the same noise: the wall
-clock is then set forward, while the other has not advanced. Such a jump ends a SteadyClock: `check_no_jump`
-raises ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
+The time since the machine's start (`BootClock`) reveals copies (law 1). A machine that is resumed from a
+snapshot has open windows whose intervals may have been released since, with the same noise. Its wall clock is
+then set forward, while its boot clock has not advanced. After such a jump, `SteadyClock.check_no_jump` raises
+ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
 POLL_S = 1.0
-"""The longest sleep of a part that follows the wall clock, which may be set meanwhile."""
+"""The longest sleep of a task that follows the wall clock, since the clock may be set at any time."""
 _log = logging.getLogger("meteragent")
 
 
@@ -47,8 +47,8 @@ class ClockJumped(Exception):
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    While the wall clock is behind that, or before `EARLIEST_MS`, no time is shown and processing pauses; nor
-    is one after a jump (`jumped_ms` is not 0). `newest_ms` is the newest time shown by any process.
+    While the wall clock is behind that time, or before `EARLIEST_MS`, or after a jump (`jumped_ms` is not 0),
+    it shows no time, and processing pauses. `newest_ms` is the newest time that any process has shown.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -91,9 +91,9 @@ class SteadyClock:
 class CatchUp:
     """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    Slots that fell due meanwhile stay open for `catch_up` after the subscription is confirmed or processing
-    resumes, whichever is later, for readings that wait in the broker. Slots have closed up to `closed_ms`; if
-    `is_over`, they close as soon as they are due.
+    Slots that became due during the stop stay open for `catch_up` after the subscription is confirmed or
+    processing resumes, whichever is later, for readings that wait in the broker. Slots have closed up to
+    `closed_ms`; once `is_over`, they close as soon as they are due.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:

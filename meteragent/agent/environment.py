@@ -1,6 +1,6 @@
-"""The world around an agent, and what all of its streams share while its store is open.
+"""The agent's environment, and what all of its streams share while its store is open.
 
-A simulation passes other parts than `system_environment`, and simulates sockets and timers in the event loop.
+A simulation replaces `system_environment`, and simulates sockets and timers in the event loop.
 """
 
 import os
@@ -31,7 +31,7 @@ of brokers may take longer."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The world around one agent.
+    """The parts of the outside world that an agent uses.
 
     wall_ms        the wall clock
     boot           the time since the machine's start; if `wall_ms` jumps ahead of it, the store may be a copy
@@ -64,7 +64,7 @@ def system_environment(wall_ms: Callable[[], int], notify: Notify) -> Environmen
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all streams of an agent share while its store is open; `odometers` holds those with a budget."""
+    """What all streams of an agent share while its store is open; `odometers` are by stream."""
 
     config: settings.Config
     environment: Environment

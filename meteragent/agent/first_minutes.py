@@ -1,8 +1,8 @@
 """The log of a stream's first minutes: the first reading, the first number, and each problem of the intake.
 
 A problem is logged once in a run, in the words of `health`, without a value, a meter or a count of messages.
-Once readings are accepted, only `health` reports problems that depend on their values or on a silence: the
-time of a line would say when the load was so (law 4).
+Once readings are accepted, problems that depend on values or on a silence are reported only by `health`: the
+time of a log line would reveal when the load had such values (law 4).
 """
 
 import logging
@@ -14,9 +14,9 @@ from meteragent.domain.problem import Problem
 from meteragent.store.outbox import WaitingRow
 
 TIME_PROBLEMS = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
-"""Codes of problems that depend on the times of readings, or on a meter that has had none: always logged."""
+"""Codes of problems that depend only on the times of readings or on a lack of any: always logged."""
 PAUSE_MS = 10_000
-"""The time between two judgements, each of which looks at all meters."""
+"""The shortest time between two checks for problems, each of which looks at all meters."""
 
 _log = logging.getLogger("meteragent")
 
@@ -33,7 +33,7 @@ class FirstMinutes:
         self._row_ids: list[int] = []
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Note the numbers in the rows of a commit, which are not retained, until the first has left."""
+        """Note the numbers (unretained rows) of a commit, until the first number is confirmed."""
         if self._has_left:
             return
         self._row_ids += [row.id for row in rows if not row.retain]
@@ -64,7 +64,7 @@ class FirstMinutes:
                     _log.warning("%s. %s", item.text, item.cure)
 
     def _may_log(self, code: str) -> bool:
-        """Return whether the time of a problem's line reveals no value and no silence (law 4)."""
+        """Return whether a problem's log line reveals, by its time, no value and no silence (law 4)."""
         if code == "all_clamped":  # before any reading was within the range, this is a wrong unit
             return self._counts["accepted"] == self._counts["clamped"]
         return code in TIME_PROBLEMS or not self._has_reading

@@ -37,7 +37,7 @@ def core_of(
     secret: bytes,
     claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a stream's core settings, in which its sink gets all; `key` is that of its pseudonyms.
+    """Return a stream's core settings, with its sink as the only receiver; `key` is that of its pseudonyms.
 
     Without a `claim_key`, descriptors have no mark.
     """
@@ -93,8 +93,8 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
 def load_odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """Return an odometer, set to the charges in the store, for each stream with a budget.
 
-    Charges are read from the earliest time at which a meter may still be charged: with an event clock all,
-    because a new stream's readings may start at any time; the first window may lie in the past anyway.
+    Charges are read from the earliest time at which a meter may still be charged. With an event clock, all
+    charges are read, because a new stream's readings may start at any time in the past.
     """
     budgets = {stream.name: budget_of(stream) for stream in config.stream}
     odometers = {

@@ -4,8 +4,8 @@
 
 Theory of operation
 -------------------
-A runner takes these steps in turn, with at most one commit in progress, so a record can leave and a message
-can be acknowledged only after its transaction (law 2). Meanwhile the next batch grows, so commits grow with
+A runner takes these steps in turn, with at most one commit in progress, so a record is sent and a message is
+acknowledged only after its transaction (law 2). During a commit the next batch grows, so commits grow with
 the load. These times, all on the wall clock, drive a round of `Runner.run`:
 
     now           windows and slots open up to this time
@@ -49,9 +49,9 @@ class Runner:
 
     `heartbeat` is called in every round (watchdog, intake's clock, log), `on_commit` with each commit's rows.
 
-    In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
-    flash memory, so readings are collected for up to `store.flush`. They are not acknowledged meanwhile, and
-    a slot that is due is never delayed.
+        In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears
+        out flash memory. So readings are collected, unacknowledged, for up to `store.flush`; a slot that is
+        due is never delayed.
     """
 
     pipeline: Pipeline
@@ -88,8 +88,8 @@ class Runner:
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
         """Return whether messages may wait for others, for less than `store.flush` and while nothing is due.
 
-        They may include a new meter, whose first window opens at the next boundary, so that is a deadline,
-        too. With a page open, or more than `backlog_max` messages waiting, none may wait.
+        They may include a new meter, whose first window opens at the next boundary, so this boundary is a
+        deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
         """
         if (
             self.context.viewers

@@ -1,4 +1,4 @@
-"""The composition root: entropy, connections, tasks, and the order of shutdown.
+"""The agent as a whole: it assembles entropy, connections and tasks, and ends them in order.
 
 Each stream has a task for each connection (source and sinks) and a runner between them. Any exception except
 `ClockJumped` ends the process, because the core's memory may then be ahead of the store, and only a restart
@@ -73,7 +73,7 @@ class Agent:
             except* ClockJumped:
                 pass
             finally:
-                clock.now_ms()  # check once more: after another start of the machine, it would go unnoticed
+                clock.now_ms()  # check for a jump once more: after a reboot, it would go unnoticed
                 if clock.jumped_ms:
                     self._treat_as_copy(clock.jumped_ms)
             task = asyncio.current_task()

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class StoreThread:
-    """The store with its own thread, on which runners use it; another thread prepares generation files."""
+    """The store with its own thread, on which all calls run; another thread prepares generation files."""
 
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, queues: Collection[str], counts: Counts
@@ -48,7 +48,7 @@ class StoreThread:
     async def persist(
         self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Write a commit and mark delivered rows in one transaction, on disk on return; return new rows."""
+        """Write a commit and mark delivered rows in one transaction; return new rows once it is on disk."""
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
         try:
@@ -85,7 +85,7 @@ class StoreThread:
         return 0.0 if since_s is None else loop_s() - since_s
 
     async def has_space(self) -> bool:
-        """Return whether the store, with what is being written, has room; make room if it is full."""
+        """Return whether the store, including what is being written, has room; make room if it is full."""
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
         has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self.kept_queues)
@@ -135,7 +135,7 @@ class OutboxReader:
         return await self._thread.call(outbox.latest_descriptors, self._thread.store.connection, self._queue)
 
     async def open_topics(self) -> set[str]:
-        """Return the topics of the open windows, for the sink of a stream, whose name the queue has."""
+        """Return the topics of a stream's open windows, if the queue is that of the stream's own sink."""
         states = (await self._thread.call(self._thread.store.snapshot, self._queue)).states.values()
         windows = [window for state in states for window in state.windows]
         return {item.topic for window in windows for item in window.destinations if item.queue == self._queue}

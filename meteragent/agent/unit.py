@@ -1,4 +1,4 @@
-"""One running stream: its parts, and what keeps its connections."""
+"""One running stream: its parts, and the coroutines that keep its connections."""
 
 import logging
 from collections.abc import Coroutine
@@ -104,7 +104,7 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
         stream.source.max_payload,
         context.clock.now_ms,
         context.counts,
-        # Who sets it knows how many unacknowledged messages the broker allows over MQTT 3.1.1.
+        # A user who sets it knows how many unacknowledged messages the broker allows over MQTT 3.1.1.
         is_capped="inflight" not in stream.source.model_fields_set,
         unit_filters=() if topic.unit is None else topic.unit.filters,
     )
@@ -113,8 +113,8 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
 def _source_link(stream: settings.Stream, source: Source, store: Store) -> Link:
     """Return the link to the source, with the same client id at every start, and another for each stream."""
     client_id = stream.source.client_id or f"meteragent-{store.client_id}-source"
-    # A register's old reading without a timestamp would be taken as current, and all energy used since as
-    # used at once, which no radius hides. No energy is lost, because the next reading includes it.
+    # A register's old reading without a timestamp would be taken as current, and all energy used since then
+    # as used at once, which no radius hides. No energy is lost, because the next reading includes it.
     keeps_session = stream.source.kind is not Kind.REGISTER or has_times(stream.source)
     return Link(
         parts.source_broker(stream),

@@ -1,6 +1,7 @@
-"""The open pages, each on one meter, the events that wait for them, and the means of what they have shown.
+"""The open pages, each on one meter, the events that wait for them, and the means of the meters they showed.
 
-Means outlast a page for `KEEP_S`, in memory only (law 3). The oldest events and means give way.
+Means are kept for `KEEP_S` after a page closes, in memory only (law 3). The oldest events and means are
+dropped first.
 """
 
 import asyncio

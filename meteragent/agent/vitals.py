@@ -34,9 +34,10 @@ none, because more labels would overload Prometheus."""
 def intake_limits(stream: settings.Stream) -> Limits:
     """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
 
-    Before the first message: two usual times between readings, at least a minute; an hour if that time is
-    unknown. A meter: three such times, at least an hour; on change, until it is forgotten. A phase, while
-    others go on: two such times; on change, for the hold of a power, and for ever if it is a register.
+    Before the first message, the limit is twice the usual time between readings, at least a minute, or an
+    hour if that time is unknown. For a meter, it is three times that time, at least an hour; if readings come
+    on change, until the meter is forgotten. For a phase while others send, it is twice that time; on change,
+    it is the hold of a power, and a register may be silent for ever.
     """
     if stream.window.clock is Clock.EVENT:
         return Limits(None, None, None)
@@ -47,7 +48,7 @@ def intake_limits(stream: settings.Stream) -> Limits:
     if is_on_change:
         meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
     elif not usual_ms:
-        # It may send once a slot; but a slot of a month must not hide a silence for a month.
+        # A meter may send only once a slot, but a month-long slot must not hide a silence for a month.
         terms = settings.terms(stream)
         meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
     if not is_on_change:

@@ -63,11 +63,11 @@ class StreamWatch:
             yield from self._pipeline.arrivals.problems(self._limits)
 
     def arrival_rows(self) -> tuple[ArrivalRow, ...]:
-        """Return what has arrived of each of the first meters and phases, for queries on the device."""
+        """Return what has arrived from each of the first meters and phases, for queries on the device."""
         return tuple(islice(self._pipeline.arrivals.arrival_rows(self._limits), METERS_MAX))
 
     def note_event(self, side: str, queue: str, event: str) -> None:
-        """Count an event of a connection; a side is up only while all of its queues are connected."""
+        """Count an event of a connection; a side (source or sink) is up if all its queues are connected."""
         if event == "lost":
             self._down[side].add(queue)
             self.up[side] = False
@@ -88,7 +88,7 @@ class StreamWatch:
             await serve(session)
 
     async def vitals(self, now_ms: int | None, *, has_arrivals: bool) -> StreamVitals:
-        """Return the stream's vitals, and only with `has_arrivals` what has arrived of each meter (law 4)."""
+        """Return the stream's vitals; if `has_arrivals`, also what has arrived from each meter (law 4)."""
         stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
         public_ids, crowd = self._pipeline.public_ids(), self._outlets.crowd
         queues, unmarked_ids = self._outlets.queues, self._outlets.unmarked_ids
@@ -145,7 +145,7 @@ class Watch:
         self._start_s = loop_s()
 
     async def vitals(self, *, has_arrivals: bool = False) -> AgentVitals:
-        """Return the vitals of the agent; with what has arrived of each meter if `has_arrivals`."""
+        """Return the vitals of the agent; if `has_arrivals`, also what has arrived from each meter."""
         thread, path = self._context.thread, self._context.store.path
         now_ms = self._context.clock.now_ms()
         has_space = await thread.has_space()

@@ -1,8 +1,8 @@
 """A stream's part in a crowd: the operators' keys, the pads and the reports (docs/crowd.md).
 
-The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
-committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
-the list seals anything. After a restart, the lists are read from the store.
+The operators' lists of keys arrive as retained messages on the sink's connection (`OperatorKeys`). A list is
+checked and committed to the store before it is used, so that the highest serial of each role is on disk
+before a key of the list seals anything. After a restart, the lists are read from the store.
 
 The core opens a slot only if both keys for its day are known and differ (`may_open`). A slot that cannot open
 is counted, and is neither charged nor reported.
@@ -63,7 +63,7 @@ class OperatorKeys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot. Raises ValueError without a pad, or a group in the terms."""
+        """Return the report of a complete slot. Raises ValueError if it has no pad, or its terms no group."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or not isinstance(terms.shape, Share):
             raise ValueError("the window has no pad, or its terms name no group")
@@ -86,7 +86,7 @@ class OperatorKeys:
     # --- the connection ------------------------------------------------------------------------
 
     def keep_key_list(self, topic: str, payload: bytes) -> None:
-        """Keep a message if it is a list of keys, until `serve` takes it."""
+        """Keep a message, if it is a list of keys, until `serve` processes it."""
         if (role := self._topics.get(topic)) is not None:
             self._waiting[role] = payload
             self._wake.set()
@@ -109,9 +109,9 @@ class OperatorKeys:
                 await self._accept_key_list(role, payload)
 
     async def _accept_key_list(self, role: str, payload: bytes) -> None:
-        """Check a list and commit it, then use it; a refused one is logged.
+        """Check a list, commit it, and use it; log it if it is refused.
 
-        One with the newest serial changes nothing: an operator signs only one list for each serial.
+        A list with a known serial changes nothing: an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

@@ -1,12 +1,12 @@
 """Detection of another agent that releases the same meter to a receiver, before this agent does.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
-topic>/privacy`. An agent whose store has never announced a topic therefore listens there before the receiver
-gets a window, because two stores that add noise to the same intervals would reveal more than either promises.
+topic>/privacy`. So before a receiver gets its first window on a topic that the store has never announced, the
+agent listens there: two stores that add noise to the same intervals would reveal more than either promises.
 Streams on the event clock and streams in a crowd do not listen.
 
-A retained descriptor of another store is also what remains of a store that was deleted. So the agent keeps
-listening on such a topic: only a message that is sent while it listens comes from another agent.
+Another store's retained descriptor may also be left over from a store that was deleted. So the agent keeps
+listening on such a topic: only a message that is sent while it listens proves that another agent runs.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class Listener:
         return sink_topics
 
     def hear_message(self, topic: str, payload: bytes, *, retain: bool) -> None:
-        """Process a message from the sink's connection: perhaps a descriptor, or another agent's record."""
+        """Process a message from the sink's connection, perhaps a descriptor or another agent's record."""
         name = topic.removesuffix(LATEST_SUFFIX)
         if name in self._silent_names and not retain:
             self._note_foreign(name, is_live=True)
@@ -121,7 +121,7 @@ class Listener:
         _log.error(text, self._stream, releaser, PROBLEMS[code].cure)
 
     async def serve(self, session: Session) -> None:
-        """Listen at the topics in question, and at meters that an earlier store has released."""
+        """Listen on the topics that were asked about, and on those that an earlier store has released."""
         self._session = session
         self._silent_names = dict.fromkeys(self._silent_names, False)
         for question in self._questions.values():
@@ -167,8 +167,8 @@ class Listener:
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
-        Without this store's mark, only one that is valid from before `taken_over_ms` comes from a
-        predecessor.
+        A descriptor without this store's mark comes from a predecessor only if it is valid from before
+        `taken_over_ms`.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

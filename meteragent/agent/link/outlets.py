@@ -1,6 +1,6 @@
 """The connections on which a stream's messages are sent: one for each of its receivers.
 
-The sink of a stream is a receiver without an end. What holds one receiver back holds back no other.
+The sink of a stream is a receiver whose grant has no end. If one receiver is held back, the others are not.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from meteragent.agent.link.crowd import OperatorKeys
 
 BIRTH_DELAY_MS = 2000
-"""The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
+"""The largest delay, in addition to one second, before an agent reacts to a start of Home Assistant."""
 
 _log = logging.getLogger("meteragent")
 
@@ -69,7 +69,7 @@ class Outlet(NamedTuple):
 
 
 class Outlets:
-    """The connections to a stream's receivers, in the order of the file: to the runner, they are one sink."""
+    """The connections to a stream's receivers, in the order of the file; the runner uses them as one sink."""
 
     def __init__(self, outlets: Iterable[Outlet]) -> None:
         self._by_queue = {outlet.receiver.queue: outlet for outlet in outlets}
@@ -100,7 +100,7 @@ class Outlets:
 
     @property
     def late_ids(self) -> frozenset[int]:
-        """Those of the unmarked ids whose reports are too late, and so never leave."""
+        """Those of the unmarked ids whose reports are too late, and so are never sent."""
         return frozenset().union(*(outlet.sink.late_ids for outlet in self))
 
     def note_marked(self, row_ids: Collection[int]) -> None:
@@ -164,7 +164,7 @@ def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
 
 
 def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Context) -> Outlet:
-    """Return the connection to the sink of `stream`, which is that of a receiver with this name, if any."""
+    """Return the connection to a receiver; `stream` has its broker as sink, and `name` is its own, if any."""
     section = f"receiver {name}" if name else "sink"
     endpoint = settings.read_endpoint(section, settings.sink_url(stream), settings.sink_broker(stream))
     presence = presence_of(stream, context.store.secret, context.config.page)
@@ -185,7 +185,7 @@ def _link(endpoint: Endpoint, queue: str, sink: Sink, store: Store) -> Link:
 
     It differs from queue to queue and does not contain a stream's name, so brokers cannot link streams. A
     broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
-    its pseudonym to the configured id; a receiver's own id is at its broker alone.
+    its pseudonym to the configured id; a receiver's own id is used only at its broker.
     """
     alias, client_id = identity.pseudonym(store.secret, f"sink/{queue}"), endpoint.client_id
     if client_id is None:

@@ -15,7 +15,7 @@ from meteragent.wire.descriptor import describe_terms
 
 
 def receipt_path(store: Path, receipt: Receipt) -> Path:
-    """Return the path of a receipt, which contains the store's and the receiver's name and the grant's id."""
+    """Return the path of a receipt, made from the names of the store and receiver and the grant's id."""
     return store.with_name(f"{store.name}.receipt-{receipt.grant.name}-{receipt.grant.id}.txt")
 
 

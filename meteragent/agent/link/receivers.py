@@ -22,8 +22,8 @@ from meteragent.store.grants import WantedGrant
 LEAD_MS = 60_000
 """How long before its configured start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
-"""The shortest time from a receiver's admission to its first window under the wall clock. In this time, the
-agent finds out whether another agent releases on the receiver's topics; a connection and an answer
+"""The shortest time from a receiver's admission to its first window, under the wall clock. In this time, the
+agent finds out whether another agent releases on the receiver's topics: connecting and waiting for an answer
 take at most 10 s each."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered; records that remain after this time are deleted."""
@@ -127,7 +127,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def link_endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link. Raises StoreError or ConfigError, which name `section`, if it is wrong."""
+    """Return the broker of a link. Raises StoreError or ConfigError, with `section`, if it is invalid."""
     try:
         facts = json.loads(link)
         url = facts.pop("url")

@@ -3,19 +3,19 @@
 Rules
 1. A refusal holds one sink topic, and so the messages of one meter; all other messages are sent.
 2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial (but
-   see rule 3). If the broker accepts it, the other messages follow in order. A reason that may pass is tried
-   after seconds, then more and more rarely.
+   see rule 3). If the broker accepts it, the other messages follow in order. If the reason may be temporary,
+   trials begin after seconds and become rarer.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
    After `ABRUPT_ENDS_MAX` connections that end right after a publication, messages are sent one by one. If
    `STRIKES` connections end like this with a message of only one topic in flight, that topic is held, too.
    Such a topic is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker
    refused it with a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is
    unlimited.
-4. A broker of MQTT 3.1.1 without retained messages also closes the connection. So before a topic with a
-   message to be retained is held, messages are sent without the flag: if that helps, it stays off. The flag
-   is not suspected once the broker has confirmed it, nor with MQTT 5, where a broker that retains nothing
-   says so.
-5. A message that is confirmed although an earlier message of its topic was refused does not count as
+4. An MQTT 3.1.1 broker that does not support retained messages also closes the connection. So before a topic
+   with a retained message is held, its messages are sent without the retain flag; if this helps, the flag
+   stays off. The flag is not suspected if the broker has ever confirmed it, or with MQTT 5, where a broker
+   without retained messages says so.
+5. If a message is confirmed although an earlier message of its topic was refused, it is not treated as
    delivered: it is sent again after the refused one.
 """
 
@@ -31,7 +31,7 @@ from meteragent.mqtt.reconnect import STABLE_S
 RETRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
 SOON_S, RARER = 5.0, 4
-"""The time after the first refusal that may pass, and by how much the time grows with each further one."""
+"""The time to a trial after the first temporary refusal, and its growth with each further one."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
 ABRUPT_ENDS_MAX = 3
@@ -43,17 +43,19 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The topics that one sink's broker refuses, and their trials; the flag is set only with `retains`."""
+    """The topics that one sink's broker refuses, and their trials; without `retains`, none is retained."""
 
     def __init__(self, sink_topic: str) -> None:
-        """Start without refused topics; each meter's has as many segments as `sink_topic`, the pattern."""
+        """Start without refused topics; a meter's topic has as many segments as the template `sink_topic`."""
         self._segments = sink_topic.count("/") + 1
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._accepted_trials: set[str] = set()
-        self._pauses: dict[str, tuple[float, float]] = {}  # their ends, and how long they last
+        self._pauses: dict[
+            str, tuple[float, float]
+        ] = {}  # by topic: the end of its pause, and the pause's length
         self._recount = False
         self._abrupt_ends = 0
         self._connection_s = -inf
@@ -101,16 +103,16 @@ class Refusals:
         """Hold a topic after the broker has refused one of its messages."""
         self._refusal_times_s[topic] = now_s
         if self._trials.pop(topic, None) is None and topic in self._held_bytes:
-            return  # it was sent before the topic was held
+            return  # the message was sent before the topic was held
         self._recount |= topic not in self._held_bytes
         self._held_bytes.setdefault(topic, 0)
         _, last_s = self._pauses.get(topic, (0, SOON_S / RARER))
-        # An unspecified error, or one that is specific to the broker, may pass.
+        # An error that is unspecified, or specific to the broker, may be temporary.
         pause_s = min(RARER * last_s, RETRY_S) if reason in {0x80, 0x83} else RETRY_S
         self._pauses[topic] = now_s + pause_s, pause_s
 
     def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
-        """Record that the broker accepted a message; return whether it counts as delivered (rule 5)."""
+        """Record that the broker accepted a message; return whether it is thereby delivered (rule 5)."""
         self._strikes.pop(topic, None)
         self._is_retain_tested |= retain and self.retains
         if topic not in self._held_bytes:
@@ -122,7 +124,7 @@ class Refusals:
         return True
 
     def update_trials(self, now_s: float) -> bool:
-        """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
+        """End and begin trials; return whether the outbox must be reread, which counts waiting bytes anew."""
         accepted, self._accepted_trials = self._accepted_trials, set()
         for topic in accepted:
             del self._held_bytes[topic], self._pauses[topic]
@@ -161,7 +163,7 @@ class Refusals:
         suspects = {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         self._suspects |= suspects
         self._pauses |= dict.fromkeys(suspects & self._pauses.keys(), (now_s + RETRY_S, RETRY_S))
-        if now_s - self._connection_s >= STABLE_S:  # the earlier ends are another outage's
+        if now_s - self._connection_s >= STABLE_S:  # the earlier ends belong to another outage
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
             return  # no message is to blame, or a suspected topic's trial ended the connection, as expected

@@ -47,7 +47,7 @@ from meteragent.wire.descriptor import LATEST_SUFFIX, descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
 
 FETCH_MAX = 1000
-"""The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
+"""The largest number of rows to read from the outbox at once, without those in flight or confirmed."""
 ROW_ORDER = itemgetter(1, 0)
 """The order in which rows are sent: by due time, then by id."""
 OUTBOX_START = (-math.inf, 0.0)
@@ -121,7 +121,7 @@ class SendQueue:
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0: not in the outbox), the topic that a refusal would hold, its flag."""
+    """A message in flight: its row (0: not in the outbox), the topic to hold if refused, its retain flag."""
 
     row: int
     topic: str
@@ -130,7 +130,7 @@ class Flight(NamedTuple):
 
 @dataclass
 class Announcer:
-    """What a sink sends besides rows of the outbox, each with the time in the event loop at which it is due.
+    """What a sink sends in addition to rows of the outbox; due times are the event loop's.
 
     Descriptors, the status and devices for Home Assistant are sent on each connection; the status also every
     minute, devices when Home Assistant starts, and, if the broker retains nothing, descriptors and devices
@@ -148,7 +148,7 @@ class Announcer:
     _period_s: float = math.inf
 
     async def begin_connection(self, session: Session, now_s: float) -> None:
-        """Subscribe to starts of Home Assistant on a new connection, where everything is due at once."""
+        """Subscribe to starts of Home Assistant on a new connection, and make all announcements due now."""
         self._status_due_s = self._descriptors_due_s = self._devices_due_s = now_s
         self._period_s = math.inf if session.retains else UNRETAINED_S
         if self.presence.discovery is not None:
@@ -165,7 +165,7 @@ class Announcer:
             self._devices_due_s = min(self._devices_due_s, now_s + self.presence.delay_s)
 
     def next_due_s(self) -> float:
-        """Return when the next announcement is due; while the clock shows no time, no status is."""
+        """Return when the next announcement is due; the status is not while the clock shows no time."""
         status_s = math.inf if self.presence.status is None or self.now_ms() is None else self._status_due_s
         return min(status_s, self._descriptors_due_s, self._devices_due_s)
 
@@ -226,7 +226,7 @@ class Sink:
         refusals: Refusals,
         presence: Presence = Presence(),  # noqa: B008 -- it is frozen
     ) -> None:
-        """Prepare to send; `refusals` knows how many segments the receiver's topics have."""
+        """Prepare to send rows from `reader`; `refusals` must be made for this receiver's topics."""
         self.presence = presence
         self.delivered_ms: int | None = None
         self._outbox = reader
@@ -262,7 +262,7 @@ class Sink:
         self.reread_outbox()
 
     async def has_due(self) -> bool:
-        """Return whether, after `finish`, a row waits for the broker that has not refused its topic."""
+        """Return whether, after `finish`, a row still has to be sent whose topic is not refused."""
         rows = await self._outbox.due_rows(self._last_ms, FETCH_MAX + len(self._unmarked_ids), OUTBOX_START)
         held_topics = self.refusals.held_topics
         due_ids = {row.id for row in rows if self.refusals.topic_of(row.topic) not in held_topics}
@@ -378,7 +378,7 @@ class Sink:
         self._in_flight[session.publish(topic, payload, retain=flight.retain)] = flight
 
     async def _due_rows(self) -> list[WaitingRow]:
-        """Return the due rows, if possible without the store, whose busy times reveal when a home is busy."""
+        """Return the due rows, if possible without using the store, whose load depends on readings."""
         now_ms = self._now_ms()
         if now_ms is None:
             return []
@@ -400,7 +400,7 @@ class Sink:
         rows = await self._outbox.due_rows(until_ms, FETCH_MAX + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
             self._read_s = -math.inf
-            return  # another start is wanted, or the queue became shorter and rows in between are missing
+            return  # a reread was requested, or the queue became shorter, so rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
         end = ROW_ORDER(rows[-1]) if len(rows) >= FETCH_MAX + row_count else (until_ms, math.inf)
         self._queue.merge_rows((row for row in rows if row.id not in excluded_ids), end)

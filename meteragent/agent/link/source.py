@@ -24,8 +24,8 @@ Rules
    1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
    that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
    payload that is too large is truncated just beyond the limit, so that it is still recognised as too large.
-4. If messages are acknowledged in the order of their arrival, those that the core has returned, and that wait
-   for earlier ones, count as held.
+4. If messages are acknowledged in the order of their arrival, those that the core has returned but that must
+   wait for earlier ones are still held.
 5. A token stands for one delivery and is compared by identity, because brokers reuse packet ids, even while
    the core still holds the token of a message that was acknowledged early.
 """
@@ -51,14 +51,14 @@ HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""Silences after which a test shows whether the broker waits for an acknowledgement: it does if it answers
-three tests in a row. The silences differ, so that regular readings are not mistaken for answers."""
+"""The silences before each of three tests of whether the broker waits for an acknowledgement; it does if it
+answers all three. The silences differ, so that regular readings are not mistaken for answers."""
 PROMPT_S = 0.5
 """The time within which a broker that was waiting for an acknowledgement sends the next message."""
 SILENCE_MAX_S = 900.0
-"""The longest silence before a test: the default of `hold`, beyond which no reading counts."""
+"""The longest silence before a test: the default of `hold`, after which a reading no longer applies."""
 HELD_UNTESTED = 3
-"""The number of unacknowledged messages that every broker allows; if no more are held, nothing is tested."""
+"""The number of unacknowledged messages that every broker allows, up to which no test is needed."""
 
 _log = logging.getLogger("meteragent")
 
@@ -145,7 +145,7 @@ class Source:
         is_capped: bool = True,
         unit_filters: Sequence[str] = (),
     ) -> None:
-        """Prepare to subscribe to topic filters, and first to `unit_filters`, if allowed.
+        """Prepare to subscribe to `topic_filters`, and before to `unit_filters`, which the broker may refuse.
 
         `now_ms` returns the time, or None. If `is_capped` is set, at most HELD_MAX_3_1_1 messages are held
         over MQTT 3.1.1. `receive_maximum` is how many unacknowledged messages the broker may send.
@@ -243,7 +243,7 @@ class Source:
         return messages
 
     def _stamp(self, now_ms: int) -> None:
-        """Give messages without a time of arrival the next one's, or `now_ms`, so that none seems newer."""
+        """Give each message without a time of arrival that of the next message that has one, or `now_ms`."""
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
             now_ms = now_ms if received_ms is None else received_ms
@@ -253,8 +253,8 @@ class Source:
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
         """Acknowledge the messages whose tokens the core has returned after a commit (rule 1).
 
-        The oldest of those held beyond the bound follow (rule 2), and one more if a test is due and none
-        waits.
+        Then acknowledge the oldest held messages beyond the bound (rule 2), and one more if a test is due
+        and no message waits.
         """
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:
@@ -265,7 +265,7 @@ class Source:
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
-            # In order, one acknowledgement may free any number of others.
+            # If acknowledged in order, one message may free any number of others.
             oldest = list(islice(self._held_deliveries, 1 if is_in_order else excess))
             for delivery in oldest:
                 del self._held_deliveries[delivery]

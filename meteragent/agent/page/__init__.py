@@ -6,8 +6,8 @@ browser and is gone when the page is closed. Spans become noiseless means of slo
 day after the last visit. Private records are passed on after they are committed.
 
 Rules
-1. Until a page is opened, each batch costs only checks for viewers, and no timer runs.
-2. A raw value exists here only in a viewer's queues, kept means or the event being written, and in no log.
+1. Until a page is opened, a batch costs only the check whether there is a viewer, and no timer runs.
+2. A raw value exists only in a viewer's queues, the kept means and the event being written, never in a log.
 3. Every request passes `guard`.
 4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
    vanished browser is dropped within half a minute.

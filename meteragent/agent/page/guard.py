@@ -9,7 +9,7 @@ routes for this machine's tools replace it (see below).
    `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with it: a keyed hash under a key of this
    run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure, because the page is
-   served over plain HTTP. After a wrong token, none from that address is compared for `GUESS_S`.
+   served over plain HTTP. After a wrong token, no token from that address is checked for `GUESS_S`.
 
 Routes for this machine's tools answer only on the loopback interface, which a proxy uses, too: if a token is
 set, they require it as `Authorization: Bearer`. Without it, an `open` route answers only with its status.
@@ -34,7 +34,7 @@ LOGIN_PATH = "/login"
 OPEN_PATHS = frozenset({LOGIN_PATH, "/static/page.css"})
 """Paths of the page that require no login."""
 GUESS_S = 1.0
-"""How long no token from an address is compared after a wrong one."""
+"""How long after a wrong token no other token from the same address is checked."""
 LOG_S = 60.0
 """The shortest time between two log lines about wrong tokens."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -154,7 +154,7 @@ def _name(host: str) -> str:
 
 
 def _is_same_origin(request: Request, host: str) -> bool:
-    """Return whether a request comes from this origin, no page, or a link to the front or the login page."""
+    """Return whether a request comes from this origin, from no page, or by a link to front or login page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

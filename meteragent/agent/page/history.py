@@ -43,7 +43,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """A window's cost under each tariff, the cheapest one, and how sure that is (None: only one tariff)."""
+    """A window's cost under each tariff, and the cheapest with its sureness (None: only one tariff)."""
 
     currency: str
     tariffs: Mapping[str, Interval]
@@ -75,7 +75,7 @@ class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
     The store deletes earlier descriptors, so a missing one is rebuilt from the schedule. If the configuration
-    has changed since, its id differs from that in the records, and these are left out.
+    has changed since, the rebuilt id differs from that in the records, and these records are left out.
     """
 
     records: Sequence[bytes]

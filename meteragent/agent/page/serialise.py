@@ -1,4 +1,4 @@
-"""JSON messages to the browser: the facts, the history and the events, with floats to be drawn."""
+"""Build the JSON messages to the browser: the facts, the history and the events, with floats for drawing."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -73,7 +73,7 @@ def list_meters(stream: StreamView) -> list[str]:
 
 
 def list_arrivals(stream: StreamView) -> list[dict[str, Any]]:
-    """List what has arrived of each of a stream's meters and phases, with the judgement of it."""
+    """List what has arrived from each of a stream's meters and phases, and what is wrong with it."""
     return [row._asdict() for row in stream.arrivals()]
 
 
@@ -117,7 +117,7 @@ def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def first_event_fields(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its topic, with the latest records and means from before."""
+    """Return the fields of a page's first event: its topic, and the latest earlier records and means."""
     records = [_decode(payload) for payload in history]
     means = [mean._asdict() for mean in viewer.new_means()]
     return {"topic": viewer.topic, "records": records, "means": means}

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 """The largest number of connections at once; a browser opens up to six.
 
-Beyond it, the oldest that waits for its client is dropped, so nobody can keep all others out.
+Beyond it, the oldest connection that waits for its client is dropped, so no client can lock others out.
 """
 PATIENCE_S = 20
 """The longest time in which the head of a request arrives or, after the last one, the next request does; also
@@ -146,5 +146,5 @@ class _Protocol(H11Protocol):
 
     def drop(self) -> None:
         """Close the connection, and lose what has not been sent on it."""
-        self.is_dropped = True  # the server forgets it only after this turn of the event loop
+        self.is_dropped = True  # the server still lists it until the next turn of the event loop
         self.transport.abort()

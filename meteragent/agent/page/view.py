@@ -1,4 +1,4 @@
-"""What the page shows of the agent: its only access, with the events in `viewers`."""
+"""What the page shows of the agent. The page accesses the agent only through this module and `viewers`."""
 
 import asyncio
 import ipaddress
@@ -43,8 +43,8 @@ _EVER_MS = 2**62
 _RECORDS = 4000
 """The largest number of records used for the history; 30 days of half-hourly slots need 1,440."""
 _OVERLAP_MS = 60_000
-"""How far back deliveries are read again; a delivery has the time of the commit that marks it, and this
-commit becomes visible a little later."""
+"""How far back deliveries are read again, because a delivery has the time of the commit that marks it, and
+this commit becomes visible a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,9 @@ class MeterState(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` is of any meter, and `lag_ms` how long the first
-    undelivered one has been due. `upcoming` is released next; `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` was the last to be delivered for any meter, and
+    `lag_ms` is how long the first undelivered one has been due. `upcoming` is the next slot to be released.
+    `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -132,9 +133,10 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its configuration, and functions that read its running parts.
 
-    `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `is_connected` tells of a
-    side ("source" or "sink"), `upcoming` of a meter's next slot, and `arrivals` of each meter and phase.
-    `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection, if any.
+    `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `is_connected` takes a side
+    ("source" or "sink"), `upcoming` returns a meter's next slot, and `arrivals` a row for each meter and
+    phase. `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection, if
+    any.
     """
 
     stream: settings.Stream
@@ -201,7 +203,7 @@ class StreamView:
 
 
 def first_receiver(stream: settings.Stream, outlets: Iterable[Outlet]) -> Receiver:
-    """Return the receiver that the page shows: the first, or one without messages if none is admitted yet."""
+    """Return the receiver that the page shows: the first one or, if none is admitted yet, a placeholder."""
     nobody = Receiver(stream.name, identity.PLACEHOLDER)
     return next((outlet.receiver for outlet in outlets), nobody)
 
@@ -288,7 +290,7 @@ class View:
         return await asyncio.to_thread(history.build_history, topic_records, newest_ms, stream.tariffs)
 
     async def latest_payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
-        """Return the payloads of the latest records on a topic, oldest first; none of reports."""
+        """Return the payloads of the latest records on a topic, oldest first; reports have none."""
         stream = self._by_name[name]
         if stream.stream.group is not None:  # reports are sealed
             return []
@@ -321,7 +323,7 @@ def local_routes(watch: Watch) -> tuple[Route, ...]:
 
     async def healthz() -> tuple[int, str, bytes]:
         """Return the problems of the agent itself as text, with status 503 if there are any."""
-        # A restart because a phase fell silent would cure nothing, and be visible at the sink.
+        # To restart the agent because a phase is silent would not help, and would be visible at the sink.
         vitals = await watch.vitals()
         return _problems_response([item for item in vitals.problems if item.code not in CODES])
 

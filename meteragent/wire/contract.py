@@ -1,7 +1,7 @@
 """The contract with receivers as JSON Schema (draft 2020-12) and AsyncAPI 3.
 
-The schemas, made from the tables of `grammar`, allow further fields (docs/contracts.md). Rules that relate
-two numbers or two messages have names in `RULES`, and cases in docs/contracts/conformance.json.
+The schemas are made from the tables of `grammar` and allow further fields (docs/contracts.md). Rules that
+relate two numbers or messages have names in `RULES`, and cases in docs/contracts/conformance.json.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def descriptor_schema() -> dict[str, Any]:
 
 
 def _space_rule(space: Space) -> dict[str, Any]:
-    """Return the rule for a space's descriptors: their own fields, metrics and kinds, and `n` of one slot."""
+    """Return the rule for descriptors of a space: their own fields, metrics and kinds, and their `n`."""
     row, shape = shapes.ROWS[space], SHAPES[space]
     properties: dict[str, Any] = {"metric": {"enum": [*shape.metrics]}, "kind": {"enum": sorted(shape.kinds)}}
     if not shape.has_slots:

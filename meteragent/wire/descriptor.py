@@ -18,7 +18,7 @@ from meteragent.wire.number import shorten
 _COVERAGE = 0.95
 
 LATEST_SUFFIX = "/privacy"
-"""What follows a sink topic in the topic of its latest descriptor."""
+"""The suffix that makes a sink topic the topic of its latest descriptor."""
 
 
 class TermsDescriptor(NamedTuple):
@@ -95,7 +95,7 @@ def _source_facts(terms: Terms) -> dict[str, Any]:
 
 
 def canonical_json(facts: dict[str, Any]) -> bytes:
-    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8. Raises ValueError if it cannot."""
+    """Encode facts as canonical JSON (sorted keys, no spaces, UTF-8). Raises ValueError if not possible."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
 

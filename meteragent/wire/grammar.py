@@ -1,9 +1,9 @@
 """The grammar of messages: the fields of each, with types and bounds, and whether they are required.
 
-Theory of operation. A table has a row for each field. The form of a field states its JSON Schema, and reads
-its value: the schemas of the contract are made from the tables, and receivers read messages by them. A
-message is judged in this order, so that no cost follows from a number in it: its length, the types and bounds
-of its fields, a descriptor's hash, and only then what needs arithmetic.
+Theory of operation. A table has a row for each field. The form of a field consists of its JSON Schema and a
+function that reads its value. The schemas of the contract are made from the tables, and receivers use them to
+read messages. A message is checked in this order, so that no number in it can make reading expensive: its
+length, the types and bounds of its fields, a descriptor's hash, and only then what needs arithmetic.
 """
 
 import re
@@ -39,7 +39,7 @@ _END_MS: Final = parse_time("2200-01-01T00:00:00Z")
 _TEXT_MAX: Final = 256
 _NAME_MAX: Final = 128
 _NAME = r"^[^\x00-\x1f\x7f-\x9f]*$"
-"""No control characters."""
+"""A pattern for texts without control characters."""
 _MISSING = "is missing or not a"
 _BEYOND = "is out of its bounds"
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
@@ -49,7 +49,7 @@ _ANYTHING = Bounds(-(10**60), 10**60)
 class Form(NamedTuple):
     """The type and the bounds of a field.
 
-    `read` returns the value of a field; it raises ValueError, which states what is wrong, but not the value.
+    `read` returns the value of a field. It raises a ValueError that says what is wrong, not the value.
     """
 
     schema: Schema
@@ -57,7 +57,7 @@ class Form(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A field: its form, its description, and whether each message has it."""
+    """A field: its form, its description, and whether every message must contain it."""
 
     form: Form
     words: str = ""
@@ -99,10 +99,10 @@ def _require_within(number: Any, bounds: Bounds) -> Any:
 
 
 def _bounded_reader(parse: Callable[[str], Any], bounds: Bounds = _ANYTHING) -> Callable[[Any], Any]:
-    """Return a reader of texts that `parse` parses to a number within bounds."""
+    """Return a reader of texts that `parse` converts to numbers, which must be within bounds."""
 
     def read(value: Any) -> Any:
-        """Return the number. Raises ValueError if the text is none, or the number is out of its bounds."""
+        """Return the number. Raises ValueError if the text is not a number within the bounds."""
         text = _read_string(value)
         try:
             number = parse(text)
@@ -118,7 +118,7 @@ def text(longest: int = _TEXT_MAX, shortest: int = 0, pattern: str = _NAME) -> F
     compiled = re.compile(pattern)
 
     def read(value: Any) -> str:
-        """Return the text. Raises ValueError if it is none, too long or of another form."""
+        """Return the text. Raises ValueError if it is no text, has another length or breaks the pattern."""
         if shortest <= len(_read_string(value, longest)) and compiled.fullmatch(value):
             return str(value)
         raise ValueError("cannot be read")
@@ -128,10 +128,10 @@ def text(longest: int = _TEXT_MAX, shortest: int = 0, pattern: str = _NAME) -> F
 
 
 def choice(values: Collection[str]) -> Form:
-    """Return the form of one of these texts."""
+    """Return the form of a field that has one of these texts as its value."""
 
     def read(value: Any) -> str:
-        """Return the text. Raises ValueError if it is none of the choices."""
+        """Return the text. Raises ValueError if it is not one of the choices."""
         if _read_string(value) not in values:
             raise ValueError("cannot be read")
         return str(value)
@@ -140,15 +140,15 @@ def choice(values: Collection[str]) -> Form:
 
 
 def open_set(values: Collection[str]) -> Form:
-    """Return the form of one of these texts, to which later versions may add."""
+    """Return the form of a field whose values are, for now, these texts; later versions may add others."""
     return Form({"enum": list(values)}, _read_string)
 
 
 def constant(value: Any) -> Form:
-    """Return the form of a field that has always the same value; 1 is no true value."""
+    """Return the form of a field that always has the same value; 1 and true are different values."""
 
     def read(item: Any) -> Any:
-        """Return the value. Raises ValueError if it is another one."""
+        """Return the value. Raises ValueError if it is not the constant."""
         if repr(item) != repr(value):
             raise ValueError("cannot be read" if item else f"{_MISSING} known value")
         return item
@@ -157,24 +157,24 @@ def constant(value: Any) -> Form:
 
 
 def exact_number(bounds: Bounds = _ANYTHING) -> Form:
-    """Return the form of exact numbers, as texts."""
+    """Return the form of exact numbers, which are written as texts."""
     return Form(EXACT_SCHEMA, _bounded_reader(read_exact, bounds))
 
 
 def duration(bounds: Bounds = BOUNDS["length"]) -> Form:
-    """Return the form of durations, as texts; bounds are in ms."""
+    """Return the form of durations, which are written as texts; bounds are in ms."""
     return Form(DURATION_SCHEMA, _bounded_reader(parse_ms, bounds))
 
 
 def number(bounds: Bounds, *, excludes_low: bool = False) -> Form:
-    """Return the form of numbers; if `excludes_low`, they are more than the lower bound."""
+    """Return the form of numbers within bounds; if `excludes_low`, the lower bound itself is not allowed."""
 
     def read(value: Any) -> Fraction:
-        """Return the exact number. Raises ValueError if it is none, or out of its bounds."""
+        """Return the exact number. Raises ValueError if the value is not a number within the bounds."""
         if isinstance(value, int) and not isinstance(value, bool):
             result = Fraction(_require_within(value, bounds))
         elif isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(text := str(value)):
-            # A float's text is the shortest that states it.
+            # The text of a float is the shortest that identifies it.
             result = _require_within(Fraction(value if isinstance(value, Decimal) else text), bounds)
         else:
             raise ValueError(f"{_MISSING} number")
@@ -191,7 +191,7 @@ def integer(bounds: Bounds) -> Form:
     form = number(bounds)
 
     def read(value: Any) -> int:
-        """Return the number. Raises ValueError if it is no whole number, or out of its bounds."""
+        """Return the number. Raises ValueError if the value is not a whole number within the bounds."""
         result: Fraction = form.read(value)
         if result.denominator != 1:
             raise ValueError("is not a whole number")
@@ -201,9 +201,9 @@ def integer(bounds: Bounds) -> Form:
 
 
 def checked_by(schema: Schema) -> Form:
-    """Return the form of values that need no other reading than the check by their schema.
+    """Return the form of values that are used as they are, once their schema has accepted them.
 
-    The schema may have only the keywords that `_reader` knows.
+    The schema may use only the keywords that `_reader` supports.
     """
     return Form(schema, _reader(schema))
 
@@ -224,7 +224,7 @@ def _reader(schema: Schema) -> Callable[[Any], Any]:
 
 def _any_reader(readers: Collection[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        """Return the value. Raises ValueError if no reader reads it."""
+        """Return the value. Raises ValueError if none of the readers accepts it."""
         for reader in readers:
             with suppress(ValueError):
                 return reader(value)
@@ -265,7 +265,7 @@ def read_rows(
                 values[name] = row.form.read(facts.get(name))
             except ValueError as reason:
                 wrong = str(reason)
-            if wrong:  # outside the handler, because an error of a parser holds the value
+            if wrong:  # outside the handler, because a parser's error contains the value
                 raise error(name, wrong)
     return values
 
@@ -281,9 +281,9 @@ UNIT: Final = checked_by(UNIT_SCHEMA)
 SD: Final = number(Bounds(0, _SD_MAX), excludes_low=True)
 VALUE: Final = number(Bounds(-(10**30), 10**30))
 FACT: Final = checked_by(EXACT_SCHEMA)
-"""An exact number that no arithmetic of a receiver needs."""
+"""An exact number that receivers do not compute with."""
 VERSION: Final = Row(
-    Form({"const": 1}, lambda value: value),  # it is judged before all other fields
+    Form({"const": 1}, lambda value: value),  # it is checked before all other fields
     "The version of the contract.",
 )
 METER: Final = Row(NAME, "The public id of the meter: its name, or its pseudonym.")

@@ -112,9 +112,9 @@ def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, 
     )
     if quantity == "power":
         sensor |= {"device_class": "power", "state_class": "measurement"}
-    elif shape.is_summable:  # with a class, others would be offered as total consumption
+    elif shape.is_summable:  # if others had a class, they would be offered as total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
-        if not isinstance(shape, Profile):  # a mean day does not add up to all energy
+        if not isinstance(shape, Profile):  # the values of a mean day do not add up to all energy
             sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if not shape.names:
         return {quantity: sensor}
@@ -152,7 +152,7 @@ def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[st
         payload_on="online",
         payload_off="offline",
         device_class="running",
-        availability=[{"topic": status, "value_template": "online"}],  # always, and off if it does not run
+        availability=[{"topic": status, "value_template": "online"}],  # always; off while it is stopped
     )
     entities = {
         "agent": {"platform": "binary_sensor"} | agent,

@@ -1,4 +1,4 @@
-"""Numbers and durations as text in messages, and their bounds, which every receiver can hold."""
+"""Numbers and durations as text in messages, and bounds small enough for every receiver's arithmetic."""
 
 import re
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "epsilon": Bounds(Fraction(1, 10**24), 10**18),
     "hides_wh": Bounds(Fraction(1, 10**18), 10**18),
 }
-"""The numbers of a descriptor that follow from a configuration; durations are in ms."""
+"""The bounds of those numbers of a descriptor that come from a configuration; durations are in ms."""
 
 
 def decimal_text(value_u: int) -> str:
@@ -81,6 +81,6 @@ def parse_ms(text: str) -> int:
 
 
 def beyond_bounds(numbers: Mapping[str, Number]) -> str | None:
-    """Return the name of the first number that is beyond its bounds, or None."""
+    """Return the name of the first number that is outside its bounds, or None."""
     wrong = (name for name, number in numbers.items() if not BOUNDS[name].low <= number <= BOUNDS[name].high)
     return next(wrong, None)

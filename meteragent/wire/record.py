@@ -1,4 +1,4 @@
-"""Records (JSON, DESIGN 5): all of a stream have the same fields, whatever happened in the slot (law 4)."""
+"""Records (JSON, DESIGN 5). All records of a stream have the same fields, whatever happens (law 4)."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of one descriptor's records; `tail` is the end that all of them have in common."""
+    """The format of one descriptor's records; `tail` is the end of the text, the same in all of them."""
 
     descriptor: TermsDescriptor
     tail: str
@@ -30,9 +30,9 @@ class RecordFormat(NamedTuple):
         return self.descriptor.terms
 
     def encode(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
-        """Encode the record of a slot, of the window that starts at `window_ms`, with its private value.
+        """Encode the record of a slot with its private value; `window_ms` is the start of its window.
 
-        That of a band or a peak has the start and duration of the window, and the band or the `draws`.
+        The record of a band or a peak states the window's time, and the band's name or the `draws`.
         """
         terms = self.descriptor.terms
         shape = terms.shape

@@ -1,6 +1,6 @@
-"""What descriptors say of each kind of window: one row a kind.
+"""What descriptors state about each kind of window, in one row for each kind.
 
-All descriptors state `space`, `n`, `length`, `step` and `metric` besides.
+In addition, all descriptors state `space`, `n`, `length`, `step` and `metric`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,14 +33,14 @@ TWO_OPERATORS = {"mechanism": "two-operator-laplace", "noise": "operators"}
 
 
 class ShapeRow(NamedTuple):
-    """What a descriptor says of one kind of window.
+    """What a descriptor states about one kind of window.
 
-    fields   the fields that descriptors of this kind have, and descriptors of other kinds do not, each with
-             its JSON Schema
+        fields   the fields that only descriptors of this kind (and perhaps few others) contain, each with its
+                 JSON Schema
     write    returns these fields of a shape
     read     returns the shape from a descriptor's facts, `length` and `step`; may raise ValueError,
              TypeError, KeyError, AttributeError or ZeroDivisionError. None if no such descriptor is sent
-    words    returns what the name of a sensor says after the quantity
+    words    returns the words after the quantity in the name of a sensor
     """
 
     fields: Mapping[str, Mapping[str, Any]]
@@ -75,7 +75,7 @@ def _read_amount(facts: Facts, length_ms: int, _step_ms: int) -> Shape:
 
 
 def _with_constant(kind: type[Curve | Peak], name: str, value: Any, description: str) -> ShapeRow:
-    """Return the row of a kind whose only own field has always the same value."""
+    """Return the row of a kind whose only field of its own always has the same value."""
 
     def read(facts: Facts, length_ms: int, step_ms: int) -> Shape:
         """Return the shape. Raises ValueError if the field has another value."""

@@ -1,8 +1,8 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-Each distinct mechanism of a stream (those of calendar windows can differ in epsilon) is tested alone and,
-unless that takes too long, from readings to messages (`pipeline_mechanism`), with fewer windows. ALARM bounds
-the probability that a correct configuration is rejected; it is divided equally among all audits.
+Each distinct mechanism of a stream (those of calendar windows can differ in epsilon) is tested alone. Unless
+it takes too long, it is also tested from readings to messages (`pipeline_mechanism`), with fewer windows.
+ALARM bounds the probability that a correct configuration is rejected; it is divided equally among all audits.
 """
 
 import json
@@ -67,8 +67,8 @@ def audit_mechanisms(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the distribution and for each side of each shift, of which the core
-    may get fewer; by default, as many as fit into a few seconds. `bits` are the system's by default.
+    `samples` is the number of windows for the distribution and for each side of each shift, by default as
+    many as take a few seconds; tests of the core may use fewer. `bits` are the system's by default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _descriptor_groups(config, stream)]
     return tuple(_audit_group(name, kind, len(kinds), samples, bits) for name, kind in kinds)

@@ -22,11 +22,11 @@ WHO = (
 )
 """The adversaries against whom the promise holds."""
 
-DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends none."
+DESCRIPTOR_SENTENCE = "The leader publishes the descriptor of the totals; the agent sends none."
 
 
 def reports_text(stream: config.Stream) -> str:
-    """Describe what leaves: one sealed report for each slot. Return "" if the stream has no group."""
+    """Describe what is sent: one sealed report for each slot. Return "" if the stream has no group."""
     group = stream.group
     if group is None:
         return ""

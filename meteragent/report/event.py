@@ -91,8 +91,7 @@ def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fra
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
-    event ends with a slot are the mirror images of these, and the distances change linearly in between. A
-    shift of energy from one window to another lies between two of these alignments.
+    event ends with a slot are the mirror images of these, and in between the distances change linearly.
 
     The distances are between readings, not loads: sampled power holds for one period longer, and dead bands
     and counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows
@@ -132,7 +131,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _filled_ms(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return how long a stretch overlaps each slot, in ms; of equal slots, the first two and the last."""
+    """Return how many ms of a stretch lie in each slot; of equal slots, in the first two and the last."""
     if terms.places:
         stretches = [place.stretches for place in terms.places]
         return {

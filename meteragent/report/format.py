@@ -22,7 +22,7 @@ _RATE_PLACES = 1000
 _LIMIT_FIGURES = 4
 _ODDS_FIGURES = 3
 NOTHING_FROM = math.log(1000)
-"""From this level on, a promise hides nothing: an attacker may be right more than 99.9% of the time."""
+"""The level above which a promise hides nothing: an attacker may be right more than 99.9% of the time."""
 
 
 def localise(number: str) -> str:
@@ -100,9 +100,9 @@ def _odds(level: Fraction) -> str:
 def odds_text(level: Fraction) -> str:
     """Return the largest factor by which the odds change, such as ``e^1 = 2.72``.
 
-    A level with at most three decimal places is written in full. Any other is rounded up, to three figures or
-    from 1,000 to a whole number, and further until its factor, as it is written, is not smaller than e^level.
-    So the rounded level does not understate the odds. A factor of 1,000 or more hides nothing.
+    A level with at most three decimal places is written in full. Any other is rounded up, to three figures
+    or, from 1,000, to a whole number, and then further until the factor, as written, is at least e^level. So
+    the text does not understate the odds. A factor of 1,000 or more hides nothing.
     """
     exponent = level
     if (level * _RATE_PLACES).denominator != 1:

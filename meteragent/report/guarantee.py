@@ -1,7 +1,7 @@
 """A stream's promise and its cost, as one value (law 8).
 
-`compute_guarantee` works it out once, before anything is released; the terminal, the statement, the page, the
-plan and the demo only render it.
+`compute_guarantee` computes it once, before anything is released; the terminal, the statement, the page, the
+plan and the demo only display it.
 """
 
 import math
@@ -34,8 +34,8 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""If readings and rounding add at most this share of the hidden energy, the promise in all is
-stated without limits on numbers of days."""
+"""If readings and rounding add at most this share of the hidden energy, the promise for a change over all
+slots is stated without limits on the number of days."""
 HARDLY_HIDDEN_AT_PERCENT = 90
 """An event is hardly hidden once an attacker can be right this often, in per cent."""
 REVEALED_FROM = 0.999
@@ -46,7 +46,7 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a number, or its 95% half-width.
 
-    The error is `is_useful` if it is small compared with an average home's value; a half-width never is.
+    The error `is_useful` if it is small compared with an average home's value; for a half-width, it is False.
     """
 
     value: float
@@ -66,7 +66,7 @@ class Exposure(NamedTuple):
 
 
 class InAllCost(NamedTuple):
-    """The level that a change by the hidden energy in all costs over the slots of `days` days."""
+    """The level of a change by the hidden energy, added up over all slots of `days` days."""
 
     days: int
     slots: int
@@ -177,12 +177,12 @@ class Guarantee:
 
     @property
     def level_of_step(self) -> Fraction:
-        """The level of a difference that lasts in a slot or, in l1, in a window after a change."""
+        """The level of the difference that may remain in each slot (in l1, each window) after a change."""
         return self.terms.epsilon * loads.step_wh(self.terms) / loads.wh_per_unit(self.terms)
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the promise in all needs no limit on days (see `IN_ALL_SHARE`)."""
+        """Whether the promise for a change over all slots needs no limit on days (see `IN_ALL_SHARE`)."""
         terms, slots = self.terms, self.in_all[-1].slots
         rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
         added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh
@@ -230,7 +230,7 @@ def compute_guarantee(
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     sds = {homes: terms.sd / math.sqrt(homes) for homes in CROWDS}
     unit, home_value = terms.value_unit, _home_value(terms)
-    if isinstance(terms.shape, Share):  # no home's value leaves, and a total has the noise of both operators
+    if isinstance(terms.shape, Share):  # no home's value is sent, and a total has the noise of both operators
         sds = {homes: sd_of_crowd(terms.mechanism, homes) / homes for homes in CROWDS}
         unit, home_value = "Wh", MEAN_W * terms.step_ms / HOUR_MS
     else:
@@ -242,7 +242,7 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
 
 
 def _home_value(terms: Terms) -> float:
-    """Return the value of an average home with which an error is compared; 0 if none is comparable."""
+    """Return an average home's value, with which errors are compared; 0 if there is no such value."""
     if isinstance(terms.shape, Amount):
         pieces_u = cut_at_prices(terms.prices, terms.shape.default_u, 0, terms.length_ms)
         absolute = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in pieces_u)
@@ -265,7 +265,7 @@ def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Erro
 
 
 def make_error(value: float, unit: str, home_value: float) -> Error:
-    """Return an error, which is compared with the value of an average home; 0 if none is comparable."""
+    """Return an error; it is compared with `home_value`, an average home's value, unless that is 0."""
     return Error(value, unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
@@ -289,12 +289,12 @@ def _exposure(event: Event, terms: Terms) -> Exposure:
 def success_limit(event: Event, terms: Terms, days: int) -> float:
     """Return an attacker's success limit, as a probability, for an event that happens on `days` days.
 
-    Before the attack it is equally likely that the event happened and that it did not. An event that starts
-    just off the grid is rounded up in two windows instead of one. A further quantum (in l1, one for each
-    slot) covers that: in every window if windows last a day or longer, and otherwise in the window that the
-    event changes least. If a window spans several days, the distances for these days add up. If each slot has
-    its own dithered noise, the sum of all distances also bounds the probability (THEORY T.7); off the grid,
-    the event can touch one more window per day, which adds one step of the readings.
+    Before the attack, it is equally likely that the event happened and that it did not. If an event starts
+    just off the grid, its change is rounded up in two windows instead of one. This is covered by one more
+    quantum (in l1, one for each slot): in every window if windows last a day or longer, otherwise in the
+    window that the event changes least. If a window spans several days, the distances for these days add up.
+    If each slot has its own dithered noise, the sum of all distances is also a bound (THEORY T.7); off the
+    grid, the event can touch one more window per day, which adds one step of the readings.
     """
     off_grid = terms.metric.norm([terms.quantum] * terms.n)
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -310,7 +310,7 @@ def success_limit(event: Event, terms: Terms, days: int) -> float:
 
 
 def _combined_limit(chance: float, terms: Terms, in_all: Fraction) -> float:
-    """Return `chance` or, if it applies and is smaller, the limit for a change by `in_all`, in the unit."""
+    """Return the smaller of `chance` and, if it applies, the limit for a total change by `in_all`."""
     is_smaller = terms.slots_per_bound == 1 and terms.rounding != "half-up"
     return min(chance, success_in_all(terms.mechanism, in_all)) if is_smaller else chance
 
@@ -321,7 +321,7 @@ def whole_percent(limit: float) -> int:
 
 
 def _in_all(terms: Terms) -> Iterator[InAllCost]:
-    """Yield the cost of a change by the hidden energy in all over a day and a month, or a longer window."""
+    """Yield the level of a change by the hidden energy over all slots of a day and a month (or a window)."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
             yield _in_all_cost(terms, days, days * DAY_MS // terms.length_ms)
@@ -330,10 +330,10 @@ def _in_all(terms: Terms) -> Iterator[InAllCost]:
 
 
 def _in_all_cost(terms: Terms, days: int, windows: int) -> InAllCost:
-    """Return the cost of a change by the hidden energy in all over a number of windows."""
+    """Return the level of a change by the hidden energy over all slots of a number of windows."""
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
-    # A change within one slot changes later windows by a step.
+    # A change within one slot may also change later windows, by a step each.
     first = max(loads.distance_bound(terms, terms.hides_wh), step)
     chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)

@@ -30,7 +30,7 @@ def say(key: str, **values: object) -> str:
 
 
 def language_of_environment(environment: Mapping[str, str]) -> str:
-    """Return the language that a process's environment asks for, or English if that language has no texts."""
+    """Return the language set in a process's environment, or English if there are no texts in it."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
     return language if language in LANGUAGES else ENGLISH

@@ -46,8 +46,8 @@ StoredTerms = Mapping[str, Sequence[Terms]]
 class Part(NamedTuple):
     """The facts for one stream's part of the statement.
 
-    `shapes` has the descriptors of all kinds of windows, by id, beginning with that of an ordinary window;
-    `stored_terms` has the terms in the store, or None if there is no store.
+    `shapes` maps ids to the descriptors of all kinds of windows, beginning with that of an ordinary window;
+    `stored_terms` are the terms in the store, or None if there is no store.
     """
 
     stream: config.Stream
@@ -151,7 +151,7 @@ def _leaving_lines(part: Part) -> list[str]:
 
 
 def _topic_lines(stream: config.Stream, terms: Terms, receiver: str) -> list[str]:
-    """Return the paragraphs about what leaves on one connection, to a receiver or, without one, the sink."""
+    """Return the paragraphs about what is sent on one connection, to a receiver or (if empty) the sink."""
     broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     name = "its name in source.meter" if stream.source.meter is not None else "its name in the source's topic"
@@ -196,7 +196,7 @@ def _archive_lines(part: Part) -> list[str]:
 
 
 def _fields(names: Iterable[str]) -> dict[str, str]:
-    """Return what each of these fields of a record says, and whether it is private."""
+    """Return, for each of these fields of a record, what it means and whether it is private."""
     privacy = {"value": "**Private.**"}
     return {name: f"{privacy.get(name, 'Public.')} {RECORD.rows[name].words}" for name in names}
 
@@ -325,7 +325,7 @@ def _warning_lines(part: Part) -> list[str]:
 
 def _descriptor_lines(part: Part) -> list[str]:
     if part.stream.group is not None:
-        return [_wrap(crowd.DESCRIPTOR)]
+        return [_wrap(crowd.DESCRIPTOR_SENTENCE)]
     usual, store = part.guarantee.descriptor, "" if part.guarantee.is_archive else "the store, "
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
     lines = "\n".join(canonical_json(shape.facts).decode() for shape in part.shapes.values())

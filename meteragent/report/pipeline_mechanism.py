@@ -1,18 +1,18 @@
-"""The pipeline as a mechanism: windows of numbers enter as readings, and outputs are taken from messages.
+"""The pipeline as a mechanism: numbers of a window are fed in as readings, and outputs read from messages.
 
 Theory of operation
 -------------------
 With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
-slot, and the messages. The core runs under a stream's terms for one meter, window by window. For every
-stream, three things differ from a household: the decoder is simple, because payload formats do not affect the
-noise; there is no `range`, because the windows to distinguish may be far apart (clamping only brings them
-closer); and all windows of the grid are alike (under the terms of a day of 23 hours, every day has 23 hours).
+slot, and the messages. The core runs under a stream's terms for one meter, window by window. Three things
+differ from a real stream: the decoder is simple, because payload formats do not affect the noise; there is no
+`range`, because the windows to distinguish may be far apart (clamping only brings them closer); and all
+windows of the grid are alike (under the terms of a day of 23 hours, every day has 23 hours).
 
-Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
-the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate
-exactly, so `hold`, `interval` and `gap` take part as configured. With a register, two readings enclose the
+Two readings at the start of a slot set its value: one for the first millisecond, and one for as much of the
+rest as one reading can cover. The remainder of the slot is a gap, for which the two readings compensate
+exactly, so `hold`, `interval` and `gap` are used as configured. With a register, two readings enclose the
 first stretch of a slot, all energy of the slot is used between these readings, and there is no gap. The
-window's shape is one whose values are plain sums.
+shape is replaced by one whose values are plain sums.
 """
 
 import json
@@ -66,8 +66,8 @@ class PipelineMechanism:
     quarter of a quantum if that is a whole number of accumulator or register units (as it is unless slots
     last an odd number of milliseconds). Outputs are in quanta. The promise is that of `DitheredLaplace`.
 
-    Under the metric l1, each slot is a separate window with n = 1. Consecutive windows go to the slots of one
-    real window, so noise shared by slots would show up as dependence between these windows. A band without
+    Under the metric l1, each slot is treated as a window with n = 1. Consecutive such windows are the slots
+    of one real window, so noise shared by slots would show up as dependence between windows. A band without
     hours is left out.
     """
 
@@ -78,14 +78,14 @@ class PipelineMechanism:
         terms, self._price_u, self._offset = row_of(terms.shape).plain_sum(terms)
         self._terms = replace(terms, readings=replace(terms.readings, low_u=-_FAR_U, high_u=_FAR_U))
         self._registers = terms.readings.kind is Kind.REGISTER
-        self._quantum_u = self._lattice(0) // terms.readings.interval_ms if self._registers else 0
-        lattices = [self._quantum_u] if self._registers else map(self._lattice, range(terms.n))
+        self._quantum_u = self._quantum_size(0) // terms.readings.interval_ms if self._registers else 0
+        lattices = [self._quantum_u] if self._registers else map(self._quantum_size, range(terms.n))
         self._steps_per_quantum = math.gcd(4, *lattices)
         self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
         self._slots = [index for index in range(terms.n) if terms.slot_ms(index)]
 
-    def _lattice(self, slot_index: int) -> int:
-        """Return one quantum of a slot, in the unit of its readings times milliseconds."""
+    def _quantum_size(self, slot_index: int) -> int:
+        """Return the size of one quantum of a slot, in the unit of its readings times milliseconds."""
         return self._terms.steps_per_quantum[slot_index] // self._price_u
 
     @property
@@ -109,7 +109,7 @@ class PipelineMechanism:
         return Windows(self.n, self.step)
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the privacy loss between windows at `distance`, as the configured mechanism states it."""
+        """Return the privacy loss between windows at `distance`, according to the configured mechanism."""
         return self._claim.loss(distance)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
@@ -149,7 +149,7 @@ class PipelineMechanism:
         )
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
-        """Return the messages of consecutive windows, from `length_ms` on, and a message after them."""
+        """Return the readings of consecutive windows from `length_ms` on, and one after them, as messages."""
         terms, length_ms = self._terms, self._terms.length_ms
         slots = [(index, terms.stretches[index][0]) for index in self._slots]
         parts = [
@@ -180,20 +180,20 @@ class PipelineMechanism:
         return dict(zip(times_ms, accumulate(used_u[time_ms] for time_ms in times_ms), strict=True))
 
     def _power_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return the readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
+        """Return readings that yield these parts (start, duration, slot, number), and gaps elsewhere."""
         gaps, carriers = {self._terms.length_ms - 1: self._terms.readings.gap_u}, dict[int, int]()
         for part in parts:
             self._carry(part, gaps, carriers)
         return {**gaps, **carriers}
 
     def _carry(self, part: tuple[int, int, int, int], gaps: dict[int, int], carriers: dict[int, int]) -> None:
-        """Add the readings that carry one slot's number, and a reading of `gap_u` before or after them."""
+        """Add the readings that give one slot its number, and a reading of `gap_u` before or after them."""
         start_ms, stretch_ms, index, number = part
         terms, power = self._terms, self._terms.readings.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.readings.hold_ms + 1 if power else terms.readings.interval_ms)
-        integral = number * (self._lattice(index) // self._steps_per_quantum)
+        integral = number * (self._quantum_size(index) // self._steps_per_quantum)
         integral -= terms.readings.gap_u * (terms.slot_ms(index) - reach_ms)
-        # The spike is the reading for the first millisecond.
+        # A spike is the reading for the first millisecond of a slot.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
         end_ms = start_ms + reach_ms
         if power:  # readings hold from their time on

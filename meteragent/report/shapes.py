@@ -1,4 +1,4 @@
-"""What a report says of each kind of window and each metric, and how an audit tests it: one row each."""
+"""What a report says about each kind of window and each metric, and how an audit tests a kind."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,8 +18,8 @@ from meteragent.report.language import say
 class ShapeRow(NamedTuple):
     """The keys of the texts about one kind of window, and its terms in an audit.
 
-    number     what leaves, if it is one number
-    numbers    what leaves, if there are several
+    number     what is sent, if it is one number
+    numbers    what is sent, if there are several
     slot       where energy is hidden: in a slot, a band or a part
     values     the noun for the values; None: means or energies of slots
     in_all     where energy is hidden in l1
@@ -28,9 +28,9 @@ class ShapeRow(NamedTuple):
     about      sentences after the promise
     repeats    sentences after those about how levels add
     exposed    further sentences about what is not hidden
-    figures    the placeholders of the texts that follow from the shape
-    plain_sum  for an audit: terms of the same kind under which a value is its readings' plain sum, what to
-               divide an accumulator by, and how many quanta to subtract from a value
+    figures    the values of those placeholders of the texts that follow from the shape
+    plain_sum  for an audit: terms of the same kind under which a value is the plain sum of its readings, the
+               divisor of accumulators, and the quanta to subtract from a value
     """
 
     number: str = "stream.one_number"
@@ -144,5 +144,5 @@ def row_of(shape: Shape) -> ShapeRow:
 
 
 def shape_text(key: str, shape: Shape, **values: object) -> str:
-    """Return a text about a shape, whose own placeholders are filled in as well."""
+    """Return a text about a shape, filled in with the shape's own figures and `values`."""
     return say(key, **row_of(shape).figures(shape), **values)

@@ -8,7 +8,7 @@ from meteragent.report.language import say
 
 
 class ReceiverRow(NamedTuple):
-    """A receiver: its name, stream and preset, where its records go, and from when until when, if set."""
+    """A receiver: its name, stream and preset, the address of its records, and its times, if configured."""
 
     name: str
     stream: str

@@ -23,7 +23,7 @@ from meteragent.report.wording import with_half_width
 from meteragent.wire.number import shorten
 
 P_VALUE_MAX = 0.05
-"""The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
+"""The largest p-value of a recognised difference, and the chance that a difference of this size is missed."""
 
 
 def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
@@ -37,12 +37,12 @@ def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]
         tariffs[0].currency,
         month.windows,
         has_unknown,
-        tuple(_tariff_cost(tariff, terms, month) for tariff in tariffs),
+        tuple(_cost_error(tariff, terms, month) for tariff in tariffs),
         tuple(_tariff_pair(tariff, second, terms, month) for tariff, second in combinations(tariffs, 2)),
     )
 
 
-def _tariff_cost(tariff: Tariff, terms: Terms, month: config.MonthWindows) -> TariffCost:
+def _cost_error(tariff: Tariff, terms: Terms, month: config.MonthWindows) -> TariffCost:
     weights = _weighted_counts(tariff.price_range, terms, month)
     parts = [Weighted(terms.mechanism, (weight,), windows, terms.rounding) for weight, windows in weights]
     if not parts:
@@ -51,7 +51,7 @@ def _tariff_cost(tariff: Tariff, terms: Terms, month: config.MonthWindows) -> Ta
 
 
 def _tariff_pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.MonthWindows) -> TariffPair:
-    """Return the difference that is recognised: two quantiles of the noise, for the p-value and a miss."""
+    """Return the recognised difference: the sum of two quantiles of the noise, for p-value and missing."""
     weights = _weighted_counts(partial(price_difference, tariff, second), terms, month)
     noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
     recognised = 2 * quantile(noise, P_VALUE_MAX) if noise else 0.0
@@ -61,7 +61,7 @@ def _tariff_pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Mon
 def _weighted_counts(
     prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.MonthWindows
 ) -> Iterator[tuple[float, int]]:
-    """Yield each band's largest absolute weight and its number of windows, unless the weight is 0."""
+    """Yield (largest absolute price, number of windows) for each band whose price is not 0."""
     kwh = UNIT_FACTOR[terms.value_unit] / 1000
     for band, windows in month.counts.items():
         weight = max(map(abs, prices(band))) * kwh

@@ -89,7 +89,7 @@ def _head_lines(guarantee: Guarantee) -> list[str]:
 
 
 def _event_texts(guarantee: Guarantee) -> list[str]:
-    """Return lines that say which events are hidden, hardly or not at all, once and daily for a month."""
+    """Return lines that say how well each event is hidden if it happens once, or daily for a month."""
     graded: dict[tuple[str, int], list[str]] = {}
     for event, percent, revealed_days in guarantee.exposures:
         for days in percent.keys() & {REPETITIONS[0], REPETITIONS[-1]}:

@@ -16,7 +16,7 @@ CHANGE_WH = Fraction(110)
 
 
 def level_together(settings: config.Config) -> Fraction:
-    """Return the level of a change by `MOVED_WH` in one slot of each stream that has a receiver."""
+    """Return the total level of a change by `CHANGE_WH` in one slot of each stream that has a receiver."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((loads.level(config.terms(stream), CHANGE_WH) for stream in streams), Fraction(0))
 

@@ -81,7 +81,7 @@ def stream_warnings(
 
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
-    """Yield what a slot loses at its end, if the readings that complete it or a wrong one come late."""
+    """Yield warnings about energy lost at a slot's end, if readings or doubts about them come late."""
     period_ms, (share, lost_wh) = every_ms(stream.source), config.largest_loss(stream)
     period = duration(period_ms)
     if share:
@@ -123,7 +123,7 @@ def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
 
 
 def unknown_of_loads(terms: Terms) -> str:
-    """Return the property of the source that is unknown, as it stands in the keys of texts."""
+    """Return the unknown property of the source, as named in the keys of texts."""
     if terms.readings.kind is not Kind.POWER:
         return "step"
     keys = loads.unknown_keys(terms)
@@ -131,14 +131,14 @@ def unknown_of_loads(terms: Terms) -> str:
 
 
 def _count_warning(scale: Fraction, terms: Terms) -> str:
-    """Return the warning about a meter that may count in steps of `scale`, one at each end of a slot."""
+    """Return the warning that a meter may count in steps of `scale`, which adds one at each end of a slot."""
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
     step = f"{localise(exact_text(scale))} {terms.readings.unit}"
     return say("warning.count", step=step, energy=energy_text(terms.hides_wh), level=figures_text(level))
 
 
 def _cost_warning(terms: Terms) -> str:
-    """Return the warning that a change by the hidden energy can count as a larger one, with its level."""
+    """Return the warning that a change by the hidden energy can look like a larger one, with its level."""
     counted_wh = loads.distance_bound(terms, terms.hides_wh) * terms.wh_per_value * terms.hours_per_value
     level = terms.level * loads.level_factor(terms)
     levels = "; ".join(
@@ -161,7 +161,7 @@ def _cost_reason(terms: Terms) -> str:
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy_text(step_wh))
-    hold_ms = terms.readings.longest_hold_ms  # the period, or a shorter hold
+    hold_ms = terms.readings.longest_hold_ms  # the time between readings, or a shorter hold
     key = "warning.cost_sparse" if hold_ms == terms.readings.every_ms else "warning.cost_held"
     return say(key, period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
 

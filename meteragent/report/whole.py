@@ -62,6 +62,6 @@ def combined_errors(settings: config.Config, stream: config.Stream, terms: Terms
 
 
 def _kwh(terms: Terms) -> float:
-    """Return the energy, in kWh, that one unit of a window's value stands for."""
+    """Return the energy, in kWh, of one unit of a window's value."""
     hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
     return float(UNIT_FACTOR[terms.readings.unit]) * hours / 1000

@@ -119,7 +119,7 @@ def hidden_sentence(guarantee: Guarantee) -> str:
 
 
 def odds_sentence(guarantee: Guarantee) -> str:
-    """Return the sentence about the odds between two series, of loads or readings, at the radius."""
+    """Return the sentence about the odds between two series (loads or readings) that differ by the radius."""
     terms = guarantee.terms
     return say(
         METRICS[terms.metric].odds,
@@ -177,7 +177,7 @@ def loads_sentence(guarantee: Guarantee) -> str:
 
 
 def in_all_sentences(guarantee: Guarantee) -> str:
-    """Return the sentences about a change of the hidden energy in all, over many slots.
+    """Return the sentences about a change by the hidden energy, added up over many slots.
 
     If it costs more than the level, they state the reasons and the limit on an attacker's success.
     """
@@ -208,7 +208,7 @@ def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
 
 
 def _reason_sentences(terms: Terms) -> Iterator[str]:
-    """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
+    """Yield a sentence for each reason why a change over many slots costs more than its energy alone."""
     step_wh = loads.step_wh(terms)
     if step_wh:
         key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"

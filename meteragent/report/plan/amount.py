@@ -128,7 +128,7 @@ class AmountSetting:
 
     @property
     def is_largest(self) -> bool:
-        """Whether it hides the largest energy that is tried, so that a search for more ends here."""
+        """Whether it hides `ENERGY_MAX_WH`, at which a search ends."""
         return self.hide_wh >= ENERGY_MAX_WH
 
     @property
@@ -139,7 +139,7 @@ class AmountSetting:
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, whether its error is within the goal, and what hides most within the goal, if anything."""
+    """The setting, whether its error is within the goal, and the one that hides most within it, if any."""
 
     question: AmountQuestion
     setting: AmountSetting
@@ -170,7 +170,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides the most energy within the goal; None if it would be below 1 mWh."""
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
-    # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.
+    # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times that.
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None

@@ -24,7 +24,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Change(NamedTuple):
-    """A change to hide: an event, or any change by an energy, which `name` states as the question does."""
+    """A change to hide: an event, or any change by an energy; `name` is the wording of the question."""
 
     name: str
     energy_wh: Fraction
@@ -42,8 +42,8 @@ class Share(NamedTuple):
     """Numbers to share: one for each `step_ms`, on the epoch grid or the calendar (`unit`).
 
     `blocks` is the number of values in a calendar window, or 0 if `setting` chooses it; `step_ms` is
-    the total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
-    `name` is the English name, which JSON uses. `words` are the names that a question may use.
+    the total time that one value covers in an ordinary window. `quantum_w` is the coarsest quantum that is
+    fine enough. `name` is the English name, which JSON uses. `words` are the names that a question may use.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Share(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether the number is the mean over all of its time, not over a block or over bands of the day."""
+        """Whether there is one number for the whole time, not one for each block or band of the day."""
         return self.blocks == 1
 
     @property
@@ -122,9 +122,9 @@ class Goal:
         return percent_text(number) if self.unit == "%" else f"{number} {self.unit}"
 
     def power_w(self, share: Share) -> float:
-        """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
+        """Return the goal as the mean power over one number's time; `%` refers to `MEAN_W`, a home's mean.
 
-        Raises ValueError if the goal is an energy, but the share a power (bands of a day, blocks of a curve).
+        Raises ValueError if the goal is energy, but the share power (bands, or blocks of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)

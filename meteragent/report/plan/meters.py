@@ -11,7 +11,7 @@ from meteragent.domain.units import Kind
 
 
 def judge_meters(setting: str) -> dict[Kind, dict[str, list[str]]]:
-    """Return the profiles by the kind of their readings and the verdict on a configuration without source.
+    """Return profiles by their kind of readings and by how well they suit `setting`, which lacks a source.
 
     Readings are "fine" enough, too "coarse" or, until a configuration states their period or step, "unknown".
     Profiles that count pulses are left out, because only a configuration states the energy of a pulse.
@@ -31,7 +31,7 @@ def judge_meters(setting: str) -> dict[Kind, dict[str, list[str]]]:
 
 
 def _fineness(profile: Profile, quantity: Quantity) -> Hashable:
-    """Return all facts of a quantity on which the verdict depends."""
+    """Return the facts about a quantity that decide whether its readings are fine enough."""
     if quantity.kind is Kind.POWER:
         return profile.period_ms, profile.hold_ms, profile.dead_band_w, profile.knows_dead_band
     return quantity.kind, quantity.step_wh, quantity.counters, quantity.interval_ms

@@ -2,9 +2,9 @@
 
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of a
 single stream (THEORY 3.8). All shares in steps of 1/20 are tried, with at least one step for the finest
-length. The best shares minimise the largest error relative to its goal or, without goals, to that of a single
-stream of that length. They are proposed only if they are better than a single stream of the finest length,
-whose numbers receivers add up to days and months.
+length. The best shares minimise the largest ratio of an error to its goal or, without goals, to the error of
+a single stream of that length. They are proposed only if they are better than a single stream of the finest
+length, whose numbers receivers add up to days and months.
 """
 
 import json
@@ -76,9 +76,9 @@ class NestedQuestion:
     timezone: str = "UTC"
 
     def limits_w(self) -> tuple[float, ...]:
-        """Return each length's reference error: its goal or, without goals, the error of a single stream.
+        """Return the limit of each length's error: its goal or, without goals, the error of a single stream.
 
-        If only some lengths have goals, lengths without a goal are not compared.
+        If only some lengths have goals, the others are not compared.
         """
         if any(self.goals):
             pairs = zip(self.lengths, self.goals, strict=True)

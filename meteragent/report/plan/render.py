@@ -40,7 +40,7 @@ ENERGY_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Frac
 
 
 def error_text(watts: float, share: Share) -> str:
-    """Return an error with its unit: an energy if people read the share as energies, otherwise a power."""
+    """Return an error as text: as energy if people read the share's numbers as energy, else as power."""
     return (
         amount_text(watts * float(share.hours) / 1000, "kWh") if share.is_in_kwh else amount_text(watts, "W")
     )
@@ -163,7 +163,7 @@ def _odds_sentence(answer: Answer, setting: Setting) -> str:
 
 
 def guess_limit_text(percent: int, events: str) -> str:
-    """Return how often, at most, a guess is right about these events or, without any, the hidden size."""
+    """Return the text of how often a guess is right about these events or, without any, the hidden energy."""
     return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 

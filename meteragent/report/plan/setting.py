@@ -28,10 +28,10 @@ _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
 """The number of significant figures of an energy to hide."""
 _FINE = 50
-"""Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so an event off the grid
-usually costs at most 2% more."""
+"""Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so rounding usually adds
+at most 2% to the distance of an event."""
 _ALIKE = 1.02
-"""The factor by which a gain over guessing may exceed its limit, if the limit holds in whole per cent."""
+"""The factor by which a gain over guessing may exceed its limit, if both are equal in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -50,7 +50,7 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The preset's quantum or, without a preset, the share's or a finer power of ten (`_FINE`)."""
+        """The preset's quantum or, without a preset, that of the share or a finer power of ten (`_FINE`)."""
         if self.preset is not None:
             return PRESETS[self.preset].quantum
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
@@ -176,8 +176,8 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
-    So it is wherever the event lies on the grid, and however many windows it touches. The gain over guessing
-    may be larger by the factor `slack`.
+    This must hold wherever the event lies on the grid, and however many windows it touches. The gain over
+    guessing may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
@@ -204,7 +204,7 @@ def covered_events(setting: Setting) -> list[Event]:
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """Return the level of a whole event over all windows that it touches, and for one more quantum."""
+    """Return the sum of an event's levels in all windows that it touches, and the level of one quantum."""
     noise = setting.terms.mechanism
     losses = (sum(map(noise.loss, distances_w)) for distances_w in aligned_distances(event, setting))
     return float(max(losses) + noise.a)
@@ -225,9 +225,9 @@ def least_error_setting(hide: Change, share: Share, level: Fraction, timezone: s
 def candidate_settings(hide: Change, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
     """Find, for each number of slots to try, the setting with the least energy that hides `hide`.
 
-    A change of any shape may lie in one slot, and so may an event no longer than a slot. For these, more
-    slots would only add noise. A longer event changes a window of many slots only by its power. A number of
-    slots is left out if its error, even with that power as the radius, is not below those of fewer slots.
+    A change of unknown shape, or an event no longer than a slot, may lie within one slot, so more slots would
+    only add noise. A longer event changes the slots of a window at most by its power. A number of slots is
+    left out if its error, even with that power as the radius, is not below the errors of fewer slots.
     """
     if not share.blocks:
         return (_advised_setting(hide, share, level, timezone),)
@@ -246,10 +246,10 @@ def candidate_settings(hide: Change, share: Share, level: Fraction, timezone: st
 
 
 def _advised_setting(hide: Change, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Choose a curve's number of blocks by the least bound on its error for a day with all public events.
+    """Choose the number of blocks of a curve that minimises a bound on its error, for a day with all events.
 
     Each event raises and lowers the power once, so the bound for k blocks is (all rises and falls) / (2 k)
-    plus the noise's mean error (THEORY 4.2). To choose it from a private trace would itself be a release.
+    plus the noise's mean error (THEORY 4.2). Choosing k from a private trace would be a release.
     """
     variation_w = sum(2 * event.power_w for event in EVENTS)
     bounds = []

@@ -6,7 +6,7 @@ MESSAGE_BYTES_MAX = 4 << 20
 
 
 class Malformed(ValueError):
-    """The error for bytes that are not the expected message; its text names the fault."""
+    """The error for bytes that are not the expected message; its text says what is wrong."""
 
     refusal = "malformed"
     """The reason by which an operator counts the message."""

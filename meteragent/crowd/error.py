@@ -7,10 +7,10 @@ privacy loss a per quantum,
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`crowd_half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies
-between that of the two draws, which dominate if a is small, and the normal distribution, which many dithering
-errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
-of these two at a standard deviation of 1, plus half a quantum for the lattice.
+`crowd_half_width` is for the worst loads, with n/4 instead of n/6. The error's distribution lies between that
+of the two draws, which dominate if a is small, and the normal distribution, which many dithering errors
+approach. So the half-width is the larger of these two distributions' half-widths at a standard deviation of
+1, times the error's standard deviation, plus half a quantum for the lattice.
 """
 
 import math

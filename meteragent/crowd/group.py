@@ -59,7 +59,7 @@ class Group:
     quantum_wh      the step of the lattice of energies
     level, hide_wh  each operator's noise hides, at this level, a change of one home's slot by `hide_wh`
     lowest_wh       the lower limit of a home's energy in a slot; `highest_wh` is the upper limit
-    smallest_crowd  the smallest number of reports that a total counts
+    smallest_crowd  the smallest number of reports for which a total is published
     deadline_s      the time from a slot's end to the deadline of its reports
     answer_s        the time from the deadline until the slot expires
     """

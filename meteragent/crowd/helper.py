@@ -13,8 +13,8 @@ from meteragent.crowd.seal import PAD, TOTAL, DayKeys, is_signed, key_id, seal_i
 from meteragent.crowd.share import sum_modulo
 
 _UNANSWERED = ("unknown_slot", "too_few")
-"""Reasons that are counted but not sent. `too_few` would make the leader close the slot, which can still
-be answered. `unknown_slot` is not a reason that a refusal message can have."""
+"""Reasons that are counted but not sent: `too_few` would make the leader close a slot that can still be
+answered, and refusal messages have no number for `unknown_slot`."""
 
 
 class Helper(Machine):
@@ -28,7 +28,7 @@ class Helper(Machine):
         return self.take_request(payload, now_s)
 
     def take_request(self, payload: bytes, now_s: int) -> Effects:
-        """Accept a chunk of a request; answer if its batch is complete, or again if it has its answer."""
+        """Accept a chunk of a request; answer if its batch is complete, or repeat an earlier answer."""
         effects = Effects()
         try:
             signed_chunk = Chunk.decode(self.group.id, payload)
@@ -57,7 +57,7 @@ class Helper(Machine):
         return effects
 
     def tick(self, now_s: int) -> Effects:
-        """Delete the chunks of expired slots and, without the day's secret, their batches and answers."""
+        """Delete the chunks of expired slots and, once the day's secret is destroyed, batches and answers."""
         effects = Effects()
         for slot_s in sorted(self._tables["chunk"]):
             if now_s >= self.group.expiry_s(slot_s):
@@ -119,7 +119,7 @@ class Helper(Machine):
         hpke_info = seal_info(TOTAL, group.id, slot_s, leader_key, digest)
         try:
             sealed = seal_number(value, batch.leader_key, hpke_info)
-        except ValueError:  # the request names a key to which nothing can be sealed
+        except ValueError:  # nothing can be sealed to the key that the request names
             effects.refusals.append("malformed")
             return self._refusal(batch, "malformed")
         answer = Answer(slot_s, batch.digest, batch.homes, rejected_indices, leader_key, sealed)
@@ -137,8 +137,8 @@ class Helper(Machine):
 
 
 def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
-    """Return whether the entries of all chunks, in order, are the batch that each chunk announces."""
-    # A leader could repeat a label in another chunk, and the home with that label would count twice.
+    """Return whether the entries of all chunks, in order, match the batch announced in each chunk."""
+    # A leader could repeat a label in another chunk, and so add the home with that label twice.
     labels = [entry.label for entry in entries]
     is_ascending = labels == sorted(set(labels))
     digest = message.batch_digest(group_id, batch.slot_s, entries)

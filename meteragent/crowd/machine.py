@@ -113,7 +113,7 @@ class Machine:
         return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
     def renew_keys(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
-        """Erase the secrets of finished days, create missing ones by `entropy`, and publish the keys."""
+        """Erase the secrets of finished days, create missing ones from `entropy`, and publish the keys."""
         effects = Effects()
         today = day_of(now_s)
         for day in sorted(self._tables["secret"]):
@@ -124,7 +124,7 @@ class Machine:
         for day in range(max(today, self._mark_value("destroyed") + 1), today + DAYS_AHEAD + 1):
             if not (self._get("secret", day) or self._is_finished(day, now_s)):
                 self._put(effects, RowKey("secret", day), entropy(SECRET_BYTES))
-        # Serials ascend by the clock if the store is lost, and by the mark if the clock is set back.
+        # The clock makes serials grow even if the store is lost, and the mark even if the clock is set back.
         self._set_mark(effects, "serial", max(now_s, self._mark_value("serial") + 1))
         effects.messages.append(self._key_list(today))
         self._delay_messages(effects, now_s)
@@ -157,7 +157,7 @@ class Machine:
         return self._keys_of(day) if self._get("secret", day) else None
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
-        """Return whether nothing sealed for the slot will be opened any more."""
+        """Return whether nothing more that is sealed for the slot will be opened."""
         raise NotImplementedError
 
     def _delete_expired(self, effects: Effects, table: str, now_s: int) -> None:

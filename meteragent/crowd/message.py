@@ -20,7 +20,7 @@ SIGNATURE_BYTES = 64
 CHUNKS_MAX = 64
 DAYS_MAX = 64
 REJECTED_MAX = HOMES_MAX // 2
-"""The largest number of entries that an answer can reject: nearly 2^20 would make the answer too long."""
+"""The largest number of entries that an answer can reject; with all 2^20, it would be too long."""
 
 REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
@@ -236,7 +236,7 @@ def batch_digest(group_id: bytes, slot_s: int, entries: Sequence[Entry]) -> byte
 
 
 def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> bytes:
-    """Return the leader's digest of the reports that it counts, as received and in the batch's order."""
+    """Return the leader's digest of the reports that it adds up, as received and in the batch's order."""
     hashes = (hashlib.sha256(report).digest() for report in reports)
     return _digest(b"reports", group_id, slot_s, len(reports), hashes)
 

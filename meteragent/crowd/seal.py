@@ -35,7 +35,7 @@ _DOMAIN = b"meteragent crowd 1"
 
 
 def seal_info(purpose: int, group_id: bytes, slot_s: int, key_id: bytes, subject: bytes) -> bytes:
-    """Return the `info` that binds a sealed number to all of these; the subject is a label or a digest."""
+    """Return HPKE's `info`, which binds a sealed number to the arguments; a subject is a label or digest."""
     return _DOMAIN + pack(purpose, 1) + group_id + pack(slot_s, 8) + key_id + pack_opaque(subject)
 
 
@@ -50,7 +50,7 @@ def seal_number(value: int, public: bytes, info_: bytes) -> bytes:
 
 
 def is_usable(public: bytes) -> bool:
-    """Return whether a number can be sealed to a key: its length is right, and its order is not small."""
+    """Return whether numbers can be sealed to a key: its length is right, and its order is not small."""
     try:
         seal_number(0, public, _DOMAIN)
     except ValueError:

@@ -33,8 +33,8 @@ class TotalFormat:
 
     def is_plausible(self, quanta: int, homes: int) -> bool:
         """Return whether a total is in the range of its homes, widened by 16/a + 2 quanta on both sides."""
-        # Eight standard deviations would refuse too many honest totals if a is between 2.5 and 12. A float
-        # would round a sum near 2^60 quanta by more than the margin.
+        # A margin of 8 standard deviations would refuse too many honest totals if a is between 2.5 and 12.
+        # A float would round a sum near 2^60 quanta by more than the margin.
         low, high = (
             homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)
         )

@@ -5,7 +5,7 @@
     home.time_ms, home.values, home.gaps    # negative values are normal: clipping them biases sums
     home.value(t_ms)                        # one slot: Estimate(value, sd, low, high, coverage, unit)
     home.energy(start_ms, end_ms)           # any whole number of slots, in kWh
-    home.energy(.., cut="even")             # any times: a slot that is cut counts in proportion
+    home.energy(.., cut="even")             # any times: of a slot that is cut, a proportional part
     total(home)                             # a private register: the running sum with its intervals
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
     mean_day(home, window_ms)               # the mean day of a window, band by band

@@ -1,13 +1,13 @@
 """The releases of archives in outputs of `sanitise`: folders of Parquet files, each with a manifest.
 
-The manifest, `_manifest.parquet` and the same again with the run's id in its name, has no rows, but it has
-the columns of the parts, so readers of Parquet can read the folder as one table. Its facts are JSON in the
-metadata of that file. In the folders that `meteragent.spark` writes from a stream, the facts are in
-`_manifest.json`, and so are those of each micro-batch in its own folder.
+The manifest is written twice, as `_manifest.parquet` and with the run's id in its name. It has no rows, but
+the columns of the parts, so that the folder can be read as one Parquet table. Its facts are JSON in the
+metadata of the file. In the folders that `meteragent.spark` writes from a stream, the facts are in
+`_manifest.json`, and each micro-batch's facts are in its own folder.
 
-Manifests list the parts with their rows and SHA-256, and `faults` alone decides whether parts are as listed.
-This module needs pyarrow. A manifest may be foreign: its size is bounded, the cost is linear in it, and its
-names cannot lead out of its folder.
+Manifests list the parts with their rows and SHA-256, and `bad_parts` alone decides whether parts are as
+listed. This module needs pyarrow. A manifest may come from anyone, so its size is bounded, the cost of
+reading it is linear in its size, and the names in it cannot lead out of its folder.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return each run's facts; two different ones are not `complete`. Raises RecordError if none is there."""
+    """Return each run's facts; if they differ, they are not complete. Raises RecordError without any."""
     if not folder.exists():
         raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
     facts_by_run: dict[str, dict[str, Any]] = {}
@@ -90,7 +90,7 @@ def read_manifests(folder: Path) -> list[dict[str, Any]]:
 
 
 def describe_part(path: Path) -> dict[str, Any]:
-    """Return what a manifest says of a part. Raises OSError or ArrowException if it cannot be read."""
+    """Return a part's entry in a manifest. Raises OSError or ArrowException if the part cannot be read."""
     return Part(path.name, _count_rows(path), _digest(path))._asdict()
 
 
@@ -175,7 +175,7 @@ def _require_parts(folder: Path, manifests: list[dict[str, Any]]) -> list[Path]:
         if "batches" in facts:
             batches = _batch_parts(folder, facts["batches"])
             listed += [part for parts in batches.values() for part in parts]
-            # A micro-batch whose manifest is not there yet is being written.
+            # A micro-batch without a manifest is still being written.
             names = {name for name in names if (m := _BATCH.match(name)) is None or m[0] in batches}
     unlisted = sorted(names - {part.name for part in listed})
     texts = bad_parts(folder, listed) | dict.fromkeys(
@@ -191,10 +191,10 @@ def _require_parts(folder: Path, manifests: list[dict[str, Any]]) -> list[Path]:
 
 
 def _batch_parts(folder: Path, stated: Any) -> dict[str, list[Part]]:
-    """Return the parts of each micro-batch of a stream that has its manifest, by its folder.
+    """Return the parts of each micro-batch of a stream that has a manifest, by its folder.
 
-    `stated` has the first and the last micro-batch of each query. Raises RecordError if one of these, or one
-    in between, is missing, or a manifest is another's.
+    `stated` names the first and the last micro-batch of each query. Raises RecordError if one of these,
+    or one in between, is missing, or if a manifest belongs to another micro-batch.
     """
     parts: dict[str, list[Part]] = {}
     for path in sorted(folder.glob(f"query=*/batch=*/{STREAM_MANIFEST}")):
@@ -207,7 +207,7 @@ def _batch_parts(folder: Path, stated: Any) -> dict[str, list[Part]]:
     except (AttributeError, TypeError, ValueError):
         raise RecordError(f"{folder}: a manifest whose list of micro-batches is malformed") from None
     for query, numbers in ranges:
-        for number in numbers:  # ends at the first that is missing, however many are stated
+        for number in numbers:  # stop at the first missing one, however many are stated
             if f"query={query}/batch={number}" not in parts:
                 raise RecordError(f"{folder}: a query's micro-batch {number} is missing: copy it again")
     return parts

@@ -1,4 +1,4 @@
-"""CSV files as spreadsheets write and open them: no name is a formula, and other kinds of file are named."""
+"""CSV for spreadsheets: keep names from being read as formulas, and recognise files that are not CSV."""
 
 import codecs
 import re
@@ -18,7 +18,7 @@ _FORMULA = re.compile(r"'*[=+\-@]")
 
 
 def cell_of(name: str) -> str:
-    """Return a name with ' before =, +, - or @ (or such marks), so that no spreadsheet computes it."""
+    """Return a name, preceded by ' if it begins like a formula (=, +, - or @), so that it stays a text."""
     return f"'{name}" if _FORMULA.match(name) else name
 
 

@@ -5,9 +5,8 @@ between meters, so the sum over a cell is unbiased. The distribution of its erro
 with one slot of noise per meter, computed once for equal numbers of meters under each mechanism and rounding.
 Sums are exact, because values are whole millionths of the unit.
 
-The mean is taken over the `homes` meters that have a record of that slot, which is public (law 4 of the
-agent). `consume.rules` decides which cells are shown. Spark computes the same results
-(`meteragent.spark.feeder`).
+The mean is taken over the `homes` meters that have a record of the slot, which is public (law 4).
+`consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ def _number_feeders(
 
 
 def _may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
-    """Return, for each of so many `feeders`, whether a home may have more than `share` of its energy."""
+    """Return, for each of the `feeders` feeders, whether a home may have more than `share` of its energy."""
     sums_u = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
     np.add.at(sums_u, (slots.meter, slots.terms), slots.summable_u)
     energies, compositions = energy_kwh(sums_u, slots.descriptors), _compositions(slots)

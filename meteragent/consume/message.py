@@ -93,7 +93,7 @@ class Descriptor(WithShape):
         )
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
-        """Yield, for each condition of consistency, the field and whether it holds if those before do."""
+        """Yield (field, whether it is consistent) for each condition; each may rely on the previous ones."""
         noise, shape = self.mechanism, self.shape
         yield "metric", self.metric in shape.metrics
         yield "in_all", self.metric.is_sum == (self.facts.get("in_all") is True)
@@ -114,7 +114,7 @@ class Descriptor(WithShape):
 
     @classmethod
     def parse_stored(cls, text: str) -> Self:
-        """Return a descriptor of no meter that was checked before it was stored. Raises RecordError."""
+        """Parse a descriptor without a meter that was checked before it was stored. Raises RecordError."""
         facts = json.loads(text)
         own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
         return cls._from_fields(Fields(DESCRIPTOR, facts | own_facts, float))
@@ -132,7 +132,7 @@ class Descriptor(WithShape):
 
     @cached_property
     def record_check(self) -> RecordCheck:
-        """What each record must agree with."""
+        """The facts with which each record must agree."""
         deviation = float(self.facts["sd"])
         return RecordCheck(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
 
@@ -142,7 +142,7 @@ class Descriptor(WithShape):
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def require_kind(self, noun: str, *spaces: Space) -> None:
-        """Raise ValueError unless windows are of one of these kinds, which alone have `noun`."""
+        """Raise ValueError unless windows are of one of `spaces`, the kinds that have `noun`."""
         if self.shape.space not in spaces:
             names = " or ".join(f"'{space}'" for space in spaces)
             raise ValueError(f"only windows with the space {names} have {noun}")
@@ -173,7 +173,7 @@ class Descriptor(WithShape):
         return self.calendar_in(self.timezone).start_ms(time_ms)
 
     def window_of_slot_ms(self, start_ms: int) -> int:
-        """Return the start of a slot's window, for which only calendars of several slots need their zone."""
+        """Return the start of a slot's window; only calendars with several slots a window need their zone."""
         return start_ms if self.n == 1 or self.shape.names else self.window_ms(start_ms)
 
     def calendar_in(self, timezone: str) -> Calendar:
@@ -229,7 +229,7 @@ class RecordCheck(NamedTuple):
     timezone: str | None
 
     def require_match(self, record: Record) -> int:
-        """Return a record's value in quanta. Raises RecordError unless the other fields match, too."""
+        """Return a record's value in quanta. Raises RecordError if a field does not match the descriptor."""
         from_ms, to_ms = self.shape.extent_ms(0)
         if (record.unit, record.step_ms) != (self.unit, to_ms - from_ms):
             raise RecordError("a record whose unit or duration does not match its descriptor")
@@ -301,7 +301,7 @@ def load_fields(message: Message, parse_float: Callable[[str], Any] = Decimal) -
 
 
 def digest_of(facts: Mapping[str, Any], names: Collection[str] = _METER_FIELDS) -> str | None:
-    """Return the digest of facts without the fields `names`, or None if they are no JSON."""
+    """Return the digest of facts without the fields `names`, or None if they cannot be written as JSON."""
     with suppress(ValueError, TypeError, RecursionError):
         text = canonical_json({name: fact for name, fact in facts.items() if name not in names})
         return sha256(text).hexdigest()
@@ -309,7 +309,7 @@ def digest_of(facts: Mapping[str, Any], names: Collection[str] = _METER_FIELDS) 
 
 
 def id_of(facts: Mapping[str, Any], names: Collection[str] = _METER_FIELDS) -> str | None:
-    """Return the id of facts without the fields `names`, or None if they are no JSON."""
+    """Return the id of facts without the fields `names`, or None if they cannot be written as JSON."""
     digest = digest_of(facts, names)
     return None if digest is None else digest[:8]
 

@@ -1,7 +1,7 @@
 """Combine fine and coarse streams of one meter into unbiased values with smaller errors (THEORY 3.8).
 
 Before noise, the half-hourly energies that one stream releases for a day add up to the daily energy that
-another stream releases with independent noise. Least squares weights both, and makes them add up again
+another stream releases with independent noise. Least squares combines both, so that they add up again
 (`privacy.nested`).
 
 A coarse number is combined only with a *complete* set of finer numbers, whose slots fill its window exactly.
@@ -175,7 +175,7 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=freeze(np.where(is_combined, values, series.values)),  # rounding must not change the rest
+        values=freeze(np.where(is_combined, values, series.values)),  # rounding must not change the others
         sd=freeze(sd),
         low=freeze(values - half),
         high=freeze(values + half),

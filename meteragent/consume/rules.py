@@ -5,11 +5,11 @@ rules are not part of the promise to a home. They serve receivers who must also 
 They do not bound what several aggregates reveal together: the totals of two groups that differ in one home
 differ by that home's private value, whose noise is then the home's only protection.
 
-Statistics offices withhold a cell with too few contributors (threshold), or one in which the n largest
-contributors have more than k % of the total (dominance), or the total less the two largest contributions is
-below p % of the largest (p % rule). The "15/15" rule of energy regulators requires 15 customers, none of whom
-has more than 15% (Hundepool et al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All
-but the threshold concern true contributions, which a receiver of private records does not have.
+Statistics offices withhold a cell if it has too few contributors (threshold), if the n largest contributors
+have more than k % of the total (dominance), or if the total less the two largest contributions is below p %
+of the largest (p % rule). The "15/15" rule of energy regulators requires 15 customers, none of whom has more
+than 15% (Hundepool et al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the
+threshold concern true contributions, which a receiver of private records does not have.
 
 Threshold. The set of meters that have records is public, so `at_least` is applied directly.
 
@@ -84,10 +84,10 @@ class Rules:
         return capacity_u.astype(np.int64)
 
     def allow(self, homes: Any, capacities_u: Sequence[Any] | None) -> Any:
-        """Return which cells public facts allow; arguments and result are arrays, or columns of Spark.
+        """Return which cells may be shown by public facts; arguments and result are arrays or Spark columns.
 
         `homes` is the number of homes. `capacities_u` is the least, the largest and the sum of their
-        capacities; without them `share` is not judged here, but by `may_dominate`.
+        capacities; without them `share` is not checked here, but by `may_dominate`.
         """
         has_enough_homes = homes >= self.at_least
         if self.share is None or capacities_u is None:
@@ -101,7 +101,7 @@ EVERYTHING = Rules()
 
 
 def require_total(descriptors: Iterable[Descriptor], *, must_be_energy: bool = False) -> None:
-    """Raise ValueError unless values under these descriptors have a total, and an energy if it is needed."""
+    """Raise ValueError unless values under these descriptors have a sum, which `must_be_energy` or not."""
     terms = list(descriptors)
     if len({(descriptor.kind, descriptor.unit) for descriptor in terms}) != 1:
         raise ValueError("totals need at least one slot, and one kind and unit for all slots")
@@ -114,7 +114,7 @@ def require_total(descriptors: Iterable[Descriptor], *, must_be_energy: bool = F
 def may_dominate(
     energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
-    """Return whether a home may have more than `share` of the energy; there is an entry for each home."""
+    """Return whether a home may have more than `share` of the energy; arguments have an entry per home."""
     share = rules.share or 0.0
     if energies.size * share < 1:
         return True

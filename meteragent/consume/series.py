@@ -34,7 +34,7 @@ T = TypeVar("T", bound=NDArray[Any])
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimated value, its noise's sd, and the interval that contains the measured value."""
+    """An estimate, the standard deviation of its noise, and the interval for the measured value."""
 
     value: float
     sd: float
@@ -209,8 +209,8 @@ class Series(Columns):
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Return the series of each meter, by the meter's name, from the messages of one stream.
 
-    The messages are records and descriptors, in any order. A record's descriptor is the one that its meter
-    has sent; only if it sent none with that id, the one of other meters, unless theirs differ. Raises
+    The messages are records and descriptors, in any order. A record's descriptor is the one with its id that
+    its meter has sent. If the meter sent none, that of other meters is used, unless theirs differ. Raises
     RecordError if a message is neither a record nor a descriptor, or messages contradict each other (see
     `Series.of`).
     """
@@ -260,9 +260,9 @@ def mean_energy(
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh.
 
     By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records do
-    not show how the load varied within a slot. With `cut="even"` such a slot counts in proportion to the
-    fraction of it that lies within that time, as if its load were even. The interval is then for this
-    fraction of the slot's measured energy, and does not include the error of the assumption. Raises
+        not show how the load varied within a slot. With `cut="even"`, the fraction of such a slot's energy is
+        used that lies within that time, as if its load were even. The interval is then for this fraction of
+        the measured energy, and does not include the error of the assumption. Raises
     ValueError if there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
     allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not between
     0 and 1, and TypeError if `meters` is a mapping.
@@ -306,7 +306,7 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum into windows, equal ones as one part; the slots of l1 windows are independent."""
+    """Split a weighted sum into parts, one for equal windows; in l1, each slot is independent."""
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:

@@ -103,7 +103,7 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError if it states none."""
+    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError for other windows."""
     window, terms = _select_window(series, time_ms, "an energy above a threshold", Space.ABOVE)
     return _make_estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 
@@ -124,7 +124,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def _make_estimate(value: float, terms: Descriptor, factor: float, unit: str, coverage: float) -> Estimate:
-    """Return the estimate of a value times a factor, which is in `unit`."""
+    """Return the estimate, in `unit`, of a value times a factor."""
     number, half = value * factor, half_width(terms.mechanism, coverage, terms.rounding) * factor
     deviation = sd(terms.mechanism, terms.rounding) * factor
     return Estimate(number, deviation, number - half, number + half, coverage, unit)

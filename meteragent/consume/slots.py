@@ -145,7 +145,7 @@ class Slots:
 
 
 def _slot_intervals(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return each slot's row, start and end, where rows are windows. Raises ValueError if one is empty."""
+    """Return each slot's row, start and end, if rows are windows. Raises ValueError for an empty row."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 
     lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)

@@ -38,7 +38,7 @@ ORDER BY meter, t, band
 class UnfitMeters(RecordError, ValueError):
     """The records of `meters` do not fit together with each other or with those of most meters.
 
-    One meter's user may have changed its kind of values: read the others with `without=error.meters`.
+    For example, a meter's kind of values was changed. Read the other meters with `without=error.meters`.
     """
 
     def __init__(self, reason: str, meters: Collection[str]) -> None:
@@ -128,7 +128,7 @@ def read_slots(
 def _require_one_kind(
     terms_of_meters: Collection[tuple[str, Any]], descriptors: dict[Any, Descriptor]
 ) -> None:
-    """Raise UnfitMeters for the meters some of whose values are of another kind than those of most meters."""
+    """Raise UnfitMeters for the meters that have values of another kind than most meters."""
     meters_by_kind: dict[Any, set[str]] = {}
     for meter, d in terms_of_meters:
         terms = descriptors[d]
@@ -140,7 +140,7 @@ def _require_one_kind(
 
 
 def _fetch_descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
-    """Return the descriptors of a stream, by what its rows have in `d`: a number, or in files the digest."""
+    """Return a stream's descriptors by the key in column `d`: a number or, in files, the digest."""
     if isinstance(source, Path):
         texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["d", "facts"])
     else:

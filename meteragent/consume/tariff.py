@@ -60,7 +60,7 @@ def tariff_cost(
 ) -> Estimate:
     """Estimate the cost of the energy of all windows from `start_ms` to `end_ms`.
 
-    If `end_ms` is None, only the window that starts at `start_ms` counts. A window of one local month is
+    If `end_ms` is None, only the window that starts at `start_ms` is used. A window of one local month is
     charged one fee. Any other window is charged in proportion to its length, with one fee per 30.4375 days.
     Raises ValueError if there is no such window, or a record is missing; the slots are not energies of bands;
     a band has no price; or coverage is not between 0 and 1.
@@ -152,7 +152,7 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
     difference = float(released_difference) + _sum_fees(windows, tariff) - _sum_fees(windows, cheapest)
-    parts = parts_of(*_weighted_records(windows, prices))  # each slot of an l1 window is a part: one weight
+    parts = parts_of(*_weighted_records(windows, prices))  # in l1, each slot is a part with one weight
     terms = [Term(part.mechanism, part.weights[0], part.windows, part.rounding) for part in parts]
     is_range = bool((prices[:, 0] != prices[:, 1]).any())
     if not terms or (is_range and difference <= 0):

@@ -79,6 +79,6 @@ def spread_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     # by the sum of their weights.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
     remains = x[order] > c
-    remains[0] = True  # in exact numbers; a tiny total is lost when it is added to large values
+    remains[0] = True  # always true without rounding, which loses a tiny total next to large values
     last_index = int(np.flatnonzero(remains)[-1])
     return np.asarray(np.maximum(x - max(c[last_index], 0.0), 0))  # rounding may make c negative

@@ -1,14 +1,14 @@
-"""What an input may be: the one table that every engine asks before a run is debited.
+"""Which inputs are accepted: the rules that every engine applies before a run is debited.
 
-    meter    text, also as a dictionary, or integers, which stand for their digits
-    time     timestamps in s, ms, us or ns with any time zone, rounded down to ms; 96-bit times, which are UTC
-    value    integers, floats, decimals of at most 38 digits, or lists of one of these
-    columns  named by any text: a dot, a bracket and a capital are letters; each name occurs once
-    files    all wide or all long; their types may differ, and other columns do not matter
-    folders  `*.parquet` at any depth, or a table's snapshot, which decides which files count (`snapshot`)
+meter    text, also dictionary-encoded, or integers, which are read as their digits
+time     timestamps in s, ms, us or ns with any time zone, rounded down to ms; 96-bit times, which are UTC
+value    integers, floats, decimals of at most 38 digits, or lists of one of these
+columns  any names: dots and brackets have no special meaning, and case matters; each name occurs once
+files    all wide or all long; their types may differ, and other columns are ignored
+folders  `*.parquet` at any depth, or the files that a table's snapshot lists (`snapshot`)
 
-Names of meters and times are judged row by row, by `layout.meters` and `number.milliseconds`, and numbers
-are converted by `number.micro`. Engines read files with `source.Source`, so a file means the same to each.
+Meters' names and times are checked row by row (`layout.meters`, `number.to_milliseconds`); numbers are
+converted by `number.to_millionths`. All engines read files with `source.Source`, and so in the same way.
 """
 
 import re
@@ -60,7 +60,7 @@ _TABLES = {
     "Hudi": r"(^|/)\.hoodie(/|$)",
     "DuckLake": r"\.ducklake(\.files)?(/|$)|(^|/)ducklake-[0-9a-f-]{36}\.parquet$",
 }
-"""Expressions for the paths by which a folder shows that it belongs to a table."""
+"""By kind of table: an expression for the paths that show that a folder belongs to such a table."""
 _WAYS = {
     "Delta": "give the table's own folder",
     "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, or the ….metadata.json that its catalog names",
@@ -68,7 +68,7 @@ _WAYS = {
 _OTHER_WAY = (
     "write its present rows to a Parquet file with a program that reads such tables, and release that"
 )
-"""How to release a table's present rows, with `snapshot` where it can read them."""
+"""What to do to release a table's present rows if `snapshot` cannot read them."""
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
@@ -83,7 +83,7 @@ def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
 
 
 def require_no_table(entries: Iterable[str], path: object) -> None:
-    """Raise ArchiveError if one of the paths `entries` shows that the input is in a table or has one."""
+    """Raise ArchiveError if one of the paths `entries` shows that the input contains a table or is in one."""
     kinds = (kind for entry in entries for kind, sign in _TABLES.items() if re.search(sign, entry))
     if (kind := next(kinds, None)) is not None:
         problem = "in which rows that were replaced or deleted are still there"

@@ -28,17 +28,17 @@ from meteragent.domain.grid import format_duration, iso_time
 ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
 ProgressReporter = Callable[[str, int, str], AbstractContextManager[ProgressCallback]]
-"""What shows a task's progress: given its name, its size and the unit, it yields a callback."""
+"""A function that shows a task's progress: it takes its name, size and unit, and yields a callback."""
 
 
 @dataclass(slots=True)
 class Admission:
-    """What a run's first pass decided: the numbers of windows that it admits, to be released, and refuses.
+    """What a run's first pass decided: how many windows are released, and how many are refused.
 
-    `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
-    holds the ids of the keys of the released windows. Private are `ambiguous_readings` of the source, and
-    `similar_meters`, whose names differ from another's only by case, white space or Unicode form.
-    `clamp` accepts an input that is mostly outside the range.
+    `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it.
+    `keys` holds the ids of the keys of the released windows. `similar_meters` counts names that differ
+    from another only by case, white space or Unicode form; this count and that of `ambiguous_readings`
+    are private. `clamp` accepts an input that is mostly outside the range.
     """
 
     run: str
@@ -58,7 +58,7 @@ class Admission:
     def admit(
         self, parts: Iterable["Admitted"], source: Source, progress: ProgressCallback
     ) -> Iterator["Admitted"]:
-        """Add up what was admitted of each job, and yield it.
+        """Add up what was admitted from each job, and yield it.
 
         Raises ArchiveError if, in the wide layout, a row group's statistics are wrong.
         """
@@ -82,7 +82,7 @@ class Admission:
 
 
 class Admitted(NamedTuple):
-    """What was admitted of a job; its number of rows, and hashes of its meters' normal forms and names."""
+    """What was admitted from a job, its number of rows, and hashes of its meters' normal forms and names."""
 
     rows: int
     admission: Admission
@@ -98,7 +98,7 @@ def admit_job(
     *,
     is_dry: bool,
 ) -> Iterator[Admitted]:
-    """Write what is admitted of a job as a part of the ledger, unless `is_dry`, and yield the sums.
+    """Write the admitted windows of a job as a part of the ledger, unless `is_dry`, and yield the sums.
 
     Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice. Raises
     KeyForgotten if a window's epoch has no key.
@@ -121,12 +121,12 @@ def _hash(text: str) -> int:
 
 
 def normal_form(name: str) -> str:
-    """Return what names have in common that only look different to a program."""
+    """Return a form that is the same for names that differ only by case, space or Unicode form."""
     return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
-    """Return a job's windows in order; number meters. Raises ArchiveError as `read`, or for copies."""
+    """Return a job's windows in order; fill `names`. Raises ArchiveError as `read`, or for duplicates."""
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in rows_of(source, job, names):
         meters.append(rows.meter)
@@ -169,7 +169,7 @@ def duplicate_error(count: int, meter: str, start_ms: int) -> ArchiveError:
 def debit_rows(
     windows: Windows, names: dict[str, int], policy: Policy, key: Key, admission: Admission
 ) -> pa.Table:
-    """Return a ledger row per stretch of equal terms and key; enter descriptors and keys in `admission`."""
+    """Return a ledger row per stretch of equal terms and key; add descriptors and keys to `admission`."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)

@@ -20,7 +20,7 @@ _BATCH_NUMBERS = 1 << 20
 
 
 class Checked(NamedTuple):
-    """What was found in rows: their number, how many of the wide layout are no windows, and the counts."""
+    """The number of rows checked, how many of a wide input are not windows, and counts of their numbers."""
 
     rows: int
     misfits: int
@@ -28,7 +28,7 @@ class Checked(NamedTuple):
 
 
 def total(parts: Iterable[Checked], progress: ProgressCallback) -> Checked:
-    """Return the sum of what was found in parts of an input."""
+    """Return the sum of the results for parts of an input."""
     rows, misfits, counts = 0, 0, Counts()
     for part in parts:
         progress(part.rows)
@@ -38,7 +38,7 @@ def total(parts: Iterable[Checked], progress: ProgressCallback) -> Checked:
 
 
 def check_groups(source: Source, groups: Iterable[Group]) -> Iterator[Checked]:
-    """Yield what is in each batch of row groups. Raises ArchiveError if a row cannot be read."""
+    """Yield the result for each batch of row groups. Raises ArchiveError if a row cannot be read."""
     names, policy = source.policy.columns, source.policy
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
     for batch in source.read(groups, [names.time, names.value], batch_rows):
@@ -61,7 +61,7 @@ def count_job(source: Source, job: Job) -> Iterator[Checked]:
 def read_job(
     source: Source, job: Job, names: dict[str, int], counts: Counts, progress: ProgressCallback
 ) -> Readings:
-    """Return the readings of a job, with its meters numbered in the order in which they leave; count them."""
+    """Return and count the readings of a job; its meters are numbered in the order of the output."""
     policy, empty = source.policy, np.empty(0, np.int64)
     parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
     for rows in rows_of(source, job, names, needs_values=True):

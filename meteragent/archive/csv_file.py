@@ -26,12 +26,12 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 
 _BLOCK_BYTES = 8 << 20
 _PARTS = ("meter", "time", "value")
-_ROUNDED = r"^$|^\d[.,]\d+E[+]\d+$"  # no name, and a long number that a spreadsheet has rounded
+_ROUNDED = r"^$|^\d[.,]\d+E[+]\d+$"  # an empty name, or a long number rounded by a spreadsheet
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Whole lines of a file; `is_second` is for the rows at local times that occur twice."""
+    """Whole lines of a file; `is_second` marks the rows that are the second occurrence of a local time."""
 
     offset: int
     size: int
@@ -46,7 +46,7 @@ class _WrongCellError(ValueError):
 
 
 class _Rows(NamedTuple):
-    """The rows of a block, without what was not asked for; second occurrences are `repeat_ms` later."""
+    """The requested columns of a block; a time's second occurrence, if any, is `repeat_ms` later."""
 
     size: int
     meter: Any
@@ -90,7 +90,7 @@ def read_header(path: Path, mapping: Mapping) -> Header:
 
 
 class CsvTable:
-    """A CSV file whose cells have been checked; `meter` names its rows if no column does."""
+    """A CSV file whose cells have been checked; `meter` is the meter of all rows if no column names it."""
 
     def __init__(self, path: Path, mapping: Mapping, meter: str = "") -> None:
         """Read all rows. Raises ArchiveError if the file or one of its cells cannot be read."""
@@ -200,7 +200,7 @@ class CsvTable:
         return low, (part := "row" if len(wrong) == len(self._columns) else wrong[0]), expected[part]
 
     def _line(self, offset: int, row: int) -> int:
-        """Return the line of a row, counted from the one at `offset`; empty lines are no rows."""
+        """Return the line number of a row, counted from the row at `offset`; empty lines are not rows."""
         with self.path.open("rb") as file:
             ends = range(0, offset, _BLOCK_BYTES)
             number = sum(file.read(min(_BLOCK_BYTES, offset - end)).count(b"\n") for end in ends)
@@ -235,7 +235,7 @@ class CsvTable:
         return _Rows(table.num_rows, meter, value, *(self._times(arrays["time"]) if "time" in arrays else ()))
 
     def _times(self, columns: list[pa.Array]) -> tuple[Integers, ...]:
-        """Return times in UTC, by the clock, and what leads to the second occurrence, as in `_Rows`."""
+        """Return `time_ms` (UTC), `local_ms` and `repeat_ms` of `_Rows`."""
         form, zone = self._mapping.format, self._mapping.timezone
         if form in UNIX:
             numbers = np.clip(columns[0].fill_null(0).to_numpy(zero_copy_only=False), 0, 1e14)
@@ -250,7 +250,7 @@ class CsvTable:
         return time_ms, local_ms, repeat_ms
 
     def _clock_times(self, text: pa.Array) -> Integers:
-        """Return times by the clock that the file uses, in UTC if they have offsets."""
+        """Return times as local ms or, if they have offsets, in UTC."""
         form = self._mapping.format
         if form == CER:
             day, half_hour = np.divmod(text.cast(pa.int64()).to_numpy(), 100)

@@ -1,7 +1,7 @@
 """Delta tables: open one with `deltalake`, without a JVM, and list the files of one version.
 
-Values of partitions, column mapping and deletion vectors are applied. A table that asks more of its readers
-is refused by the feature's name.
+Partition values, column mapping and deletion vectors are applied. A table that requires another feature of
+its readers is refused, with the feature's name.
 """
 
 import re
@@ -20,14 +20,14 @@ from meteragent.domain.errors import ArchiveError
 
 _READABLE = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview"}
 _READABLE |= {"v2Checkpoint", "vacuumProtocolCheck"}
-"""The features that `deltalake`, this module or the types of the files themselves take care of."""
+"""The features that are supported, by `deltalake`, by this module or by the types in the files."""
 _FEATURE = re.compile(r"Feature '[\w-]+' is not supported|catalog-managed table")
-"""What may be quoted of the texts of `deltalake`, which may hold values from the log."""
+"""The parts of errors of `deltalake` that may be quoted; other parts may contain values from the log."""
 
 
 def load_table(tree: Tree, version: int | None = None) -> DeltaTable:
     """Return the Delta table at a tree, at `version` or the latest one. Raises ArchiveError if that fails."""
-    if "%" in tree.root or "\\" in tree.root:  # it would read another folder
+    if "%" in tree.root or "\\" in tree.root:  # `deltalake` would read another folder
         raise ArchiveError(
             f"{tree.root}: a Delta table under a name with a percent sign or a backslash: rename it"
         )
@@ -74,7 +74,7 @@ def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snaps
 
 
 def _column_finders(table: DeltaTable, columns: Columns) -> dict[str, str | int]:
-    """Return what finds the columns in files. Raises ArchiveError if the table does not have one."""
+    """Return the names or ids of the columns in files. Raises ArchiveError if the table lacks one."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     fields = find_columns({field.name: field.metadata for field in table.schema().fields}, columns)
     if mode == "none":

@@ -19,14 +19,14 @@ COMPRESSION = "zstd"
 """How releases are compressed, except their values (`writer_options`)."""
 _PART = ".part"
 WRITER = ""
-"""What tells the unfinished files of this process from those of others that may write the same file."""
+"""A suffix that distinguishes this process's unfinished files from those of other processes."""
 
 
 def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
-    Raises ArchiveError if the file cannot be read: without Arrow's text, which may quote a value, and outside
-    the handler, so as not to carry Arrow's error as its context.
+    Raises ArchiveError if the file cannot be read, without Arrow's text, which may quote a value. It is
+    raised outside the handler, so that its context does not contain Arrow's error either.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -60,8 +60,8 @@ def open_parquet(
     """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
     The column `meter`, if it holds strings, is read as a dictionary. `footer` is the footer if it was read.
-    `opened` returns what is opened instead of `path`: a path or a file. Raises ArchiveError if the file is
-    not readable Parquet.
+    `opened` returns a path or a file to open instead of `path`. Raises ArchiveError if the file is not
+    readable Parquet.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
@@ -81,7 +81,7 @@ def write_file(path: Path, fill: Callable[[Any], object]) -> None:
 
 
 def is_part(path: Path) -> bool:
-    """Return whether a file has the kind of name that `write` uses until a file is complete."""
+    """Return whether a file has the kind of name that `write_file` uses until a file is complete."""
     return path.name.startswith(".") and path.name.endswith(_PART)
 
 

@@ -5,8 +5,7 @@
    read a reading.
 2. If an archive is sorted by time or by meter, the statistics of the row groups show the few groups that a
    job needs. If it is unsorted, every job reads all of it.
-3. Jobs of meters with pseudonyms are not cut by ranges of names: the place in the output would tell of the
-   name.
+3. If meters have pseudonyms, jobs are not cut by ranges of names: the place in the output would reveal names.
 4. In the long layout, the cuts follow from the input's content, the policy and `manifest.CUT`. So a resumed
    run has the same jobs: job k makes part k, and is skipped if that part exists.
 """
@@ -96,7 +95,7 @@ def _time_jobs(source: Source, limit: int) -> list[Job]:
     edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
     def overlapping_groups(begin_ms: int, end_ms: int) -> tuple[int, ...]:
-        """Return the indices of groups with rows that may be used in windows from `begin_ms` to `end_ms`."""
+        """Return the indices of groups that may have rows for windows from `begin_ms` to `end_ms`."""
         begins = ((index, first - lead_ms, last - lead_ms) for index, (first, last) in enumerate(spans))
         return tuple(index for index, first, last in begins if first < end_ms and last + reach_ms >= begin_ms)
 
@@ -143,7 +142,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(source: Source, job: Job, names: dict[str, int], *, needs_values: bool = False) -> Iterator[Rows]:
-    """Yield the rows that may be used in a job's windows, and number their meters. Raises ArchiveError."""
+    """Yield the rows that may be used in a job's windows; add meters to `names`. Raises ArchiveError."""
     columns = source.policy.columns
     column_names = list(columns) if needs_values else [columns.meter, columns.time]
     offsets = np.cumsum([0, *(group.rows for group in source.groups)])
@@ -168,7 +167,7 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 
 
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
-    """Return meters' numbers, new in `names` or -1 if not of the job. Raises as `layout.meters`."""
+    """Return meters' numbers, -1 if not in the job; add new ones to `names`. Raises as `layout.meters`."""
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:

@@ -1,8 +1,8 @@
 """The pure kernel, which adds exact noise to a record batch of windows to make a batch of releases.
 
-The kernel uses no engine or ledger, reads no file but that of the pseudonym key, and releases every window. A
+The kernel knows no engine or ledger, reads no file except the pseudonym key, and releases every window. A
 row's noise is a function of the key, the policy's terms and that row alone (`prf_input`), so an engine may
-split, order and repeat its batches.
+split, reorder and repeat its batches.
 
     WINDOWS             meter, start, quanta (the slots' values, clamped, with gaps filled, in whole quanta)
     release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in
@@ -97,7 +97,7 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """Indices of windows of n slots: of whole rows, which is faster, if the batch `is_rectangular`."""
+    """Indices of the slots of windows of n slots; if `is_rectangular`, whole rows, which is faster."""
 
     def __init__(self, first_slots: Integers, rows: Integers, n: int, *, is_rectangular: bool) -> None:
         self.shape = (-1, n) if is_rectangular else (-1,)
@@ -113,7 +113,7 @@ class _Block:
 
 
 def _by_epoch(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
-    """Yield rows whose noise is drawn together: their indices, their terms' index, their epoch's key."""
+    """Yield (row indices, index of terms, epoch's key) for each set of rows whose noise is drawn together."""
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
             yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)

@@ -64,7 +64,7 @@ def _is_utf8(strings: pa.Array) -> bool:
 
 
 def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
-    """Convert wide rows to `WINDOWS` and count numbers. Raises ArchiveError if one is no window or meter."""
+    """Convert wide rows to `WINDOWS`; count numbers. Raises ArchiveError for a wrong window or meter name."""
     names = policy.columns
     column = batch.column(names.value)
     starts = to_milliseconds(batch.column(names.time), names.time)
@@ -100,8 +100,8 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch,
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` holds, in any order, pairs (time, packed value) of all readings whose span may overlap the
-    window. A reading counts where its span begins; a row without one is omitted. Raises ArchiveError if a
-    meter's name or a time is missing or invalid.
+    window. A row is omitted unless the span of a reading begins in its window; numbers are counted there.
+    Raises ArchiveError if a meter's name or a time is missing or invalid.
     """
     starts = to_milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
@@ -171,7 +171,7 @@ def _band_names(starts_ms: Integers, policy: Policy) -> pa.Array:
 
 
 def row_fits_and_lengths(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
-    """Return whether each row fits: a start on the grid, and a list that is null or a divisor; its length."""
+    """Return whether each row is a window (its start and its list's length fit), and the lists' lengths."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
     is_on_grid = policy.starts(starts_ms) == starts_ms
@@ -192,7 +192,7 @@ def _distinct_lengths(lengths: Integers) -> list[int]:
 
 
 def _divides_evenly(count: int, terms: Terms) -> bool:
-    """Return whether `count` equal parts divide a window: intervals of energy, else parts of each slot."""
+    """Return whether `count` equal parts fit a window: as intervals of energy, or as parts of each slot."""
     if not count or terms.length_ms % count:
         return False
     if terms.readings.kind is Kind.INTERVAL_ENERGY:

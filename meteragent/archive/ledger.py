@@ -10,8 +10,8 @@ folder holds the number of these files, and `_run.json` the run's facts. A run's
 another name and renamed once all of it is on disk, before any of its windows is released. A repeated run
 releases the same bytes, so its own rows do not block its windows.
 
-A key has one ledger: if that is a Delta table (`spark.delta_ledger`), the folder has nothing but its address,
-in `_table`.
+A key has one ledger. If it is a Delta table (`spark.delta_ledger`), the folder contains only `_table`, with
+the table's address.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 _BATCH_ROWS = 1 << 18
 _TABLE = "_table"
 ELSEWHERE = "what workers wrote is not here: driver and workers must see it under the same path"
-"""What is wrong if a file is missing that another process has written."""
+"""The reason in the error if a file that another process wrote is missing."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Intervals:
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
         """Return, for each window, whether it is one of the windows that make up an interval of its meter.
 
-        All windows of an interval have the same length; one that merely overlaps it may come from a change in
-        a time zone's rules.
+        All windows of an interval have the same length. A window that only overlaps the interval may
+        result from a change in a time zone's rules.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
@@ -143,7 +143,7 @@ class Ledger:
             yield
 
     def _require_no_table(self) -> None:
-        """Raise ArchiveError if another ledger than this folder is the key's."""
+        """Raise ArchiveError if the key's ledger is not this folder but a table."""
         if (address := self.table) is not None:
             raise ArchiveError(
                 f"{self.folder}: the key's ledger is the Delta table {address}: use that table, or a new key"

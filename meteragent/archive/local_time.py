@@ -1,8 +1,8 @@
-"""Convert local times to UTC, and tell the two occurrences of a repeated hour apart by the order of rows.
+"""Convert local times to UTC, and distinguish the two occurrences of a repeated hour by the order of rows.
 
 Times in the hour that clocks skip are refused. In the hour that they repeat, a time means its second
-occurrence if the meter has it in an earlier row. That is refused unless the meter's rows from an hour before
-to an hour after are in order of time, and have each time of the hour twice.
+occurrence if an earlier row of the meter has the same time. This is refused unless the meter's rows from an
+hour before to an hour after are in order of time, and each time of the hour occurs twice.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 
 
 def to_utc(local_ms: Integers, zone: str) -> tuple[Integers, Integers]:
-    """Return local times in UTC, and the ms to their second occurrence: 0 if none, -1 if they never occur."""
+    """Return times in UTC, and the ms to their second occurrence: 0 without one, -1 if they never occur."""
     distinct, inverse = np.unique(local_ms, return_inverse=True)
     times = pa.array(distinct).view(pa.timestamp("ms"))
     try:
@@ -33,7 +33,7 @@ def to_utc(local_ms: Integers, zone: str) -> tuple[Integers, Integers]:
 
 
 class RowsAroundRepeats(NamedTuple):
-    """Rows around repeated hours: block, row, hash of the meter, the hour's day, times as of `to_utc`."""
+    """Rows around repeated hours: block, row, hash of the meter, day of the hour, and results of `to_utc`."""
 
     block: Integers
     row: Integers

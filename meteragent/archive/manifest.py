@@ -95,7 +95,7 @@ def part_path(out: Path, run: str, index: int) -> Path:
 
 
 def build(source: Source, admission: Admission, parts: Sequence[Path] | None) -> dict[str, Any]:
-    """Return a manifest's facts, complete with `parts`. Raises ArchiveError if one cannot be read."""
+    """Return a manifest's facts; with `parts`, it is complete. Raises ArchiveError if one cannot be read."""
     return {
         "v": 1,
         "run": admission.run,
@@ -128,8 +128,8 @@ def save(out: Path, facts: dict[str, Any]) -> None:
 def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
-    It is not `complete` if a part is not as it lists it. Raises ArchiveError if the output belongs to another
-    run or has other cuts, or if `out` is not an output.
+    Its fact `complete` is False if a part is not as listed. Raises ArchiveError if the output belongs to
+    another run or has other cuts, or if `out` is not an output.
     """
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
     if is_unfinished or not out.exists():

@@ -1,4 +1,4 @@
-"""State how CSV files map to the archive's form: the keys of [archive.csv], and the layouts that we ship."""
+"""How CSV files map to the archive's form: the keys of [archive.csv], and the built-in layouts."""
 
 import re
 import tomllib
@@ -15,8 +15,8 @@ from meteragent.domain.grid import FIRST_MS
 from meteragent.domain.readings import ReadingRules
 from meteragent.domain.refusal import raise_all, similar
 
-UNIX: Final = {"unix s": 1000, "unix ms": 1}  # with the milliseconds in 1
-CER: Final = "cer"  # the day, 1 for 2009-01-01, and in two digits the half hour of the day
+UNIX: Final = {"unix s": 1000, "unix ms": 1}  # formats, with the milliseconds in one unit
+CER: Final = "cer"  # the day (1 is 2009-01-01), then two digits: the half hour
 _FILE = files(__package__).joinpath("layouts.toml")
 LAYOUTS: Final[dict[str, dict[str, Any]]] = tomllib.loads(_FILE.read_text("utf-8"))
 _PATTERNS = dict.fromkeys("ymdHMS", r"(\d\d)")

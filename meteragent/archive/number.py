@@ -43,8 +43,8 @@ class Counts:
 
     `gap` numbers are missing, `clamped` ones are outside the range, and `small` ones are, after clamping,
     less than a thousandth of the range's largest absolute value. In the long layout, `repeated` readings have
-    the time of another reading of their meter, and `conflicting` ones are left out for a smaller value at the
-    same time; `first_conflict` is the meter and the time in ms of the first of them.
+    the time of another reading of their meter; `conflicting` ones are dropped because another one has the
+    same time and a smaller value. `first_conflict` is the first conflict's meter and time in ms.
     """
 
     numbers: int = 0
@@ -89,13 +89,13 @@ def count_own(values: Micro, is_own: Flags, usual: Terms) -> Counts:
 
 
 def pack_values(values: Micro, usual: Terms) -> pa.Array:
-    """Return a column of millionths, of which clamped ones are one beyond the range and missing ones null."""
+    """Return millionths as a column: a clamped value is one beyond the range, and a missing one is null."""
     beyond = np.where(values.values_u == usual.readings.high_u, 1, -1)
     return pa.array(values.values_u + values.is_clamped * beyond, mask=~values.valid)
 
 
 def unpack_values(column: pa.Array, usual: Terms) -> Micro:
-    """Return the values that a column made by `pack` stands for."""
+    """Return the values of a column made by `pack_values`."""
     packed_u, valid = column.fill_null(0).to_numpy(zero_copy_only=False), _is_valid(column)
     values_u = np.clip(packed_u, usual.readings.low_u, usual.readings.high_u)
     return Micro(_zero_missing(values_u, valid), valid, valid & (values_u != packed_u))
@@ -115,7 +115,7 @@ def to_millionths(column: pa.Array, policy: Policy) -> Micro:
 
 
 def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
-    """Convert integers to quanta as `micro` does, in the simplest case; return None in any other case."""
+    """Convert integers to quanta as `to_millionths` does, in the simplest case; None in any other case."""
     ratio, usual = policy.scale / policy.usual.quantum_u, policy.usual
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None

@@ -36,8 +36,8 @@ _GROUPS, _BEGINS = b"groups", b"begins"
 class Order:
     """The assignment of a run's windows to row groups of about `size` windows.
 
-    Starts on the grid are numbered. Each start from number `first[j]` to before `first[j + 1]` has `count[j]`
-    windows, and `before[j]` windows have an earlier start than `first[j]`.
+    The starts of windows on the grid are numbered. Each start from `first[j]` to before `first[j + 1]` has
+    `count[j]` windows, and `before[j]` windows start before `first[j]`.
     """
 
     grid: Integers | int

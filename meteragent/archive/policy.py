@@ -184,7 +184,7 @@ class Policy:
 
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
-    """Return the ledger's folder. Raises ConfigError if another one is next to the key's file (resolved)."""
+    """Return the ledger's folder. Raises ConfigError if there is another one next to the (real) key file."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
     if re.search(r"(^|/)\w+:/", str(configured_ledger or "")):

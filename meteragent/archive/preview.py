@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads the whole input, admits its windows by the same ledger, under a shared lock, and raises what
-a run would raise before its debit, except that it accepts an input mostly outside the range and counts it.
-Show the counts only to people who may see the readings.
+The preview reads the whole input, admits its windows by the same ledger, under a shared lock, and raises the
+errors that a run would raise before its debit. But it accepts an input that is mostly outside the range, and
+counts the numbers. Show the counts only to people who may see the readings.
 """
 
 from dataclasses import dataclass

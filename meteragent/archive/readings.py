@@ -69,14 +69,14 @@ def integrate_windows(
 
 
 class MergedReadings(NamedTuple):
-    """Readings in order, one for each meter and time; the `repeated` ones, and those of another value."""
+    """Sorted readings, one for each meter and time; the dropped ones with the same and with another value."""
 
     readings: Readings
     repeated: Readings
     conflicting: Readings
 
     def counts(self, names: pa.Array, is_own: Callable[[Readings], Flags]) -> Counts:
-        """Count the replaced readings for which `is_own` is true; `names` are those of the meters."""
+        """Count the dropped readings for which `is_own` is true; `names` are the meters' names."""
         repeated, conflicting = (rows.rows(is_own(rows)) for rows in self[1:])
         meters, first_rows = np.unique(conflicting.meter, return_index=True)
         times_ms = conflicting.time_ms[first_rows].tolist()
@@ -85,7 +85,7 @@ class MergedReadings(NamedTuple):
 
 
 def merge_equal_times(readings: Readings) -> MergedReadings:
-    """Sort readings that have a value by meter and time; of several at one time, the smallest counts."""
+    """Sort readings that have a value by meter and time; of several at one time, keep the smallest."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     meter_steps = np.diff(readings.meter)

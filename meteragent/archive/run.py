@@ -136,7 +136,7 @@ def sanitise_archive(
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
             admission.ambiguous_readings = source.ambiguous_readings
             waiting = _waiting_folder(out, run)
-            if earlier_facts is None:  # what waits is of an output that was removed
+            if earlier_facts is None:  # waiting files belong to an output that was removed
                 for file in waiting.glob("*"):
                     file.unlink()
                 _create_folder(out)
@@ -168,7 +168,7 @@ def pins(out: Path, ledger: Ledger) -> list[Version]:
 
 
 def _last_facts(source: Source, digests: list[str], admission: Admission, out: Path) -> bytes:
-    """Return a run's facts for the ledger. For `pins`, note a run of a table next to its output."""
+    """Return a run's facts for the ledger; for a table, create the folder by which `pins` finds the run."""
     if source.table is not None:
         _create_folder(_waiting_folder(out, admission.run))
         sync_folder(out.parent)
@@ -177,7 +177,7 @@ def _last_facts(source: Source, digests: list[str], admission: Admission, out: P
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Add to an error that the run is in the ledger, so that it must be resumed."""
+    """Add to any error that the run is in the ledger and must be resumed."""
     try:
         with path_in_errors(out, "cannot be used"):
             yield
@@ -214,7 +214,7 @@ class Local:
             yield from work(item)
 
     def key_loader(self, key: Key, _policy: Policy) -> Callable[[], Key]:
-        """Return what gives a step the run's key."""
+        """Return a function by which a step gets the run's key."""
         return lambda: key
 
     def numbers(self, source: Source, show: ProgressReporter) -> Counts:
@@ -225,7 +225,7 @@ class Local:
             return total(self.each(partial(count_job, source), jobs_of(source)), progress).counts
 
     def _check(self, source: Source, progress: ProgressCallback) -> Checked:
-        """Read every row: one that could be read only later would be debited and never leave."""
+        """Read every row: if one failed only later, its window would be debited but never released."""
         groups = source.groups
         pieces = np.array_split(np.arange(len(groups)), min(self.tasks, len(groups)))
         steps = [groups[piece[0] : piece[-1] + 1] for piece in pieces]
@@ -241,9 +241,9 @@ class Local:
         *,
         is_dry: bool = False,
     ) -> Iterator[object]:
-        """Write a part of the ledger for each job, unless the run is `is_dry`, and yield what each admits.
+        """Write a part of the ledger for each job, unless `is_dry`, and yield what each admits.
 
-        `admission` is complete after the last.
+        `admission` is complete after the last job.
         """
         with show("admit", 2 * source.rows, "row") as progress:
             checked = self._check(source, progress)
@@ -289,7 +289,7 @@ class _Release:
     values: int
 
     def write_parts(self, engine: Local, show: ProgressReporter, *, has_every_row: bool) -> PartCounts:
-        """Write the missing parts. `has_every_row` means that no row of a wide input has been refused."""
+        """Write the missing parts; `has_every_row` states that no row of a wide input was refused."""
         if self.source.layout == "long":
             jobs = jobs_of(self.source)
             with show("release", self.source.rows, "row") as progress:
@@ -308,7 +308,7 @@ class _Release:
     def _parts(
         self, engine: Local, count: int, work: Callable[[int], Iterator[Checked]], progress: ProgressCallback
     ) -> PartCounts:
-        """Take the steps that write missing parts; return how many there are, and the counts of the steps."""
+        """Write missing parts by steps of `work`; return how many parts there are, and the steps' counts."""
         missing = [index for index in range(count) if not self._path(index).exists()]
         counts = total(engine.each(work, missing), progress).counts
         if any(not self._path(index).exists() for index in missing):
@@ -477,7 +477,7 @@ def first_window_ms(source: Source) -> int:
 
 
 def check_paths(tree: Tree, out: Path, ledger: Path) -> None:
-    """Raise ArchiveError if `out` is no path, or it or a ledger lies inside the input or contains it."""
+    """Raise ArchiveError if `out` is not a path, or it or the ledger is inside the input or contains it."""
     if out.parts and out.parts[0].endswith(":"):
         raise ArchiveError(f"{out}: an address: release to a folder on a disk, and copy it from there")
     if tree.path is None:

@@ -3,9 +3,9 @@
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
 rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the same time, only the
-smallest value counts (`readings.merge_equal_times`). The agent's results differ: the first of several at one
-time counts, those later than `lateness` are refused, a meter's first window begins after its first reading,
-and values are dithered. A window gets every reading whose span may overlap it. A sum is an integer in
+smallest value is used (`readings.merge_equal_times`). The agent's results differ: it uses the first of
+several at one time, refuses readings later than `lateness`, begins a meter's first window after its first
+reading, and dithers values. A window gets every reading whose span may overlap it. A sum is an integer in
 millionths of the unit times milliseconds, computed in two halves if it might overflow 64 bits.
 """
 
@@ -48,8 +48,8 @@ def integrate(
 ) -> Ragged:
     """Integrate readings into the slots of windows, in whole quanta, under the policy's terms of each.
 
-    `starts_ms` and `lengths` have each window's start and number of readings. `times_ms`, ascending within a
-    window, and `values_u`, clamped millionths of the unit, hold the readings of one window after another.
+    `starts_ms` and `lengths` are each window's start and number of readings. `times_ms` (ascending within a
+    window) and `values_u` (clamped, in millionths) are the readings of all windows, one window after another.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
     offset_ms = times_ms - starts_ms[window]
@@ -114,7 +114,7 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
 
 
 def _slot_sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
-    """Return each slot's sum of (value - gap) * ms, as Python integers if 64 bits might overflow."""
+    """Return each slot's sum of (value - gap value) * ms, as Python integers if 64 bits might overflow."""
     if _fits_int64(terms):
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, amount * overlap_ms)
@@ -129,7 +129,7 @@ def _slot_sums(terms: Terms, count: int, cell: Integers, amount: Integers, overl
 
 
 def _fits_int64(terms: Terms) -> bool:
-    """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
+    """Return whether the sums, including the gap and a term for rounding, always fit in 64 bits."""
     largest = 2 * max(abs(terms.readings.low_u), abs(terms.readings.high_u), abs(terms.readings.gap_u))
     longest_ms = max(_durations_ms(terms))
     lattice = max(terms.steps_per_quantum)

@@ -1,9 +1,9 @@
-"""A table as an input: one snapshot of it, whose list decides which files count, and what of each.
+"""A table as an input: one of its snapshots, which lists the files, and which rows of each to read.
 
-The folder of a Delta or Iceberg table also holds rows that were replaced or deleted, so its files are never
-taken by their names. A snapshot says of each file which rows are deleted, and by which names or field ids it
-has the table's columns; a `View` applies this wherever the file is read, on every engine. What cannot be
-applied is refused by its name, before anything is debited.
+The folder of a Delta or Iceberg table also contains rows that were replaced or deleted, so its files are
+never found by their names. For each file, a snapshot states which rows are deleted, and the names or field
+ids of the table's columns. A `FileView` applies this wherever the file is read, on every engine. A feature
+that cannot be applied is refused by name, before anything is debited.
 """
 
 import hashlib
@@ -40,9 +40,9 @@ class Version(NamedTuple):
 class FileView:
     """How a file is read as a part of a table.
 
-    `names` maps the table's columns to their names in the file, or to field ids until it is `resolved`.
-    `constants` has the values of columns that no file has. `deleted` has the positions of rows that do not
-    count, in order. `ids` has the field ids of columns in files that do not state any.
+    `names` maps the table's columns to their names in the file or, before `resolve`, to field ids.
+    `constants` are the values of columns that no file contains. `deleted` are the positions of deleted rows,
+    in order. `ids` are the field ids of columns in files that do not state any.
     """
 
     names: dict[str, str | int]
@@ -52,7 +52,7 @@ class FileView:
 
     @property
     def digest(self) -> str:
-        """A digest of what decides, together with the file's content, which rows a reader gets."""
+        """A digest of the view, which together with the file's content determines the rows that are read."""
         deleted = hashlib.sha256(self.deleted.astype("<i8").tobytes()).hexdigest()
         return hashlib.sha256(json.dumps([self.names, self.constants, deleted]).encode()).hexdigest()
 
@@ -81,7 +81,7 @@ class FileView:
         return pa.schema([*fields, *((name, pa.string()) for name in self.constants)]) if fields else file
 
     def count(self, first: int, rows: int) -> int:
-        """Return how many of the rows from position `first` on count."""
+        """Return how many of `rows` rows from position `first` on are not deleted."""
         low, high = np.searchsorted(self.deleted, [first, first + rows])
         return rows - int(high - low)
 
@@ -99,11 +99,11 @@ class FileView:
 
 
 PLAIN = FileView({}, {}, np.empty(0, np.int64))
-"""The view of a file that is not of a table: all of it, as it is."""
+"""The view of a file that does not belong to a table: all of it, unchanged."""
 
 
 class Snapshot(NamedTuple):
-    """A snapshot of a table, and its files by their paths, in order."""
+    """A snapshot of a table, and the views of its files by path, in order."""
 
     version: Version
     views: dict[str, FileView]

@@ -136,7 +136,7 @@ class Source:
         return [view.digest for view in self.views.values()]
 
     def is_whole(self, group: Group) -> bool:
-        """Return whether every row of a group counts, so that its statistics are those of the input."""
+        """Return whether no row of a group is deleted, so that its statistics are those of the input."""
         return not self.views.get(group.file, PLAIN).deleted.size
 
     def read(
@@ -190,7 +190,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _read_footer(tree: Tree, file: str, stamp: Stamp) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Return a file's footer, cached: every row group is read with it, and it may be long."""
+    """Return a file's footer, cached, because it is needed for every row group and may be long."""
     return attempt_read(file, lambda: pq.read_metadata(tree.open(file)))
 
 

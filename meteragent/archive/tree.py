@@ -1,4 +1,4 @@
-"""Where an input's files are: on a disk or in S3. Their names are literal: nothing in them is a pattern."""
+"""The place of an input's files, on a disk or in S3. Names are literal, never patterns."""
 
 import errno
 import hashlib
@@ -120,7 +120,7 @@ class Tree:
         return sorted(files, key=lambda name: name.split("/"))
 
     def _signs_of_tables(self) -> Iterator[str]:
-        """Yield what the folders above the root have if the input is a part of a table."""
+        """Yield the names, in folders above the root, that would show that the input is part of a table."""
         for folder in self.path.parents if self.path else ():
             signs = [folder / "_delta_log", folder / ".hoodie", *folder.glob("metadata/*.metadata.json")]
             yield from (str(sign) for sign in signs if os.path.lexists(sign))

@@ -72,9 +72,9 @@ class Accept(Section):
     meters_file: Path | None = None
     """A file with the public ids of accepted meters, one per line. Without it, the first `max_meters`."""
     max_meters: int = Field(100_000, ge=1, le=10_000_000)
-    """How many meters may announce their terms, over all streams; it also bounds what waits, and memory."""
+    """How many meters may announce terms, over all streams; this also bounds waiting records and memory."""
     max_per_day: int = Field(1_440, ge=1, le=86_400_000)
-    """The largest number of values a day that a meter's terms may give: 1440 are slots of a minute."""
+    """The largest number of values a day that a meter's terms may allow; 1440 allows slots of a minute."""
     wait: Span = 30 * DAY_MS
     """How long a record waits for its descriptor before it is refused."""
     oldest: Span = 400 * DAY_MS
@@ -84,10 +84,10 @@ class Accept(Section):
 
 
 class Health(Section):
-    """Where the running collector answers what its state is."""
+    """Where the running collector answers questions about its state."""
 
     socket: Path
-    """The socket that `meteragent health` asks, in a folder that exists."""
+    """The socket to which `meteragent health` connects, in a folder that exists."""
 
 
 class Settings(Section):
@@ -104,7 +104,7 @@ class Settings(Section):
     accept: Accept = Accept()
     """The limits on accepted records."""
     health: Health | None = None
-    """Where the state can be asked; without this table, nowhere."""
+    """Where the state can be asked for; without this table, it cannot."""
 
     @property
     def topics(self) -> tuple[StreamTopic, ...]:
@@ -218,7 +218,7 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
 
 
 def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors, without the lack of streams that only follows from a wrong stream."""
+    """Return the errors, without a lack of streams that only results from a wrong stream."""
     in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
     return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
 
@@ -277,7 +277,7 @@ def _option_errors(url: str) -> Iterator[ConfigError]:
 
 
 def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
-    """Yield refusals of streams with the name, the topic or the topic of descriptors of another one."""
+    """Yield refusals of streams that share a name, a topic or a topic of descriptors with another."""
     for index, stream in enumerate(settings.stream):
         for key in ("name", "topic"):
             value = getattr(stream, key)

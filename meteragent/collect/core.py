@@ -4,10 +4,10 @@
 announced, and how many records wait. The caller commits the effects before it passes further messages. After
 a failed commit, it builds a new core from the tables and passes the same messages again.
 
-The rules about the content of records and descriptors are in `consume`. The core adds bounds on what one
-sender can make it keep: a meter's terms, their bytes, its waiting records, and its values a day. Slots of a
-meter do not overlap, so its terms bound the number of its values. What invented meters could take together is
-bounded by `Limits.max_meters`.
+The rules about the content of records and descriptors are in `consume`. The core also bounds what it keeps
+for one sender: a meter's terms, their bytes, its waiting records, and its values a day. Slots of a meter do
+not overlap, so its terms bound the number of its values. `Limits.max_meters` bounds what a sender can use by
+inventing meters.
 """
 
 import json
@@ -53,19 +53,19 @@ ORIGIN_MAX: Final = 256
 DESCRIPTORS_MAX: Final = 64
 """The largest number of descriptors of a meter in a stream: each change of its terms makes one."""
 DESCRIPTORS_MIN: Final = 2
-"""The number of descriptors that each meter may announce, however many others do."""
+"""The number of descriptors that each meter may announce even if the room for all meters is full."""
 DESCRIPTOR_BYTES: Final = 128 * 1024
 """The largest number of bytes of a meter's descriptors in a stream."""
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
 _DESCRIPTORS_PER_METER, _WAITING_PER_METER = 4, 10
-"""The room for different descriptors, and for waiting records, for each of `Limits.max_meters`."""
+"""The total room per meter of `Limits.max_meters`, for different descriptors and for waiting records."""
 _JOULES_PER_WH = 3600
 _T = TypeVar("_T")
 
 
 class Message(NamedTuple):
-    """A message as it arrived; empty if it was too large to be read. Its source needs the `token`."""
+    """A message as it arrived, empty if it was too large to be read; the source needs its `token`."""
 
     topic: str
     payload: bytes
@@ -75,8 +75,8 @@ class Message(NamedTuple):
 class Row(NamedTuple):
     """A row of the table `record`: the private value of one slot, in quanta of the descriptor `d` (a digest).
 
-    A band or a peak lasts from `time_ms` to `until_ms` as its window does; `band` is empty otherwise. `draws`
-    is how often the agent drew noise for a peak, and 1 for other values.
+    For a band or a peak, `time_ms` and `until_ms` are those of its window. `band` is empty if slots are not
+    bands. `draws` is how often the agent drew noise for a peak, and 1 for other values.
     """
 
     stream: str
@@ -213,7 +213,7 @@ class Limits:
 
 
 class _WaitingRoom:
-    """The numbers of waiting records by meter; invented meters take no room from those with terms."""
+    """The number of waiting records by meter; meters without terms take no room from those with terms."""
 
     def __init__(self, counts: Mapping[Meter, int], known_meters: Container[Meter], max_meters: int) -> None:
         self._known, self._max_meters = known_meters, max_meters
@@ -244,7 +244,7 @@ class _WaitingRoom:
         self._add(key, count)
 
     def known_meters(self) -> Iterable[Meter]:
-        """Return the meters that have announced terms, and some of whose records wait."""
+        """Return the meters that have announced terms and have waiting records."""
         return self._counts[True]
 
     def _add(self, key: Meter, count: int) -> None:
@@ -257,7 +257,7 @@ class _WaitingRoom:
 
 
 def _room_share(maximum: int, count: int, room: int) -> float:
-    """Return how much one meter may have: the maximum while half of the room is free, then less and less."""
+    """Return the limit for one meter: `maximum` while half of the room is free, then less and less."""
     return maximum * min(1, 2 * (1 - count / room))
 
 
@@ -284,7 +284,7 @@ class Core:
         self._mixed: set[Meter] = set()
         stored_terms = {terms.digest: terms for terms in announced}
         for link in links:
-            is_listed = limits.meters is None or link.meter in limits.meters  # invented ones take no room
+            is_listed = limits.meters is None or link.meter in limits.meters  # unlisted ones take no room
             if is_listed and (terms := stored_terms.get(link.digest)) is not None:
                 self._announced[link.digest] = terms
                 self._keep_terms((link.stream, link.meter), terms)
@@ -296,7 +296,7 @@ class Core:
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
     def take_messages(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
-        """Check messages in order, and return their effects; a waiting record among them waits no longer."""
+        """Check messages in order, and return their effects; waiting records among them are removed."""
         batch = Batch()
         for message in messages:
             self._end_waiting(message, batch)
@@ -336,7 +336,7 @@ class Core:
         return self._terms(key[:2], key[2]) is not None
 
     def awaited_descriptors(self) -> "list[Key]":
-        """Return the descriptors that are known for meters some of whose records wait in the sink."""
+        """Return the known descriptors of meters that have records waiting in the sink."""
         return [(*key, d) for key in self._waiting.known_meters() for d in self._of_meter[key]]
 
     def _terms(self, key: Meter, d: str) -> AnnouncedTerms | None:
@@ -376,7 +376,7 @@ class Core:
             raise Refused("meter")
 
     def _add_descriptor(self, payload: bytes, place: Place, batch: Batch) -> None:
-        """Add what a meter announces to `batch` unless it is known. Raises Refused if it breaks a rule."""
+        """Add a meter's descriptor to `batch` unless it is known. Raises Refused if it breaks a rule."""
         facts = _parse_or_refuse(lambda text: load_fields(text, float), payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
@@ -399,7 +399,7 @@ class Core:
         batch.links.add(Link(*key, digest))
 
     def _require_room(self, key: Meter, size: int, *, is_new: bool) -> None:
-        """Raise Refused if a meter may not announce further terms; if `is_new`, nobody has them."""
+        """Raise Refused if a meter may not announce further terms; `is_new` if no other meter has them."""
         meters, own_terms = self._of_meter, self._of_meter.get(key, {})
         if not own_terms and self._limits.meters is None and len(meters) >= self._limits.max_meters:
             raise Refused("meters")
@@ -489,7 +489,7 @@ def _make_row(stream: str, record: Record, terms: AnnouncedTerms) -> Row:
         quanta = terms.check.require_match(record)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
-    # Time-zone data here may differ from the agent's: on a calendar, only overlapping slots are refused.
+    # The agent's time-zone data may differ from ours, so on a calendar only overlapping slots are refused.
     is_on_grid = terms.check.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:
         raise Refused("grid")

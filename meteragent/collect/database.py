@@ -308,7 +308,7 @@ class Database:
             await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released_places)
 
     async def _write_rows(self, rows: Sequence[Row], mixed: set[Meter]) -> Outcome:
-        """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
+        """Remove overlapping rows, insert rows with new keys, and compare the others with existing rows."""
         refusal_counts = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refusal_counts)
@@ -383,7 +383,7 @@ def _tables(length: partition.Length) -> str:
 def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
     """Return the row of a descriptor for the table `descriptor`, with the numbers that the views need."""
     numbers = numbers_of(descriptor)
-    values = numbers._asdict() | {"variance": repr(numbers.variance)}  # a numeric with all its digits
+    values = numbers._asdict() | {"variance": repr(numbers.variance)}  # as text, with all its digits
     return descriptor.digest, descriptor.id, descriptor.hashed_text, *values.values()
 
 

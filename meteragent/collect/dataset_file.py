@@ -79,7 +79,7 @@ def parts_between(stream: str, start_ms: int, end_ms: int, length: Length) -> It
 
 
 def _values(rows: Sequence[Row], terms: Sequence[Terms]) -> pa.Array:
-    """Return exact values, whose column has 128 bits for each."""
+    """Return exact values as a column of 128-bit decimals."""
     value_u = np.array([row.quanta * of.quantum_u for row, of in zip(rows, terms, strict=True)], np.int64)
     words = np.column_stack([value_u, value_u >> 63])  # the lower 64 bits first
     return pa.Array.from_buffers(_VALUE, len(rows), [None, pa.py_buffer(words.tobytes())])
@@ -97,7 +97,7 @@ _COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Sequence[Row], Sequence[T
     "d": (pa.string(), lambda rows, _: [row.d for row in rows]),
     "draws": (pa.int32(), lambda rows, _: [row.draws for row in rows]),
 }
-"""The columns of a file of records: each with its type, and its content for rows and the terms of each.
+"""The columns of a file of records: for each, its type and a function from rows and terms to its content.
 
 `variance` is the variance of the value's noise, in unit².
 """

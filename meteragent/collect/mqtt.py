@@ -93,7 +93,7 @@ class MqttSource:
             _log.warning(text, RIVAL_COUNT, self._client_id)
 
     def _count(self, event: str) -> None:
-        """Queue an empty message in place of one that is too large to be read, so that the core counts it."""
+        """Queue an empty message for one that was too large to be read, so that the core counts it."""
         if event == "oversized":
             self._queue.put(Message("", b""))
 

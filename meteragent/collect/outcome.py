@@ -1,4 +1,4 @@
-"""What the sinks share: the outcome of a commit, the content that a core begins with, and overlaps."""
+"""What the sinks share: the outcome of a commit, the content from which a core is built, and overlaps."""
 
 import logging
 from bisect import bisect_left

@@ -45,7 +45,7 @@ class Service:
         self._source = source_of(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
         self._size = BATCH_MAX
-        """The size of the next transaction: less after a failure, which may be for want of time."""
+        """The size of the next transaction, smaller after a failure, which may be due to a lack of time."""
         self._backoff = Backoff(entropy)
         self._report, self._has_sink = _Report(), False
 
@@ -90,13 +90,13 @@ class Service:
         return await self._write_waiting(core, tables, core.awaited_descriptors())
 
     async def _write_waiting(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
-        """Write the records that wait for one of the given descriptors; those that the core lacks wait on."""
+        """Write the records that wait for one of these descriptors; those unknown to the core still wait."""
         while records := await tables.waiting_records([key for key in keys if core.knows(key)]):
             core = await self._commit_messages(core, tables, records)
         return core
 
     async def _commit_messages(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
-        """Commit the effects of messages, and return a core that knows them.
+        """Commit the effects of messages, and return a core that includes them.
 
         If their data cannot be stored, commit those of each half, down to one message, which is refused. The
         core is then ahead of the tables, so another one is built from them.
@@ -180,7 +180,7 @@ class _Report:
         )
 
     def add(self, outcome: Outcome, messages: int) -> None:
-        """Add the results of a transaction with so many messages to the totals, and log refusals."""
+        """Add the results of a transaction of `messages` messages to the totals, and log refusals."""
         self._counts.update(messages=messages, written=outcome.written, repeated=outcome.repeated)
         for refusal in outcome.refusals:
             detail = f": {refusal.detail}" if refusal.detail else ""

@@ -33,7 +33,7 @@ class Sink(Protocol):
         ...
 
     async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit the batch of so many messages, or nothing; on return, it is on disk."""
+        """Commit the batch of `messages` messages, or nothing; on return, it is on disk."""
         ...
 
 

@@ -9,7 +9,7 @@ from meteragent.collect.mqtt import MqttSource
 from meteragent.mqtt import Entropy
 
 EXTRAS: Final = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
-"""The extras that each kind of source needs, besides the sink's extra."""
+"""The extras that each kind of source needs in addition to the sink's extra."""
 
 
 class Source(Protocol):

@@ -90,7 +90,7 @@ def _declare(kind: type) -> str:
 
 _ROW: Final = ", ".join(Row._fields)
 _UNIQUE: Final = ", ".join(sorted(Row._fields, key=lambda name: name not in ("stream", "time_ms")))
-"""The columns of a row, first those by which a part's rows are looked up."""
+"""The columns of a row, beginning with those by which the rows of a part are found."""
 _TABLES = f"""
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (
@@ -187,7 +187,7 @@ class Staging:
         self._latest = ""
         """The time of the last batch in ISO 8601; empty before the first batch."""
         self.staged = 0
-        """An upper bound on the number of rows that are not in files yet; each repeated row counts."""
+        """An upper bound on the number of rows that are not in files yet, including repeated rows."""
 
     def close(self) -> None:
         """Close the staging area, and release the lock."""
@@ -411,7 +411,7 @@ class Staging:
 def _meters_by_span(
     rows: Sequence[Row], longest_ms: dict[str, int], length: Length
 ) -> dict[tuple[int, int], set[str]]:
-    """Return the times of whole parts in which slots may overlap rows, and for each the meters of these."""
+    """Return the spans of whole parts in which slots may overlap rows, each with the meters of these rows."""
     meters: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
     for row in rows:
         ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1

@@ -28,6 +28,7 @@ _ROWS = {
     "descriptor": ("a descriptor", "queue, topic"),
     "total": ("a total", "stream, public_id"),
     "receiver": ("a receiver", "stream, name"),
+    "action": ("an action on a receiver", "receiver, verb"),
     "announced": ("a topic of a descriptor", "queue, topic"),
     "sent": ("a count of sent records", "queue, topic"),
     "crowd_keys": ("a list of keys", "group_id, role"),

@@ -13,13 +13,16 @@ A receiver gets a slot if it got the slot's window when that opened, the window 
 charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
 sent to nobody.
 
-`replace_grants` compares the grants with the configuration when the agent starts, and when a grant begins
-or ends. While it runs, no message is sent.
+`replace_grants` compares the grants with the configuration and the actions when the agent starts, when a
+grant begins or ends, and after an action. While it runs, no message is sent.
+
+An *action* is what a person does to a receiver: pause, resume or end it. Rows of the table `action` are only
+appended, and the last row of a receiver is its state. Nothing follows an end.
 """
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Outgoing, Receiver
@@ -38,6 +41,16 @@ _COUNT_SENT = f"""INSERT INTO sent
     ON CONFLICT (queue, topic, id) DO UPDATE SET records = records + excluded.records,
     from_ms = min(from_ms, excluded.from_ms), to_ms = max(to_ms, excluded.to_ms), crc = crc + excluded.records
     + min(0, excluded.from_ms - from_ms) + max(0, excluded.to_ms - to_ms)"""  # noqa: S608 -- constants
+
+
+class Action(NamedTuple):
+    """What was done to a receiver (`verb`: pause, resume or end), when, and where: "page" or "command"."""
+
+    id: int
+    receiver: str
+    verb: str
+    origin: str
+    at_ms: int
 
 
 class WantedGrant(NamedTuple):
@@ -236,3 +249,32 @@ def note_receipt(store: Store, grant: Grant) -> None:
     """Record that a grant's receipt is on disk. Raises StoreError if this cannot be written."""
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET receipt = 1 WHERE id = ?", (grant.id,))
+
+
+def last_actions(connection: sqlite3.Connection) -> dict[str, Action]:
+    """Return the last action on each receiver, by its name."""
+    rows = connection.execute("SELECT max(id), receiver, verb, origin, at_ms FROM action GROUP BY receiver")
+    return {action.receiver: action for action in map(Action._make, rows)}
+
+
+def add_action(store: Store, action: Action, known_id: int | None = None) -> str | None:
+    """Append an action, whose id is given here; return the code of the refusal if it is refused.
+
+    A receiver that has ended stays so. Someone who has seen only the actions up to `known_id`, if stated, is
+    refused if there are later ones. Raises StoreError if the store cannot be written.
+    """
+    with store.transaction() as tx:
+        actions = last_actions(tx)
+        last = actions.get(action.receiver)
+        if last is not None and last.verb == "end":
+            return "ended"
+        if known_id is not None and known_id != last_id(actions):
+            return "outdated"
+        columns = "receiver, verb, origin, at_ms"
+        tx.execute(f"INSERT INTO action ({columns}) VALUES (?, ?, ?, ?)", action[1:])  # noqa: S608 -- constant
+    return None
+
+
+def last_id(actions: Mapping[str, Action]) -> int:
+    """Return the id of the newest of all actions; 0 if there is none."""
+    return max((action.id for action in actions.values()), default=0)

@@ -36,6 +36,7 @@ SUMS = {
     "total": "row_crc(stream, public_id, total)",
     "receiver": "row_crc(id, stream, name, topic, link, since_ms, until_ms, revoked_ms, reason, discarded,"
     " receipt)",
+    "action": "row_crc(id, receiver, verb, origin, at_ms)",
     "announced": "row_crc(queue, topic)",
     "sent": "row_crc(queue, topic, id) + records + from_ms + to_ms",
     "crowd_keys": "row_crc(group_id, role, serial, list)",
@@ -99,6 +100,9 @@ TABLES = (
        topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
        revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
        receipt INTEGER NOT NULL DEFAULT 0, {_sum_column("receiver")})""",
+    # What a person has done to receivers; a receiver's last row is its state.
+    f"""CREATE TABLE action (id INTEGER PRIMARY KEY AUTOINCREMENT, receiver TEXT NOT NULL, verb TEXT NOT NULL,
+       origin TEXT NOT NULL, at_ms INTEGER NOT NULL, {_sum_column("action")})""",
     # The topics on which a grant's descriptors may be retained, to be withdrawn when the grant is revoked.
     f"""CREATE TABLE announced (queue TEXT, topic TEXT, {_sum_column("announced")},
        PRIMARY KEY (queue, topic)) WITHOUT ROWID""",

@@ -11,7 +11,7 @@ import pytest
 from meteragent.domain.commit import Commit, Descriptor, Outgoing, ReleasedSlot
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, grants, outbox, transaction
-from meteragent.store.grants import Sent, WantedGrant
+from meteragent.store.grants import Action, Sent, WantedGrant
 from tests.support.stores import LENGTH_MS, open_store
 
 EVER_MS = 2**62
@@ -206,3 +206,33 @@ def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
     with open_store(path) as store:
         assert waiting(store, held["a"]) == before
         assert grants.active_grants(store.connection) == [held["a"]]
+
+
+def acted(store: Store, verb: str, name: str = "a", known_id: int | None = None) -> str | None:
+    """Append an action; return the code of its refusal."""
+    return grants.add_action(store, Action(0, name, verb, "command", 7), known_id)
+
+
+def test_the_last_action_on_a_receiver_counts(tmp_path: Path) -> None:
+    """Every action is a row, also after another start; a receiver that has ended stays so."""
+    with open_store(tmp_path / "db") as store:
+        assert [acted(store, verb) for verb in ("pause", "resume", "pause")] == [None] * 3
+        assert acted(store, "end", "b") is None
+    with open_store(tmp_path / "db") as store:
+        assert [acted(store, verb, "b") for verb in ("resume", "pause", "end")] == ["ended"] * 3
+        actions = grants.last_actions(store.connection)
+        assert {name: (row.id, row.verb) for name, row in actions.items()} == {
+            "a": (3, "pause"),
+            "b": (4, "end"),
+        }
+        assert grants.last_id(actions) == 4
+
+
+def test_who_has_not_seen_the_last_action_is_refused(store: Store) -> None:
+    """Also if it was on another receiver; nothing is written then."""
+    assert grants.last_id(grants.last_actions(store.connection)) == 0
+    assert acted(store, "pause", "a", known_id=0) is None
+    assert acted(store, "end", "b", known_id=0) == "outdated"
+    assert acted(store, "end", "b", known_id=1) is None
+    assert grants.last_actions(store.connection).keys() == {"a", "b"}
+    assert store.connection.execute("SELECT count(*) FROM action").fetchone() == (2,)

@@ -28,7 +28,7 @@ from meteragent.config.refuse import all_refusals
 from meteragent.config.refuse.readings import largest_loss, reading_refusals
 from meteragent.config.shapes import FULL_PRESETS
 from meteragent.config.source import build_decoder, forget_ms, topic_of, topics_formula
-from meteragent.config.tables import expand_tables, sent_to, streams_by_receiver
+from meteragent.config.tables import expand_tables, sent_to, streams_by_receiver, with_actions
 from meteragent.config.tariff import MonthWindows, ordinary_month, tariffs_of
 from meteragent.config.terms import budget, distinct_terms, other_charges_per_day, schedule, sink_url, terms
 from meteragent.decode.profile import Profile
@@ -72,6 +72,7 @@ __all__ = [
     "terms",
     "topic_of",
     "topics_formula",
+    "with_actions",
     "world_readable_files",
 ]
 

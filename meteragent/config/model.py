@@ -87,6 +87,19 @@ class Receiver(Broker):
     paused: bool = Field(False, strict=True)  # names: a key, as users say it
     """Send nothing to the receiver, and withdraw its descriptors; `false` admits it again."""
 
+    _verb: str = PrivateAttr("")
+
+    @property
+    def state(self) -> str:
+        """Whether an action has "ended" it or it is "paused", there or in the file; "" if it gets numbers."""
+        return "ended" if self._verb == "end" else "paused" if self.paused or self._verb == "pause" else ""
+
+    def after_action(self, verb: str) -> Self:
+        """Return a copy of this receiver to which `verb` was done last; "" if nothing was."""
+        receiver = self.model_copy()
+        receiver._verb = verb  # noqa: SLF001 -- same class
+        return receiver
+
 
 class Crowd(Section):
     """A group of homes: only its total, with the noise of two operators, is known (docs/crowd.md)."""
@@ -424,8 +437,8 @@ class Stream(Section):
 
     @property
     def is_received(self) -> bool:
-        """Whether anybody may get the stream: a sink, or a receiver that is not paused."""
-        return not self._receivers or any(not receiver.paused for receiver in self._receivers)
+        """Whether anybody may get the stream: a sink, or a receiver that is neither paused nor ended."""
+        return not self._receivers or any(not receiver.state for receiver in self._receivers)
 
     def with_changes(self, *, group: Group | None = None, name: str | None = None, **tables: Any) -> Self:
         """Return a copy with other keys in some tables, with another name, or that counts in a group."""

@@ -10,7 +10,7 @@ copy of a record reveals nothing more. Streams of other presets add to the charg
 named after its preset and not after its receivers, because the name is a key of the ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from meteragent.config.model import Config, Crowd, Privacy, Receiver, Sink, Stream
@@ -126,8 +126,19 @@ def shared_streams(config: Config) -> list[Stream]:
 
 
 def first_receiver(peers: Sequence[Receiver]) -> Receiver:
-    """Return the receiver for tools that use only one: the first that is not paused, or else the first."""
-    return next((receiver for receiver in peers if not receiver.paused), peers[0])
+    """Return the receiver for tools that use only one: the first that gets numbers, or else the first."""
+    return next((receiver for receiver in peers if not receiver.state), peers[0])
+
+
+def with_actions(config: Config, verbs: Mapping[str, str]) -> Config:
+    """Return a configuration after the last action on each receiver, by its name."""
+    receivers = {item.name: item.after_action(verbs.get(item.name, "")) for item in config.receiver}
+    groups = [[receivers[item.name] for item in stream.receivers] for stream in config.stream]
+    streams = [
+        sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
+        for stream, peers in zip(config.stream, groups, strict=True)
+    ]
+    return config.model_copy(update={"stream": tuple(streams), "receiver": tuple(receivers.values())})
 
 
 def for_preset(base: Stream, name: str) -> Stream:
@@ -146,7 +157,7 @@ def sent_to(stream: Stream, receiver: Receiver) -> Stream:
 
 
 def streams_by_receiver(stream: Stream) -> dict[str, Stream]:
-    """Return a stream as each receiver that is not paused gets it, by name; "" is the stream's own sink."""
+    """Return a stream as each receiver gets it that gets numbers, by name; "" is the stream's own sink."""
     if not stream.receivers:
         return {"": stream}
-    return {item.name: sent_to(stream, item) for item in stream.receivers if not item.paused}
+    return {item.name: sent_to(stream, item) for item in stream.receivers if not item.state}

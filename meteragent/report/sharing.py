@@ -8,7 +8,7 @@ from meteragent.report.language import say
 
 
 class ReceiverRow(NamedTuple):
-    """A receiver: its name, stream and preset, the address of its records, and its times, if configured."""
+    """A receiver: its name, stream and preset, the address of its records, its times if set, and its state."""
 
     name: str
     stream: str
@@ -18,6 +18,7 @@ class ReceiverRow(NamedTuple):
     start: str | None
     end: str | None
     is_paused: bool
+    is_ended: bool
 
     @property
     def text(self) -> str:
@@ -25,6 +26,7 @@ class ReceiverRow(NamedTuple):
         parts = [say("receivers.row", name=self.name, preset=self.preset, url=self.url, topic=self.topic)]
         parts += [say("receivers.start", time=self.start)] if self.start else []
         parts += [say("receivers.end", time=self.end)] if self.end else []
+        parts += [say("receivers.ended")] if self.is_ended else []
         parts += [say("receivers.paused")] if self.is_paused else []
         return ", ".join(parts)
 
@@ -40,7 +42,8 @@ def receivers(settings: config.Config) -> list[ReceiverRow]:
             topic=receiver.topic,
             start=None if receiver.start is None else iso_time(receiver.start),
             end=None if receiver.end is None else iso_time(receiver.end),
-            is_paused=receiver.paused,
+            is_paused=receiver.state == "paused",
+            is_ended=receiver.state == "ended",
         )
         for stream in settings.stream
         for receiver in stream.receivers

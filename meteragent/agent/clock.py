@@ -118,17 +118,16 @@ class CatchUp:
         return self.closed_ms
 
 
-async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has finished.
+async def run_until(
+    end_ms: int | None, is_over: asyncio.Event, clock: SteadyClock, work: Coroutine[Any, Any, None]
+) -> None:
+    """Run a coroutine; at `end_ms` or once it `is_over`, cancel it as a stop would, and wait for its end.
 
-    If `end_ms` is None, only a stop cancels it. A stop waits until the coroutine has finished. Raises the
-    coroutine's error, and CancelledError after a stop.
+    A stop waits until the coroutine has finished, too. Raises the coroutine's error, and CancelledError after
+    a stop.
     """
-    if end_ms is None:
-        await work
-        return
     work_task = asyncio.create_task(work)
-    timer_task = asyncio.create_task(_wait_until(clock, end_ms))
+    timer_task = asyncio.create_task(_wait_until(clock, end_ms, is_over))
     is_stopped = False
     try:
         await asyncio.wait({work_task, timer_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -149,8 +148,11 @@ async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any,
         raise asyncio.CancelledError
 
 
-async def _wait_until(clock: SteadyClock, time_ms: int) -> None:
-    """Wait until the wall clock has reached `time_ms`; the clock may be set during the wait."""
-    while (now_ms := clock.now_ms()) is None or now_ms < time_ms:
+async def _wait_until(clock: SteadyClock, time_ms: int | None, event: asyncio.Event) -> None:
+    """Wait for an event, or until the clock has reached `time_ms`; it may be set during the wait."""
+    if time_ms is None:
+        await event.wait()
+        return
+    while not event.is_set() and ((now_ms := clock.now_ms()) is None or now_ms < time_ms):
         left_s = COMPARE_S if now_ms is None else (time_ms - now_ms) / 1000
-        await asyncio.sleep(min(left_s, COMPARE_S))
+        await wait_at_most(event, min(left_s, COMPARE_S))

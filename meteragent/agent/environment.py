@@ -3,6 +3,7 @@
 A simulation replaces `system_environment`, and simulates sockets and timers in the event loop.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.service.boot_clock import BootClock, boot_clock
 from meteragent.service.process import Notify
 from meteragent.store import Store, restore_at
+from meteragent.store.grants import Action
 
 LISTEN_S = 10.0
 """How long to wait for another agent's descriptor. Mosquitto sends retained messages at once, but a cluster
@@ -64,7 +66,10 @@ def system_environment(wall_ms: Callable[[], int], notify: Notify) -> Environmen
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all streams of an agent share while its store is open; `odometers` are by stream."""
+    """What all streams of an agent share while its store is open; `odometers` are by stream.
+
+    `config` is the configuration after `actions`, the last on each receiver; a newer one sets `has_acted`.
+    """
 
     config: settings.Config
     environment: Environment
@@ -74,6 +79,8 @@ class Context:
     alarms: Alarms
     viewers: Viewers
     odometers: Mapping[str, Odometer]
+    actions: Mapping[str, Action] = field(default_factory=dict)
+    has_acted: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def store(self) -> Store:

@@ -25,6 +25,7 @@ from meteragent.agent.watch import Watch
 from meteragent.config.source import fleet_share
 from meteragent.domain import grid
 from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreInUse
 from meteragent.domain.problem import Alarms
 from meteragent.domain.refusal import raise_all
 from meteragent.domain.terms import Clock
@@ -37,6 +38,8 @@ DRAIN_S = 10.0
 """The longest time that a stop waits for brokers to confirm the messages that are due."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
+BUSY_TRIES, BUSY_S = 5, 0.2
+"""How often a store is tried that something else has open, and the pause after each time."""
 ODOMETER_KEEP_MS = 60 * DAY_MS
 """The age at which odometers forget a period (wall clock only); a longer pause of processing may require a
 restart."""
@@ -103,8 +106,9 @@ class Agent:
 
     async def _run_on_store(self, clock: SteadyClock, address: Settings | None) -> None:
         """Run with an open store until cancelled, or until a receiver is to be admitted or revoked."""
-        config = self._config
-        store = self._open_store(await _wait_for_clock(clock))
+        store = await self._open_free_store(await _wait_for_clock(clock))
+        actions = grants.last_actions(store.connection)
+        config = settings.with_actions(self._config, {name: row.verb for name, row in actions.items()})
         now_ms = max(clock.newest_ms, store.clock_ms)
         streams = [stream for stream in config.stream if receivers.must_run(stream, now_ms)]
         queues = {stream.name for stream in streams}
@@ -123,7 +127,7 @@ class Agent:
             clock.set_earliest(store.clock_ms)
             shared = self.counts, self.alarms, self._viewers
             odometers = parts.load_odometers(config, store)
-            context = Context(config, self._environment, thread, clock, *shared, odometers)
+            context = Context(config, self._environment, thread, clock, *shared, odometers, actions)
             units = [assemble_unit(stream, context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
             services = [watch.serve_socket(), watch.notify_systemd(), _find_jump(clock), _log_totals(context)]
@@ -132,11 +136,19 @@ class Agent:
                 views = [StreamView.of(unit, config) for unit in units]
                 view = View(views, context, watch.problems)
                 services.append(page.serve(address, view, self._viewers, local_routes(watch)))
-            end_ms = receivers.next_admission_ms(config, now_ms)
-            await run_until(end_ms, clock, _serve(units, services, self._environment))
+            end_ms, has_acted = receivers.next_admission_ms(config, now_ms), context.has_acted
+            await run_until(end_ms, has_acted, clock, _serve(units, services, context))
         finally:
             _log.info("totals: %s", self.counts.as_text())
             await thread.close()
+
+    async def _open_free_store(self, now_ms: int) -> Store:
+        """Open the store; wait for a moment while a command has it open."""
+        for _ in range(BUSY_TRIES):
+            with contextlib.suppress(StoreInUse):
+                return self._open_store(now_ms)
+            await asyncio.sleep(BUSY_S)
+        return self._open_store(now_ms)
 
     def _open_store(self, now_ms: int) -> Store:
         """Open the store, or replace a damaged or missing one, and return it.
@@ -175,8 +187,12 @@ class Agent:
         self.counts.add("retired", store.blank_other_states([stream.name for stream in streams]))
 
 
-async def _serve(units: list[Unit], services: list[Work], environment: Environment) -> None:
-    """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed."""
+async def _serve(units: list[Unit], services: list[Work], context: Context) -> None:
+    """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed.
+
+    An action on a receiver ends the sinks at once: what is due waits until it is known who gets it.
+    """
+    environment = context.environment
     async with asyncio.TaskGroup() as sinks:
         sink_tasks = [
             sinks.create_task(unit.keep_sink(outlet, environment.entropy))
@@ -190,13 +206,29 @@ async def _serve(units: list[Unit], services: list[Work], environment: Environme
                     intake.create_task(unit.keep_source(environment.entropy))
                 for service in services:
                     intake.create_task(service)
+                intake.create_task(_cancel_after(context.has_acted, sink_tasks))
         except asyncio.CancelledError:
-            if not any(task.done() for task in sink_tasks):
+            if context.has_acted.is_set():
+                await _flush_marks(units)
+            elif not any(task.done() for task in sink_tasks):
                 await _drain(units)
             raise
         finally:
             for task in sink_tasks:
                 task.cancel()
+
+
+async def _cancel_after(event: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks after an event."""
+    await event.wait()
+    for task in tasks:
+        task.cancel()
+
+
+async def _flush_marks(units: list[Unit]) -> None:
+    """Mark the delivered rows of all streams."""
+    for unit in units:
+        await unit.runner.flush_marks()
 
 
 async def _drain(units: list[Unit]) -> None:
@@ -210,8 +242,7 @@ async def _drain(units: list[Unit]) -> None:
             async with asyncio.timeout(DRAIN_S):
                 for sink in sinks:
                     await sink.idle.wait()
-    for unit in units:
-        await unit.runner.flush_marks()
+    await _flush_marks(units)
 
 
 async def _wait_for_clock(clock: SteadyClock) -> int:

@@ -1,5 +1,6 @@
 """The state of the running agent, for `health`, the page and systemd."""
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
@@ -8,6 +9,7 @@ from meteragent import config as settings
 from meteragent.agent.clock import loop_s
 from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
+from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.runner import UNERASED_MAX_S
 from meteragent.agent.vitals import METERS_MAX, AgentVitals, StreamVitals, intake_limits
@@ -172,10 +174,13 @@ class Watch:
         return (await self.vitals()).problems
 
     async def serve_socket(self) -> None:
-        """Answer connections to the socket, until cancelled."""
+        """Answer connections to the socket, and act on receivers, until cancelled."""
         await health.serve_socket(health.socket_path(self._context.store.path), self._reply)
 
     async def _reply(self, question: bytes) -> str:
+        verb, _, name = question.decode("utf-8", "replace").partition(" ")
+        if verb in receivers.VERBS:
+            return json.dumps({"refused": await receivers.act(self._context, verb, name, "command")})
         return as_json(await self.vitals(has_arrivals=question == METERS_QUESTION), question)
 
     async def notify_systemd(self) -> None:

@@ -1,8 +1,9 @@
 """The receivers that share a stream: their admission and revocation, and their grants.
 
-The agent compares the configuration with the store (`apply_admissions`) at its start and each time at
-`next_admission_ms`: it stops sending, compares, and continues with new connections. So a receiver is revoked
-only while nothing is sent, and no copy of its messages remains in memory.
+The agent compares the configuration with the store (`apply_admissions`) at its start, at each
+`next_admission_ms`, and after an action (`act`): it stops sending, compares, and continues with new
+connections. So a receiver is revoked only while nothing is sent, and no copy of its messages remains in
+memory.
 """
 
 import json
@@ -11,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from meteragent import config as settings
+from meteragent.agent.environment import Context
 from meteragent.config.model import Broker
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.terms import Clock
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
-from meteragent.store.grants import WantedGrant
+from meteragent.store.grants import Action, WantedGrant
 
 LEAD_MS = 60_000
 """How long before its configured start a receiver is admitted, so that its first window can open on time."""
@@ -27,6 +29,8 @@ agent finds out whether another agent releases on the receiver's topics: connect
 take at most 10 s each."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered; records that remain after this time are deleted."""
+VERBS = ("pause", "resume", "end")
+"""What a person can do to a receiver."""
 
 _log = logging.getLogger("meteragent")
 
@@ -42,8 +46,8 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
 def _absence_reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
     """Return why a receiver has no grant at `now_ms`; None if it has one."""
     revoked_ms = revocation_ms(stream, receiver)
-    if receiver.paused:
-        return "paused"
+    if receiver.state:
+        return receiver.state
     if revoked_ms is not None and now_ms >= revoked_ms:
         return "ended"
     if receiver.start is not None and now_ms < receiver.start - LEAD_MS:
@@ -63,8 +67,8 @@ def must_run(stream: settings.Stream, now_ms: int) -> bool:
 
 
 def next_admission_ms(config: settings.Config, now_ms: int) -> int | None:
-    """Return when a receiver, unless paused, is next admitted or revoked after `now_ms`; None if never."""
-    pairs = [(stream, receiver) for stream, receiver in _all_receivers(config) if not receiver.paused]
+    """Return when a receiver that is not paused is next admitted or revoked after `now_ms`; None if never."""
+    pairs = [(stream, receiver) for stream, receiver in _all_receivers(config) if not receiver.state]
     times_ms = [receiver.start - LEAD_MS for _, receiver in pairs if receiver.start is not None]
     times_ms += [end_ms for pair in pairs if (end_ms := revocation_ms(*pair)) is not None]
     return min((time_ms for time_ms in times_ms if time_ms > now_ms), default=None)
@@ -116,6 +120,29 @@ def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
     if start_ms is not None and schedule.first_start_ms(start_ms) < first_ms:
         text = "receiver %s: its start, %s, has passed or is too near, so it gets no window before %s"
         _log.warning(text, grant.name, iso_time(start_ms), iso_time(first_ms))
+
+
+async def act(context: Context, verb: str, name: str, origin: str, known_id: int | None = None) -> str | None:
+    """Pause, resume or end a receiver; return the code of the refusal (`refused.…`) if it is refused.
+
+    `origin` says from where. Raises StoreError if the store cannot be written.
+    """
+    action = Action(0, name, verb, origin, context.clock.newest_ms)
+    refusal = refusal_of(context.config, action)
+    if refusal is None:
+        refusal = await context.thread.call(grants.add_action, context.store, action, known_id)
+    if refusal is None:
+        _log.info("receiver %s: %s, by the %s", name, verb, origin)
+        context.has_acted.set()
+    return refusal
+
+
+def refusal_of(config: settings.Config, action: Action) -> str | None:
+    """Return why a configuration refuses an action: no such receiver, or the file itself pauses it."""
+    receiver = next((item for item in config.receiver if item.name == action.receiver), None)
+    if receiver is None or action.verb not in VERBS:
+        return "unknown"
+    return "in_file" if action.verb == "resume" and receiver.paused else None
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:

@@ -5,6 +5,7 @@ can stop it. What `run` reads must be readable, and the extras that it needs mus
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -12,7 +13,8 @@ from meteragent import config
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.grid import format_duration
 from meteragent.domain.refusal import raise_all
-from meteragent.store import ledger, read_only, stored_terms
+from meteragent.store import grants, ledger, read_only, stored_terms
+from meteragent.store.grants import Action
 
 _KEPT = (
     "stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state one of them"
@@ -27,7 +29,9 @@ def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> con
     Write a warning for each stream that continues only because it has run before. Raises ConfigError with all
     refusals, among them, if it `needs_folder`, that of a store in a folder that does not exist.
     """
-    settings, refusals = _with_running_lateness(path, config.load(path), out)
+    settings = config.load(path)
+    settings = after_actions(settings, stored_actions(settings, out))
+    settings, refusals = _with_running_lateness(path, settings, out)
     running = _started_streams(settings)
     for stream, refusal in config.reading_refusals(settings):
         if stream.name in running:
@@ -47,6 +51,24 @@ def stored_streams(path: Path) -> set[str]:
         return set()
     with read_only(path) as connection:
         return ledger.marked_streams(connection)
+
+
+def stored_actions(settings: config.Config, out: TextIO) -> Mapping[str, Action]:
+    """Return the last action on each receiver in the store; write a warning if it cannot be read."""
+    path = settings.store.path
+    try:
+        if not settings.receiver or not path.exists():
+            return {}
+        with read_only(path) as connection:
+            return grants.last_actions(connection)
+    except (StoreError, OSError):
+        print(f"{path}: warning: not readable, so it is unknown who is paused or has ended", file=out)
+        return {}
+
+
+def after_actions(settings: config.Config, actions: Mapping[str, Action]) -> config.Config:
+    """Return a configuration after the last action on each receiver."""
+    return config.with_actions(settings, {name: action.verb for name, action in actions.items()})
 
 
 def _with_running_lateness(

@@ -16,6 +16,7 @@ GUIDES = {
     "check": "[choosing](choosing.md)",
     "audit": "[test the promise](choosing.md#test-the-promise)",
     "ledger": "[restore](operate.md#back-up-and-restore), [move](operate.md#move-the-store)",
+    "receivers": "[sharing](sharing.md)",
     "health": "[signs](signs.md)",
     "plan": "[plan backwards](choosing.md#plan-backwards), [nested streams](tariffs.md#nested-streams)",
     "init": "[solar panels](solar.md)",

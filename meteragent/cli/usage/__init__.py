@@ -19,6 +19,7 @@ COMMANDS = {
     "ledger": (
         "Show the privacy spent per meter, day and stream, or repair a store that was restored or moved."
     ),
+    "receivers": "List the receivers with their state and cost, or pause, resume or end one.",
     "export": "Print the delivered records that the store still keeps, as CSV or JSON.",
     "health": "Show the state of the running agent, collector or operator: each problem with its remedy.",
     "plan": "Find the energy to hide, the numbers to share or the error of a mean, given the other two.",
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 """All commands, in the order in which help lists them, with their purpose."""
 GROUPS = {
-    "agent": ("run", "ledger", "export", "health"),
+    "agent": ("run", "ledger", "receivers", "export", "health"),
     "promise": ("check", "audit", "plan", "schema"),
     "meters": ("discover", "init", "tap", "redact", "profile"),
     "services": ("collect", "crowd"),

@@ -1,10 +1,11 @@
-"""The commands around the running agent: `run`, `ledger`, `export` and `health`."""
+"""The commands around the running agent: `run`, `ledger`, `receivers`, `export` and `health`."""
 
 from meteragent.cli.usage.command import CONFIG, JSON, LOG_LEVEL, STOPPED, Command, argument, parsed_by
 
 _REHEARSE = "show on this terminal what would be sent, in slots of a few seconds; send and write nothing"
 _RESTORED = "make a restored store usable: nothing before TIME (RFC 3339, or `now`) is released again"
 _QUIET = argument("--quiet", None, "print no report, which shows when a home is busy, but exit with its code")
+_VERB = "pause, resume or end a receiver, whether or not the agent runs; default: list all"
 _BAD_STORE = "failed: there is no usable store; the message says what to do"
 
 COMMANDS = {
@@ -28,6 +29,19 @@ COMMANDS = {
             ],
         },
         {1: _BAD_STORE},
+    ),
+    "receivers": Command(
+        "receivers home.toml\nreceivers home.toml pause utility",
+        {
+            "": [
+                CONFIG,
+                argument("verb", "ACTION", _VERB, nargs="?", choices=("pause", "resume", "end")),
+                argument("name", "NAME", "the receiver's name", nargs="?"),
+            ],
+            "output": [JSON],
+            "safety": [argument("--yes", None, "end it without asking: it never gets another number")],
+        },
+        {1: "refused, or there is no usable store; the message says what to do"},
     ),
     "export": Command(
         "export home.toml > private.csv",

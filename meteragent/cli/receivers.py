@@ -1,0 +1,103 @@
+"""The `receivers` command: list the receivers with their state and cost, or pause, resume or end one."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from meteragent import config
+from meteragent.agent.link.receivers import refusal_of
+from meteragent.cli import admission
+from meteragent.cli.exit_codes import fail
+from meteragent.domain.errors import StoreError, StoreInUse
+from meteragent.domain.figures import exact_text
+from meteragent.domain.grid import iso_time
+from meteragent.report import together
+from meteragent.report.format import figures_text
+from meteragent.report.language import language_of_environment, say, use_language
+from meteragent.service import boot_clock
+from meteragent.service.health import ask_socket, socket_path
+from meteragent.store import Store, grants
+from meteragent.store.grants import Action
+
+_WAIT_S = 20.0
+"""How long the command waits for an agent that is starting, or settles another action."""
+_PAUSE_S = 0.2
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the receivers, or act on one. Raises StoreError without a usable store."""
+    settings = config.load(options.config)
+    names = [receiver.name for receiver in settings.receiver]
+    with use_language(language_of_environment(os.environ)):
+        if options.verb is None:
+            return _list(settings, is_json=options.json)
+        if options.name not in names:
+            return fail(say("receivers.known", names=", ".join(names) or "–"))
+        if options.verb == "end" and not options.yes:
+            return fail(say("receivers.final", name=options.name))
+        refusal = _act(settings, Action(0, options.name, options.verb, "command", boot_clock.wall_ms()))
+        if refusal is not None:
+            return fail(f"{options.name}: {say(f'refused.{refusal}')}")
+        print(say(f"receivers.did_{options.verb}", name=options.name))
+    return 0
+
+
+def _act(settings: config.Config, action: Action) -> str | None:
+    """Have the running agent act, or act in its place; return the code of the refusal, if any."""
+    path, end_s = settings.store.path, time.monotonic() + _WAIT_S
+    while (answer := ask_socket(socket_path(path), f"{action.verb} {action.receiver}".encode())) is None:
+        try:
+            return _act_on_file(path, settings, action)
+        except StoreInUse:  # the agent starts, stops, or opens the store again
+            if time.monotonic() >= end_s:
+                raise
+            time.sleep(_PAUSE_S)
+    refusal: str | None = json.loads(answer)["refused"]
+    return refusal
+
+
+def _act_on_file(path: Path, settings: config.Config, action: Action) -> str | None:
+    if not path.exists():  # a store that this user creates may not be the agent's
+        raise StoreError(f"{path}: there is no store yet: set `paused` in the file, or start the agent first")
+    with Store.open(path, now_ms=action.at_ms, recovery_floor_ms=None) as store:
+        return refusal_of(settings, action) or grants.add_action(store, action)
+
+
+def _list(settings: config.Config, *, is_json: bool) -> int:
+    actions = admission.stored_actions(settings, sys.stderr)
+    settings = admission.after_actions(settings, actions)
+    costs = {
+        receiver.name: Fraction(0) if receiver.state else config.terms(stream).epsilon_per_w_day
+        for stream in settings.stream
+        for receiver in stream.receivers
+    }
+    if is_json:
+        facts = together.receiver_facts(settings) or {"receivers": []}
+        for row in facts["receivers"]:
+            action = actions.get(row["name"])
+            row["epsilon_per_day"] = exact_text(costs[row["name"]])
+            row["last_action"] = action and action._asdict()
+        print(json.dumps(facts, indent=2))
+    elif costs:
+        print("\n".join(_lines(settings, actions, costs)))
+    else:
+        print(say("receivers.none"))
+    return 0
+
+
+def _lines(
+    settings: config.Config, actions: Mapping[str, Action], costs: Mapping[str, Fraction]
+) -> Iterator[str]:
+    """Yield the lines of `check` about the receivers, each receiver's with its cost and its last action."""
+    lines = [*together.receiver_lines(settings)]
+    for line, (name, epsilon) in zip(lines, costs.items(), strict=False):
+        parts = [line, say("receivers.cost", epsilon=figures_text(epsilon))]
+        if (action := actions.get(name)) is not None:
+            parts.append(say("receivers.last", **action._asdict(), time=iso_time(action.at_ms)))
+        yield "; ".join(parts)
+    yield from lines[len(costs) :]

@@ -27,7 +27,7 @@ times as large. So the bound on the coarser lattice is no smaller.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 
@@ -59,18 +59,26 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7). Raises
     ValueError if a distance is negative, or times < 1.
     """
+    runs = ((distance, sum(1 for _ in group)) for distance, group in groupby(distances))
+    return success_bound_of_runs(mechanism, runs, times)
+
+
+def success_bound_of_runs(
+    mechanism: LInfLaplace, runs: Iterable[tuple[Fraction, int]], times: int = 1
+) -> float:
+    """Return the `success_bound` of distances in runs: each with the number of windows it changes."""
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")
     a = float(mechanism.a)
     steps: Counter[int] = Counter()
-    for distance, group in groupby(distances):
-        steps[int(mechanism.loss(distance) / mechanism.a)] += sum(1 for _ in group)
+    for distance, count in runs:
+        steps[int(mechanism.loss(distance) / mechanism.a)] += count
     coarse = 1
     while a * coarse * _POINTS_LIMIT < _REACH:
         coarse *= 2
     counts: Counter[int] = Counter()
     for k, count in steps.items():
-        if k:
+        if k and count:
             counts[-(-k // coarse)] += count
     if not counts:
         return 0.5

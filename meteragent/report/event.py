@@ -21,6 +21,9 @@ _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 
 _WINDOWS_FEW = 2
 
+Runs = tuple[tuple[Fraction, int], ...]
+"""The different distances by which windows change, largest first, and the number of windows of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -87,7 +90,13 @@ def parse_event(text: str) -> Event:
 
 
 def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return, for each alignment, the distance by which an event changes each window that it touches.
+    """Return, for each alignment, the distance by which an event changes each window that it touches."""
+    alignments = distance_runs(event, terms, days)
+    return {tuple(distance for distance, count in runs for _ in range(count)) for runs in alignments}
+
+
+def distance_runs(event: Event, terms: Terms, days: int = 1) -> set[Runs]:
+    """Return, for each alignment, the distances by which an event changes windows, and how many by each.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
@@ -100,26 +109,32 @@ def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fra
     reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
     slots = terms.stretches
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
-    alignments = {_distances(reported, terms, start_ms, days) for start_ms in starts_ms}
-    return {tuple(loads.reported_change_bound(terms, move) for move in moves) for moves in alignments}
+    alignments = {_runs(reported, terms, start_ms, days) for start_ms in starts_ms}
+    return {
+        tuple((loads.reported_change_bound(terms, distance), count) for distance, count in runs)
+        for runs in alignments
+    }
 
 
-def _distances(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
-    """Return the distances for an event that starts `start_ms` after the start of a window, largest first."""
+def _runs(event: Event, terms: Terms, start_ms: int, days: int) -> Runs:
+    """Return the runs of an event that starts `start_ms` after the start of a window, largest first."""
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
     count = last_window - start_ms // terms.length_ms - 1  # of windows that a single event fills
     if days == 1 and count >= _WINDOWS_FEW:
         # All windows that the event fills have the same distance.
         full_distance = _distance(event, terms, _filled_ms(terms, 0, terms.length_ms))
         ends = replace(event, duration_ms=event.duration_ms - count * terms.length_ms)
-        return tuple(sorted((*_distances(ends, terms, start_ms, 1), *[full_distance] * count), reverse=True))
+        distances = Counter(dict(_runs(ends, terms, start_ms, 1)))
+        distances[full_distance] += count
+        return tuple(sorted(distances.items(), reverse=True))
     event_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms
         for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
             from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
             event_ms[window].update(_filled_ms(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
-    return tuple(sorted((_distance(event, terms, slots) for slots in event_ms.values()), reverse=True))
+    distances = Counter(_distance(event, terms, slots) for slots in event_ms.values())
+    return tuple(sorted(distances.items(), reverse=True))
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:

@@ -20,9 +20,9 @@ from meteragent.domain.shapes import Amount, Share
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
 from meteragent.privacy.in_all import success_in_all
-from meteragent.privacy.inference import success_bound
+from meteragent.privacy.inference import success_bound_of_runs
 from meteragent.report import warn
-from meteragent.report.event import EVENTS, Event, window_distances
+from meteragent.report.event import EVENTS, Event, distance_runs
 from meteragent.report.format import MEAN_W
 from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 
@@ -299,13 +299,17 @@ def success_limit(event: Event, terms: Terms, days: int) -> float:
     off_grid = terms.metric.norm([terms.quantum] * terms.n)
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
     if terms.length_ms < DAY_MS:
-        repetitions, alignments = days, window_distances(event, terms)
-        moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in alignments]
+        repetitions, alignments = days, distance_runs(event, terms)
+        moves = [
+            [*larger, (nearest, count - 1), (nearest + off_grid, 1)]
+            for *larger, (nearest, count) in alignments
+        ]
     else:
-        repetitions, alignments = 1, window_distances(event, terms, days)
-        moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
-    chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
-    in_all = repetitions * max(map(sum, alignments)) + days * step
+        repetitions, alignments = 1, distance_runs(event, terms, days)
+        moves = [[(distance + off_grid, count) for distance, count in runs] for runs in alignments]
+    chance = max(success_bound_of_runs(terms.mechanism, move, repetitions) for move in moves)
+    sums = (sum(distance * count for distance, count in runs) for runs in alignments)
+    in_all = repetitions * max(sums) + days * step
     return _combined_limit(chance, terms, in_all)
 
 
@@ -335,7 +339,7 @@ def _in_all_cost(terms: Terms, days: int, windows: int) -> InAllCost:
     step = loads.step_wh(terms) / per_unit
     # A change within one slot may also change later windows, by a step each.
     first = max(loads.distance_bound(terms, terms.hides_wh), step)
-    chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
+    chance = success_bound_of_runs(terms.mechanism, [(first, 1), (step, windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)
     change = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
     return InAllCost(days, slots, level, whole_percent(_combined_limit(chance, terms, change)))

@@ -11,7 +11,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.inference import success_bound
-from meteragent.report.event import EVENTS, Event, parse_event, window_distances
+from meteragent.report.event import EVENTS, Event, distance_runs, parse_event, window_distances
 from tests.support.configurations import energy, settled
 from tests.support.terms import terms_with
 
@@ -110,6 +110,17 @@ def test_a_long_event_lies_across_windows() -> None:
     assert window_distances(evening, APPLIANCE) == {(Fraction(100),) * 6}
     hours = settled(window="length = '1h'\nstep = '10min'")
     assert window_distances(evening, hours) == {(Fraction(100),) * 3, (Fraction(100),) * 4}
+
+
+def test_a_week_of_one_second_windows_is_a_few_runs() -> None:
+    """Windows that change alike are counted, not listed, and as many as if they were listed."""
+    seconds = terms_with(APPLIANCE, length_ms=1000, step_ms=1000)
+    hold_s = seconds.readings.longest_hold_ms // 1000
+    week = Event("a week away", 250, 7 * 24 * HOUR_MS, "made up")
+    assert distance_runs(week, seconds) == {((Fraction(250), 604_800 + hold_s),)}
+    odd = Event("five and a half", 250, 5500, "made up")
+    assert distance_runs(odd, seconds) == {((Fraction(250), 5 + hold_s), (Fraction(125), 1))}
+    assert window_distances(odd, seconds) == {((Fraction(250),) * (5 + hold_s) + (Fraction(125),))}
 
 
 # What it is ---------------------------------------------------------------------------------------

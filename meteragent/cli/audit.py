@@ -2,9 +2,11 @@
 
 import argparse
 import re
+import shutil
 
 from meteragent import config
 from meteragent.cli import common, exit_codes
+from meteragent.report.format import WIDTH
 
 _SAMPLES_MIN = 100
 """The smallest number of windows; an audit of fewer windows would detect almost nothing."""
@@ -18,7 +20,8 @@ def run(options: argparse.Namespace) -> int:
     from meteragent.report import audit  # noqa: PLC0415  scipy, which may be missing
 
     trials = audit.audit_mechanisms(settings, samples=options.samples)
-    print(audit.as_json(trials) if options.json else audit.as_text(trials))
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns)
+    print(audit.as_json(trials) if options.json else audit.as_text(trials, width))
     return 0 if all(trial.holds for trial in trials) else exit_codes.EXIT_VIOLATED
 
 

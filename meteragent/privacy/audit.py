@@ -25,9 +25,10 @@ the distribution, and half over the events. The p-value of chi-square is asympto
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,9 @@ ALARM = 1e-6
 SAMPLES = 20_000
 """The default number of draws for each test, of which long windows need fewer."""
 
+WIDTH = 100
+"""The default width of a table of checks, which is that of a page."""
+_NAME_WIDTH = 42  # of the names' column; a longer name moves its finding, or is wrapped
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
 _MIXTURE_SLACK = 1e-4  # the tolerated error of a log mass, because `WindowLaw` may approximate a sum
 _LAST_DIGITS = 1e-12  # the tolerated rounding error of a log mass, relative to 1 + its size
@@ -70,6 +74,16 @@ class Check:
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         figures = {**self.figures, **infinite}
         return {"name": self.name, "passed": self.passed, "found": self.finding, "figures": figures}
+
+
+def check_lines(checks: Sequence[Check], indent: str = "", width: int = WIDTH) -> Iterator[str]:
+    """Yield a line of at most `width` characters, or several, for each check: verdict, name and finding."""
+    column = min(max((len(check.name) for check in checks), default=0), _NAME_WIDTH)
+    hanging = indent + " " * (column + 10)
+    for check in checks:
+        verdict = "ok" if check.passed else "FAILED"
+        line = f"{indent}{verdict:<8}{check.name:<{column}}  {check.finding}"
+        yield from wrap(line, width, subsequent_indent=hanging)
 
 
 @dataclass(frozen=True)
@@ -210,7 +224,7 @@ def _check_noise(bench: _Bench) -> Check:
     base_noise = bench.noise(bench.base, count, SeededBits(3))
     windows = [bench.base * 0, bench.base + bench.steps, bench.base - 3 * i, (1 << 40) * bench.steps + 7 * i]
     different = sum(bool((bench.noise(x, count, SeededBits(3)) != base_noise).any()) for x in windows)
-    finding = f"with equal bits, {different} of {len(windows)} other windows got different noise"
+    finding = f"{different} of {len(windows)} other windows got different noise"
     figures = {"windows": len(windows), "moved": different}
     return Check("same noise for any window", not different, finding, figures)
 
@@ -267,7 +281,7 @@ def _check_law(bench: _Bench, count: int, false_alarm: float) -> Iterator[Check]
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
     if not np.allclose(stated, expected, rtol=1e-9, atol=1e-4):
-        yield Check("law", True, "log_mass is not that of l_inf Laplace: `conformance` tests the draws", {})
+        yield Check("law", True, "not l_inf Laplace: `conformance` tests the draws", {})
         return
     if bench.dithered:
         yield _check_mixture(bench)
@@ -288,7 +302,7 @@ def _check_mixture(bench: _Bench) -> Check:
         error = float(np.maximum(error, np.abs(stated - expected).max()))  # NaN stays NaN
     passed = error < _MIXTURE_SLACK
     finding = (
-        f"log_mass differs from the mixture's by at most {error:.2g}"
+        f"log_mass is within {error:.2g} of the mixture's"
         if math.isfinite(error)
         else "log_mass is not that of the mixture"
     )
@@ -381,6 +395,6 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, false_al
         for name, statistic in STATISTICS.items()
     ]
     (lower, best_statistic), claim = max(bounds), bench.loss(k)
-    finding = f"a loss of at least {lower:.3f} (statistic: {best_statistic}); the claim is {claim:.3f}"
+    finding = f"at least {lower:.3f} ({best_statistic}), claim {claim:.3f}"
     figures = {"claim": claim, "lower": lower, "statistic": best_statistic, "windows": count, "quanta": k}
     return Check(f"black box: {kind}", lower <= claim, finding, figures)

@@ -15,9 +15,10 @@ from typing import Any
 from meteragent import config as settings
 from meteragent.domain.figures import count_text
 from meteragent.domain.units import DAY_MS
-from meteragent.privacy.audit import ALARM, SAMPLES, Audit, audit
+from meteragent.privacy.audit import ALARM, SAMPLES, Audit, audit, check_lines
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.statistics import MISS
+from meteragent.report.format import WIDTH, wrap_text
 from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.descriptor import TermsDescriptor, describe_terms
 
@@ -108,13 +109,14 @@ def as_json(trials: Sequence[Trial]) -> str:
 # As text ------------------------------------------------------------------------------------------
 
 
-def as_text(trials: Sequence[Trial]) -> str:
-    """Return the findings in words."""
+def as_text(trials: Sequence[Trial], width: int = WIDTH) -> str:
+    """Return the findings in words, in lines of at most `width` characters."""
     lines: list[str] = []
     for trial in trials:
-        alone = _verdict_lines(trial, "The mechanism alone", trial.mechanism, len(trials))
-        messages = _verdict_lines(trial, "From readings to messages", trial.messages, len(trials))
-        lines += [*_claim_lines(trial), *alone, *messages, ""]
+        lines += _claim_lines(trial)
+        lines += _verdict_lines(trial, "The mechanism alone", trial.mechanism, len(trials), width)
+        lines += _verdict_lines(trial, "From readings to messages", trial.messages, len(trials), width)
+        lines.append("")
     checks = [check for trial in trials for result in trial.audits for check in result.checks]
     failures = sum(not check.passed for check in checks)
     if failures:
@@ -123,7 +125,7 @@ def as_text(trials: Sequence[Trial]) -> str:
     else:
         lines.append(f"All {len(checks)} checks passed: no evidence against the promise.")
     lines.append(f"At most one audit in {1 / ALARM:,.0f} rejects a correct configuration.")
-    return "\n".join(lines)
+    return "\n".join(wrap_text(line, hanging=" " * 6, width=width) for line in lines)
 
 
 def _claim_lines(trial: Trial) -> list[str]:
@@ -137,7 +139,7 @@ def _claim_lines(trial: Trial) -> list[str]:
     ]
 
 
-def _verdict_lines(trial: Trial, title: str, result: Audit | None, kinds: int) -> list[str]:
+def _verdict_lines(trial: Trial, title: str, result: Audit | None, kinds: int, width: int) -> list[str]:
     """Return the measured loss, the detectable violations and each check, or why there is no result."""
     facts = trial.descriptors[0].facts
     if result is None:
@@ -148,12 +150,11 @@ def _verdict_lines(trial: Trial, title: str, result: Audit | None, kinds: int) -
     level = result.lower * float(Fraction(facts["radius"]))
     loss = f"a loss {result.detects:.2f} times the promise, and " if math.isfinite(result.detects) else ""
     scale = f"noise {result.detects_scale:.1%} too large or too small"
-    rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.finding}" for c in result.checks]
     return [
         "",
         f"  {title}: {result.samples:,} windows, and as many for each side of each shift",
         f"    Loss measured: at least {result.lower:.3g} per {facts['unit']}, level {level:.3g}.",
         f"    With a probability of {1 - MISS:.0%}, it detects {loss}{scale}.",
         f"    False alarms: at most one in {1 / result.alarm:,.0f} audits.",
-        *rows,
+        *check_lines(result.checks, "    ", width),
     ]

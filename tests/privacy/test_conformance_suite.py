@@ -26,6 +26,7 @@ from meteragent.privacy.conformance.promise import check_loss, check_parameters
 from meteragent.privacy.conformance.trial import PointPair, Trial
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
+from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace
 from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
@@ -240,6 +241,30 @@ def test_a_report_is_data_and_a_table() -> None:
     ]
 
 
+class Steep(LInfLaplace):
+    """Its masses differ three times as much as it promises, and it shows itself at length."""
+
+    def log_mass(self, outputs: Any, window: Any) -> NDArray[np.float64]:
+        """Three times the log mass."""
+        return 3 * super().log_mass(outputs, window)
+
+    def __repr__(self) -> str:
+        """More than a page is wide."""
+        return "Steep(" + "1, " * 800
+
+
+@pytest.mark.parametrize("width", [100, 80])
+def test_a_table_is_as_wide_as_a_page(width: int) -> None:
+    """Windows of 30 slots are named in a few words, a long name is that of the class, lines are wrapped."""
+    report = conform(Steep("1/40", 1, 30), samples=1000, bits=SeededBits(1))
+    lines = report.table(width).splitlines()
+    assert lines[0].startswith("Steep does NOT conform: ")
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert "FAILED ratio within the loss at most 3 times the loss at " in text
+    assert not re.search(r"(\d+, ){3}", text)
+
+
 class Voids(Bent):
     """It has no mass where it often is."""
 
@@ -326,10 +351,10 @@ def test_the_command_tries_classes_factories_and_mechanisms(
     assert main([f"{own}:factory", "epsilon=1/4", *options]) == CONFORMS
     assert main([f"{own}:Laplace", "epsilon=1/4", "quantum=2", *options]) == CONFORMS
     out = capsys.readouterr().out
-    assert "ok parameters" in out
+    assert "ok      parameters" in out
     assert "floats are refused" in out
     assert main([f"{own}:wrong", *options]) == VIOLATED == 3
-    assert "NO black box" in capsys.readouterr().out
+    assert "FAILED  black box" in capsys.readouterr().out
 
 
 def test_the_command_writes_json(own: str, capsys: pytest.CaptureFixture[str]) -> None:

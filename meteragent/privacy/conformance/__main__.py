@@ -12,8 +12,10 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import partial
+from shutil import get_terminal_size
 from typing import Any
 
+from meteragent.privacy.audit import WIDTH
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.conformance.suite import SAMPLES, UnsupportedMechanism, conform
 
@@ -41,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnsupportedMechanism as error:
         sys.stderr.write(f"{options.name} cannot be tested: {error}\n")
         return UNSUPPORTED
-    text = json.dumps(report.figures(), indent=2) if options.json else report.table()
+    width = min(WIDTH, get_terminal_size((WIDTH, 0)).columns)
+    text = json.dumps(report.figures(), indent=2) if options.json else report.table(width)
     sys.stdout.write(text + "\n")
     return CONFORMS if report.conforms else VIOLATED
 

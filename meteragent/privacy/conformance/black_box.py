@@ -11,19 +11,23 @@ for labels: the log ratio of an output's frequencies in the half that chooses th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.audit import STATISTICS, Check
-from meteragent.privacy.conformance.trial import PointPair, UnsupportedMechanism, release_copies, to_array
+from meteragent.privacy.conformance.trial import (
+    PointPair,
+    UnsupportedMechanism,
+    point_text,
+    release_copies,
+    to_array,
+)
 from meteragent.privacy.statistics import prove_loss
 
 Floats = NDArray[np.float64]
 
-_SHOWN = 4  # the longest window that is written in full
 _REPEATS = 4
 """The least mean number of draws per distinct output at which frequencies are compared."""
 
@@ -42,19 +46,8 @@ def check_pairs(
         lower, statistic = max(bounds)
         finding = f"at least {lower:.3f} ({statistic}), claim {pair.loss:.3f}"
         figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
-        name = f"black box: {_point_text(pair.x)} or {_point_text(pair.x_prime)}"
+        name = f"black box: {point_text(pair.x)} or {point_text(pair.x_prime)}"
         yield Check(name, lower <= pair.loss, finding, figures)
-
-
-def _point_text(point: Any) -> str:
-    """Return a point in full or, if it is a long window, in a few words about its values."""
-    if not isinstance(point, tuple) or len(point) <= _SHOWN:
-        return str(point)
-    (first, count), *later_runs = [(value, len([*run])) for value, run in groupby(point)]
-    if not later_runs:
-        return f"all {first}"
-    order = "in turn" if count == 1 else f"in runs of {count}"
-    return f"{first}, {later_runs[0][0]} {order}" if len({*point}) == 2 else f"{first}, .., {point[-1]}"
 
 
 def _statistics(

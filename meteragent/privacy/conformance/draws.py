@@ -30,7 +30,14 @@ from scipy import special, stats
 
 from meteragent.privacy.audit import Check
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, list_outputs, to_array
+from meteragent.privacy.conformance.trial import (
+    Floats,
+    PointPair,
+    Trial,
+    list_outputs,
+    point_text,
+    to_array,
+)
 from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square_p
 
@@ -168,7 +175,7 @@ def check_frequencies(trial: Trial, false_alarm: float) -> Iterator[Check]:
         text = f"p = {p:.2g} over {covered:.1%} of the mass" + (
             "" if total_mass <= 1 + 1e-9 else f"; the masses sum to {total_mass}"
         )
-        yield Check(f"frequencies at {pair.x!r:.40}", passed, text, {"p": p, "covered": covered})
+        yield Check(f"frequencies at {point_text(pair.x)}", passed, text, {"p": p, "covered": covered})
 
 
 def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, float, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meteragent.privacy.audit import Check, ratio_excess
-from meteragent.privacy.conformance.trial import PointPair, Trial, append_points, list_outputs
+from meteragent.privacy.conformance.trial import PointPair, Trial, append_points, list_outputs, point_text
 from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import list_points
 
@@ -77,9 +77,10 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
         outputs = append_points(draws, (pair.x, pair.x_prime))
         masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.x_prime)
         parts.append(ratio_excess(masses[0], masses[1], max(pair.loss, _SLACK)))
-    worst, worst_pair = max(zip(parts, map(repr, trial.pairs), strict=True))
-    reached = worst >= 1 - _SLACK
-    finding = f"at most {worst:.6g} times the loss" + ("" if worst <= 1 else f" at {worst_pair}")
+    worst = max(parts)
+    pair = trial.pairs[parts.index(worst)]
+    reached, place = worst >= 1 - _SLACK, f" at {point_text(pair.x)} or {point_text(pair.x_prime)}"
+    finding = f"at most {worst:.6g} times the loss" + ("" if worst <= 1 else place)
     figures = {"worst": worst, "pairs": len(parts)}
     yield Check("ratio within the loss", worst <= 1, finding, figures)
     yield Check(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from textwrap import wrap
 from typing import Any
 
-from meteragent.privacy.audit import ALARM, SAMPLES, Check, audit
+from meteragent.privacy.audit import ALARM, SAMPLES, WIDTH, Check, audit, check_lines
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.conformance import black_box, draws, promise
@@ -50,14 +51,13 @@ class Report(Columns):
             name: [getattr(check, name) for check in self.checks] for name in ("name", "passed", "finding")
         }
 
-    def table(self) -> str:
-        """Format the report as text: the verdict, a line for each check, and the false-alarm rate."""
-        width = max(len(check.name) for check in self.checks)
-        lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
+    def table(self, width: int = WIDTH) -> str:
+        """Format the report as text: the verdict, each check, and the false-alarm rate, `width` wide."""
         count = f"{len(self.failed)} of {len(self.checks)} checks failed"
         verdict = "conforms" if self.conforms else f"does NOT conform: {count}"
         rates = f"{self.samples} draws per test; the probability of a false alarm is at most {self.alarm:g}"
-        return "\n".join([f"{self.mechanism} {verdict}", *lines, rates])
+        head, tail = (wrap(text, width) for text in (f"{self.mechanism} {verdict}", rates))
+        return "\n".join([*head, *check_lines(self.checks, width=width), *tail])
 
 
 def conform(
@@ -119,8 +119,9 @@ def audit_release(
 
 
 def _name_of(mechanism: object) -> str:
-    """Return how a mechanism shows itself, or the name of its class if that is only an address."""
-    return type(mechanism).__name__ if " object at 0x" in repr(mechanism) else repr(mechanism)
+    """Return how a mechanism shows itself, or its class's name if that is only an address or too long."""
+    text = repr(mechanism)
+    return type(mechanism).__name__ if " object at 0x" in text or len(text) > WIDTH else text
 
 
 def _black_box_checks(trial: Trial, false_alarm: float) -> Iterator[Check]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from meteragent.privacy.space import Databases, Numbers, Windows
 Floats = NDArray[np.float64]
 
 _PAIRS_LIMIT = 512
+_SHOWN = 4  # the longest window that is written in full
 _RANGE_LIMIT = 1 << 20
 
 
@@ -35,6 +36,17 @@ class PointPair:
     x_prime: Any
     loss: float
     delta: float = 0.0
+
+
+def point_text(point: Any) -> str:
+    """Return a point, at most 40 characters of it, or a few words about the values of a long window."""
+    if not isinstance(point, tuple) or len(point) <= _SHOWN:
+        return f"{point!s:.40}"
+    (first, count), *later_runs = [(value, len([*run])) for value, run in groupby(point)]
+    if not later_runs:
+        return f"all {first}"
+    order = "in turn" if count == 1 else f"in runs of {count}"
+    return f"{first}, {later_runs[0][0]} {order}" if len({*point}) == 2 else f"{first}, .., {point[-1]}"
 
 
 def promised_pairs(

@@ -1,11 +1,13 @@
 """The `convert` command: write private records in formats that utilities use, or readings for `sanitise`."""
 
 import argparse
+import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
@@ -34,10 +36,11 @@ def run(options: argparse.Namespace) -> int:
     left_out = Counter[str]()
     try:
         if options.config is not None:
-            return _write_mapped(options)
+            return _report(options, _write_mapped(options), left_out)
         entries = entry.drop_copies(_read_entries(options, left_out), left_out)
+        facts: dict[str, Any] = {"values": len(entries), "meters": len({value.meter for value in entries})}
         if options.to == "readings":
-            _write_readings(entries, options.output)
+            facts |= {"source": _write_readings(entries, options.output)}
         else:
             content = _WRITERS[options.to](entries, boot_clock.wall_ms())
             with whole_file(options.output, is_new=True) as file:
@@ -50,8 +53,20 @@ def run(options: argparse.Namespace) -> int:
         return exit_codes.fail(f"{error.filename}: file exists: choose another name, or delete it")
     except OSError as error:
         return exit_codes.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
-    meters = count_text(len({value.meter for value in entries}), "meter")
-    print(f"{count_text(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
+    return _report(options, facts, left_out)
+
+
+def _report(options: argparse.Namespace, facts: Mapping[str, Any], left_out: Counter[str]) -> int:
+    """Print what was written and left out, as text or as JSON; return 0."""
+    if options.json:
+        print(json.dumps({"output": str(options.output), **facts, "left_out": left_out}, indent=2))
+        return 0
+    if "source" in facts:
+        print(f"[source]\n{facts['source']}")
+    detail = f" of {count_text(facts['meters'], 'meter')}"
+    if "told_apart" in facts:
+        detail = f", {facts['told_apart']:,} at local times that occur twice, told apart by order"
+    print(f"{count_text(facts['values'], 'value')}{detail}: {options.output}", file=sys.stderr)
     for reason, count in left_out.most_common(_REASONS):
         print(f"  left out ({count:,}): {reason}", file=sys.stderr)
     if len(left_out) > _REASONS:
@@ -72,8 +87,8 @@ def _read_entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterab
     return table.read(content, left_out)
 
 
-def _write_mapped(options: argparse.Namespace) -> int:
-    """Write CSV files, as [archive.csv] describes them, as Parquet batch by batch; return 0."""
+def _write_mapped(options: argparse.Namespace) -> dict[str, int]:
+    """Write CSV files, as [archive.csv] describes them, as Parquet batch by batch; return their counts."""
     _require_pyarrow("mapping")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 
@@ -90,9 +105,7 @@ def _write_mapped(options: argparse.Namespace) -> int:
     with whole_file(options.output, is_new=True) as file, pq.ParquetWriter(file, first.schema) as writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
-    told_apart = f"{source.ambiguous_readings:,} at local times that occur twice, told apart by order"
-    print(f"{count_text(source.rows, 'value')}, {told_apart}: {options.output}", file=sys.stderr)
-    return 0
+    return {"values": source.rows, "told_apart": source.ambiguous_readings}
 
 
 def _read_series(folder: Path, stream: str) -> dict[str, Series]:
@@ -108,12 +121,12 @@ def _require_pyarrow(task: str) -> None:
         raise FormatError(f"{task} Parquet files needs pyarrow")
 
 
-def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print the `[source]` table that describes its values."""
+def _write_readings(entries: list[entry.Entry], path: Path) -> str:
+    """Write a Parquet file for `sanitise`; return the lines of `[source]` that describe its values."""
     _require_pyarrow("writing")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 
     content = readings.arrow_table(entries)
     with whole_file(path, is_new=True) as file:
         pq.write_table(content, file)
-    print(f"[source]\n{readings.source_lines(entries)}")
+    return readings.source_lines(entries)

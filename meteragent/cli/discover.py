@@ -15,7 +15,7 @@ from meteragent.cli import common, exit_codes
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.mqtt.watch import watch_topics
-from meteragent.tools.discover import Access, Listener, progress_line, report_text
+from meteragent.tools.discover import Access, Listener, find_meters, progress_line, report_text
 
 _SECONDS_MAX = 86_400
 _PROGRESS_EVERY_S = 10
@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
         return exit_codes.fail(error)
     if not listener.message_count:
         return exit_codes.fail(silence_advice(seconds, f" {options.topic!r}"))
-    print(report_text(listener, access, seconds, profiles))
+    text = report_text(listener, access, seconds, profiles)
+    print(find_meters(listener, profiles).to_json(access) if options.json else text)
     return 0
 
 

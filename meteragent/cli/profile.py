@@ -5,9 +5,9 @@ import difflib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import ConfigError, PayloadError
 from meteragent.domain.figures import count_text, exact_text
+from meteragent.domain.grid import iso_time
 from meteragent.domain.refusal import unreadable_reason
 from meteragent.domain.units import Kind
 
@@ -38,11 +39,47 @@ class _Outcome:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """The test of a recording: each quantity's outcome, the fields not read, and the personal ones."""
+
+    file: str
+    message_count: int
+    outcomes: Mapping[str, _Outcome]
+    unread: Sequence[str]
+    personal: Sequence[str]
+
+    def lines(self, profile: Profile) -> Iterator[str]:
+        """Yield the lines about the recording."""
+        yield from ("", self.file, f"  {count_text(self.message_count, 'message')}")
+        for name, outcome in self.outcomes.items():
+            yield from _quantity_lines(name, profile.quantities[name], outcome)
+        if self.unread:
+            more_count = len(self.unread) - _FIELDS_SHOWN
+            more = f" and {more_count} more" if more_count > 0 else ""
+            yield f"  dropped: {', '.join(self.unread[:_FIELDS_SHOWN])}{more}"
+        if self.personal:
+            yield f"  according to the profile, these identify somebody: {', '.join(self.personal)}"
+
+    def to_data(self, profile: Profile) -> dict[str, Any]:
+        """Return the same for JSON, with all readings, and with exact numbers as strings."""
+        quantities = {
+            name: {
+                "kind": profile.quantities[name].kind,
+                "direction": profile.quantities[name].direction,
+                "readings": [_number_fields(number, profile.quantities[name]) for number in outcome.numbers],
+                "refused": outcome.reasons,
+            }
+            for name, outcome in self.outcomes.items()
+        }
+        fields = {"dropped": self.unread, "personal": self.personal}
+        return {"file": self.file, "messages": self.message_count, "quantities": quantities, **fields}
+
+
 def run(options: argparse.Namespace) -> int:
     """Test a profile; return 0, or 1 if nothing was read. Raises ConfigError if the profile is refused."""
     profile = _find_profile(options.config)
-    print(f"{profile.name}: {profile.title}")
-    read_count = 0
+    tests = list[_Recording]()
     for file in options.payloads:
         try:
             recorded = read_recording(file)
@@ -50,12 +87,19 @@ def run(options: argparse.Namespace) -> int:
             return fail(f"{file}: {unreadable_reason(error)}")
         if len(recorded) > LIMIT:
             return fail(f"{file}: larger than {LIMIT >> 20} MiB")
-        lines, count = _test_profile(profile, recorded)
-        read_count += count
-        print("\n".join([f"\n{file}", *lines]))
-    if not read_count:
-        print("\nNo quantity was read: compare `value` and `match` with the payload.", file=sys.stderr)
-    return 0 if read_count else 1
+        tests.append(_test_profile(profile, str(file), recorded))
+    if options.json:
+        recordings = [test.to_data(profile) for test in tests]
+        print(
+            json.dumps({"profile": profile.name, "title": profile.title, "recordings": recordings}, indent=2)
+        )
+    else:
+        print(f"{profile.name}: {profile.title}")
+        print("\n".join(line for test in tests for line in test.lines(profile)))
+    if any(outcome.numbers for test in tests for outcome in test.outcomes.values()):
+        return 0
+    print("\nNo quantity was read: compare `value` and `match` with the payload.", file=sys.stderr)
+    return 1
 
 
 def _find_profile(path: Path) -> Profile:
@@ -68,15 +112,15 @@ def _find_profile(path: Path) -> Profile:
     return PROFILES[name] if name in PROFILES else profiles.read_profile(path)
 
 
-def _test_profile(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
-    """Return the lines about a recording, and the number of readings."""
+def _test_profile(profile: Profile, file: str, recorded: bytes) -> _Recording:
+    """Return what a profile reads in a recording, which fields no quantity reads, and personal ones."""
     received = split_messages(recorded)
     outcomes = {name: _read_outcome(quantity, received) for name, quantity in profile.quantities.items()}
-    lines = [f"  {count_text(len(received), 'message')}"]
-    for name, outcome in outcomes.items():
-        lines += _quantity_lines(name, profile.quantities[name], outcome)
-    lines += _dropped_lines(profile, [payload for _, payload in received])
-    return lines, sum(len(outcome.numbers) for outcome in outcomes.values())
+    paths = _paths_of([payload for _, payload in received])
+    unread = [path for path in paths if path.rpartition(".")[2] not in profile.fields]
+    parts = {part for path in paths for part in path.split(".")}
+    personal = [name for name in profile.personal if name in parts]
+    return _Recording(file, len(received), outcomes, unread if profile.fields else [], personal)
 
 
 def _read_outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
@@ -109,37 +153,29 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
         yield from (f"{' ' * len(head)}{line}" for line in later_lines)
 
 
-def _number_text(number: PayloadNumber, quantity: Quantity) -> str:
-    """Return a reading's number in W, Wh or the configured unit, its time, and its meter, if it names one."""
+def _number_fields(number: PayloadNumber, quantity: Quantity) -> dict[str, str | None]:
+    """Return a reading's number in W, Wh or the configured unit (None), its time, and its meter, if known."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
-    if quantity.scale is None:
-        text = f"{number.number} in the configured unit"
-    else:
-        text = f"{exact_text(Fraction(number.number) * quantity.scale)} {unit}"
-    time_text = "on arrival"
-    if number.time_ms is not None:
-        time_text = f"{datetime.fromtimestamp(number.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
-    return f"{text}, {time_text}" + (f", meter {number.id}" if number.id is not None else "")
+    value = None if quantity.scale is None else exact_text(Fraction(number.number) * quantity.scale)
+    time = None if number.time_ms is None else iso_time(number.time_ms)
+    unit_text = None if value is None else unit
+    return {"value": value or str(number.number), "unit": unit_text, "time": time, "meter": number.id}
 
 
-def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines about fields that no quantity reads, and about the profile's personal fields."""
+def _number_text(number: PayloadNumber, quantity: Quantity) -> str:
+    """Return a reading's number, its time, and its meter, if it names one, in words."""
+    value, unit, time, meter = _number_fields(number, quantity).values()
+    text = f"{value} {unit or 'in the configured unit'}, {time or 'on arrival'}"
+    return text + (f", meter {meter}" if meter is not None else "")
+
+
+def _paths_of(payloads: Sequence[bytes]) -> list[str]:
+    """Return the paths of all fields in JSON payloads, each once."""
     paths = dict[str, None]()
     for payload in payloads:
-        try:
-            document = json.loads(payload)
-        except (ValueError, RecursionError):
-            continue
-        for path in _leaf_paths(document):
-            paths.setdefault(path)
-    unread = [path for path in paths if path.rpartition(".")[2] not in profile.fields]
-    if profile.fields and unread:
-        more = f" and {len(unread) - _FIELDS_SHOWN} more" if len(unread) > _FIELDS_SHOWN else ""
-        yield f"  dropped: {', '.join(unread[:_FIELDS_SHOWN])}{more}"
-    parts = {part for path in paths for part in path.split(".")}
-    if personal_fields := [name for name in profile.personal if name in parts]:
-        names = ", ".join(personal_fields)
-        yield f"  according to the profile, these identify somebody: {names}"
+        with suppress(ValueError, RecursionError):
+            paths |= dict.fromkeys(_leaf_paths(json.loads(payload)))
+    return [*paths]
 
 
 def _leaf_paths(node: Any, path: str = "") -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`meteragent profile test`: what a profile reads in recordings, what it drops and refuses; its page."""
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -45,6 +46,29 @@ def test_what_is_read_dropped_and_refused(
         "  dropped: serial, u.v",
         "  according to the profile, these identify somebody: serial",
     ]
+
+
+def test_the_same_is_data(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As JSON there is every reading, with its exact number, and the same refusals and fields."""
+    recording = tmp_path / "payloads.txt"
+    recording.write_text('home/x {"now": {"p": 0.4321}, "serial": "A1"}\nhome/x {"now": {"p": null}}\n')
+    assert main(["profile", "test", str(mine), str(recording), "--json"]) == 0
+    reading = {"value": "432.1", "unit": "W", "time": None, "meter": None}
+    refused = {"refused_missing": 1}
+    power = {"kind": "power", "direction": None, "readings": [reading], "refused": refused}
+    assert json.loads(capsys.readouterr().out) == {
+        "profile": "my-meter",
+        "title": "a meter of my own",
+        "recordings": [
+            {
+                "file": str(recording),
+                "messages": 2,
+                "quantities": {"power": power},
+                "dropped": ["serial"],
+                "personal": ["serial"],
+            }
+        ],
+    }
 
 
 def test_a_long_recording_is_summed_up(

@@ -1,5 +1,6 @@
 """The `convert` command: from an archive's output to files, and from files to an archive's input."""
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def test_an_output_becomes_a_feed_a_table_and_an_input(
     rows = pq.read_table(homes)
     assert rows.column_names == ["meter", "time", "value"]
     assert rows.num_rows == len(expected)
+    assert main(["convert", str(feed), str(tmp_path / "data"), "--to", "readings", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts.pop("source").startswith("kind = ")
+    meters = len({entry.meter for entry in expected})
+    assert facts == {
+        "output": str(tmp_path / "data"),
+        "values": len(expected),
+        "meters": meters,
+        "left_out": {},
+    }
 
 
 def test_a_file_that_exists_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from meteragent import mqtt
+from meteragent import config, mqtt
 from meteragent.cli import discover, main
 from meteragent.tools.discover import Listener
 from tests.support.broker import free_port
@@ -59,6 +60,34 @@ def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     main(["discover", "--url", f"mqtt://127.0.0.1:{free_port()}", "--seconds", "1"])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_findings_are_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As JSON each quantity has a configuration that is accepted; there is no value in it."""
+
+    async def listen(_: object, __: object, listener: Listener) -> int:
+        for topic, payload in (
+            ("shellies/em-1/emeter/0/power", "73155.25"),
+            ("shellies/em-2/emeter/0/power", "73155.5"),
+            ("cellar/temperature", "21.75"),
+        ):
+            listener.on_message(topic, payload.encode(), False)
+        return 3
+
+    monkeypatch.setattr("meteragent.cli.discover._listen", listen)
+    assert main(["discover", "--url", "mqtt://127.0.0.1", "--json"]) == 0
+    text = capsys.readouterr().out
+    assert "73155" not in text
+    assert "21.75" not in text
+    findings = json.loads(text)
+    assert findings["quiet_topics"] == ["cellar/temperature"]
+    [proposal] = findings["proposals"]
+    assert proposal["certainty"] == "a known family, known from documentation alone"
+    assert proposal["meters"] == ["em-1", "em-2"]
+    [offer] = proposal["offers"]
+    assert (offer["kind"], offer["unit"]) == ("power", "W")
+    [stream] = config.parse(offer["toml"]).stream
+    assert offer["source"]["topic"] == stream.source.topic == "shellies/{meter}/emeter/{phase}/power"
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

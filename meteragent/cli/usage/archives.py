@@ -94,6 +94,7 @@ COMMANDS = {
                     default="main",
                 )
             ],
+            "output": [JSON],
         },
         {1: "failed: a format cannot carry a value, or a file cannot be read; the message says why"},
         NO_CONFIG,

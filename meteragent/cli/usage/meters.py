@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from meteragent.cli.usage.command import CONFIG, NO_CONFIG, STOPPED, Command, argument, parsed_by
+from meteragent.cli.usage.command import CONFIG, JSON, NO_CONFIG, STOPPED, Command, argument, parsed_by
 from meteragent.domain.presets import OFFERED_PRESETS
 
 _URL = "its address: mqtt://host[:1883] or mqtts://host[:8883]"
@@ -38,7 +38,8 @@ _PROFILE_TEST = Command(
         "": [
             argument("config", "FILE", "the profile's file, or the name of a built-in profile", type=Path),
             argument("payloads", "PAYLOAD", _PAYLOADS, nargs="+"),
-        ]
+        ],
+        "output": [JSON],
     },
     {
         0: "a quantity was read",
@@ -63,6 +64,7 @@ COMMANDS = {
                 ),
                 argument("--topic", "FILTER", "a topic filter to listen to; default: '#' (all)", default="#"),
             ],
+            "output": [JSON],
         },
         {1: "no message arrived, or the broker or a file cannot be used"},
         NO_CONFIG,

@@ -15,8 +15,9 @@
 The rules are those of the package.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from meteragent.decode.profile import Profile
@@ -79,6 +80,15 @@ class Proposal:
     assumptions: tuple[str, ...]
     traps: tuple[str, ...]
 
+    def to_data(self, access: Access, name: str) -> dict[str, Any]:
+        """Return the proposal for JSON; each quantity has a configuration as TOML, with this meter's name."""
+        names = ("kind", "unit", "direction", "name", "source")
+        offers = [
+            {key: getattr(offer, key) for key in names} | {"toml": offer.to_toml(access, name)}
+            for offer in self.offers
+        ]
+        return {item.name: getattr(self, item.name) for item in fields(self)} | {"offers": offers}
+
     @classmethod
     def of(cls, candidate: Candidate) -> "Proposal":
         """Return the proposal for a candidate with its alternatives."""
@@ -101,6 +111,14 @@ class Findings:
     proposals: tuple[Proposal, ...]
     unplaced: tuple[Unplaced, ...]
     quiet_topics: tuple[str, ...]
+
+    def to_json(self, access: Access) -> str:
+        """Return the findings as JSON, without any value."""
+        names = ["home", *(f"meter-{place + 2}" for place in range(len(self.proposals)))]
+        proposals = [proposal.to_data(access, names[i]) for i, proposal in enumerate(self.proposals)]
+        unplaced = [asdict(entry) for entry in self.unplaced]
+        document = {"proposals": proposals, "unplaced": unplaced, "quiet_topics": self.quiet_topics}
+        return json.dumps(document, ensure_ascii=False, indent=2, default=str)
 
 
 def find_meters(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:

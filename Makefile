@@ -75,7 +75,7 @@ pictures: $(STAMP) ## the pictures of the documentation, drawn anew from their s
 	nice -n 10 $(BIN)/python -m tests.commands.pictures
 
 parts: $(STAMP)
-	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server prometheus strace
+	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server prometheus strace zsh fish
 
 quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute; ROOM=core for one)
 	$(BIN)/ruff check

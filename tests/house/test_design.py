@@ -217,7 +217,7 @@ def test_the_messages_shown_are_those_that_leave() -> None:
 def test_the_presets_are_those_of_the_configuration() -> None:
     """What a preset hides, and on which lattice."""
     rows = re.findall(
-        r"^\| `([\w-]+)`(?: \(default\))? \| [^|]* \| (\d+)?[^|]*\| ([\d.]+) Wh[^|]*\| ([\d.]+) Wh? \|",
+        r"^\| `([\w-]+)`(?: \(default\))? \| (\d+)?[^|]*\| ([\d.]+) Wh[^|]*\| ([\d.]+) Wh? \|",
         DESIGN,
         re.MULTILINE,
     )

@@ -1,4 +1,7 @@
-"""Write the contract with receivers: `python -m tests.commands.contracts` makes docs/contracts/*.json."""
+"""Write the contract with receivers: `python -m tests.commands.contracts` makes docs/contracts/*.json.
+
+It also renews the table of rules in docs/contracts.md.
+"""
 
 import json
 from typing import Any
@@ -8,6 +11,8 @@ from tests.support.conformance_cases import cases
 from tests.support.not_run import ROOT
 
 FOLDER = ROOT / "docs" / "contracts"
+PAGE = ROOT / "docs" / "contracts.md"
+BEGIN, END = "<!-- the table, made by tests/commands/contracts.py -->\n", "<!-- end of the table -->\n"
 
 
 def conformance() -> dict[str, Any]:
@@ -31,7 +36,16 @@ def text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
+def renewed(page: str) -> str:
+    """Return the page with its table of rules generated again."""
+    head, _, tail = page.partition(BEGIN)
+    rows = "\n".join(f"| `{name}` | {rule} |" for name, rule in contract.RULES.items())
+    table = f"\n| rule | what it requires |\n|---|---|\n{rows}\n\n"
+    return head + BEGIN + table + END + tail.partition(END)[2]
+
+
 if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text()))
     FOLDER.mkdir(exist_ok=True)
     for name, content in files().items():
         (FOLDER / name).write_text(text(content))

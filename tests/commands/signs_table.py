@@ -1,7 +1,7 @@
 """Generate the tables of `docs/signs.md`: problems with their remedies, and counts with their meanings.
 
 `python -m tests.commands.signs_table` rewrites them from the English texts, and from the sections that
-`deploy/prometheus/alerts.yaml` names.
+`deploy/prometheus/alerts.yaml` names; and the problems of collectors and operators on their pages.
 """
 
 import re
@@ -11,11 +11,18 @@ from pathlib import Path
 
 import yaml
 
+from meteragent.collect import vitals as collector
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.problem import PROBLEMS
+from meteragent.domain.problem import PROBLEMS, Meaning
+from meteragent.operators import vitals as operators
 from tests.support.not_run import ROOT
 
 PAGE: Path = ROOT / "docs" / "signs.md"
+SERVICES = {
+    ROOT / "docs" / "collect.md": collector.PROBLEMS,
+    ROOT / "docs" / "crowd-operators.md": operators.PROBLEMS,
+}
+"""The pages with the problems of other services."""
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 BY_FIGURES = {
     "no_clock": "ClockWaits",
@@ -61,6 +68,12 @@ def problem_rows() -> Iterator[str]:
         yield f"| [`{code}`](#{section}) | {filled(meaning.cause)} | {filled(meaning.cure)} |"
 
 
+def service_rows(problems: Mapping[str, Meaning]) -> Iterator[str]:
+    """Yield a row for each problem of a service: its code, its cause, and what to do."""
+    for code, meaning in problems.items():
+        yield f"| `{code}` | {filled(meaning.cause)} | {filled(meaning.cure)} |"
+
+
 def count_rows() -> Iterator[str]:
     """Yield a row for each count: its meaning, and the section of its alarm if it has one."""
     for code, meaning in COUNTERS.items():
@@ -74,17 +87,19 @@ def filled(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: "SIDE" if match[1] == "side" else "…", text)
 
 
-def tables() -> dict[str, list[str]]:
-    """Return the rows of each table, the head first."""
-    return {
-        "problems": ["| problem | cause | do |", "|---|---|---|", *problem_rows()],
-        "counts": ["| count | meaning | see |", "|---|---|---|", *count_rows()],
-    }
+def tables(page: Path) -> dict[str, list[str]]:
+    """Return the rows of each table of a page, the head first."""
+    head = ["| problem | cause | do |", "|---|---|---|"]
+    if page != PAGE:
+        return {"problems": [*head, *service_rows(SERVICES[page])]}
+    counts = ["| count | meaning | see |", "|---|---|---|", *count_rows()]
+    return {"problems": [*head, *problem_rows()], "counts": counts}
 
 
-def renewed(text: str) -> str:
-    """Return the page with its tables generated again."""
-    for name, rows in tables().items():
+def renewed(page: Path) -> str:
+    """Return the text of a page with its tables generated again."""
+    text = page.read_text("utf-8")
+    for name, rows in tables(page).items():
         begin, end = f"<!-- signs: {name} -->\n", "<!-- signs end -->\n"
         head, _, tail = text.partition(begin)
         text = head + begin + "\n" + "\n".join(rows) + "\n\n" + end + tail.partition(end)[2]
@@ -92,4 +107,5 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text("utf-8")), "utf-8")
+    for path in (PAGE, *SERVICES):
+        path.write_text(renewed(path), "utf-8")

@@ -231,9 +231,10 @@ def test_the_runbook_knows_every_count() -> None:
     assert set(rows()) == set(COUNTERS)
 
 
-def test_the_tables_of_the_runbook_are_those_of_the_texts() -> None:
+@pytest.mark.parametrize("page", [signs_table.PAGE, *signs_table.SERVICES], ids=lambda page: page.stem)
+def test_the_tables_of_the_runbook_are_those_of_the_texts(page: Path) -> None:
     """`python -m tests.commands.signs_table` renews them."""
-    assert signs_table.renewed(SIGNS) == SIGNS
+    assert signs_table.renewed(page) == page.read_text("utf-8")
 
 
 def test_a_problem_has_its_remedy_near_the_beginning() -> None:

@@ -29,7 +29,7 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
 
 @pytest.fixture
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
-    """Start a NATS server with the users and streams of docs/collect.md."""
+    """Start a NATS server with the users and streams of deploy/collect."""
     program = nats_program()
     if program is None:
         not_run("nats-server", "nats-server is not on the path, nor in /usr/sbin, nor in METERAGENT_NATS")

@@ -23,7 +23,7 @@ from tests.support.stores import TERMS
 
 
 def endpoint(server: Nats) -> Endpoint:
-    """Return the address and the login of docs/collect.md."""
+    """Return the address and the login of deploy/collect."""
     return Endpoint("127.0.0.1", server.port, tls=False, username="collect", password="password")
 
 

@@ -1,10 +1,9 @@
 """A real nats-server with JetStream and its MQTT gateway on loopback ports, which tests start and kill.
 
-Its users and streams are those of docs/collect.md.
+Its users and streams are those of deploy/collect.
 """
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.commands.system_parts import find
 from tests.support.broker import READY_S, Certificates, Server, free_port
 from tests.support.not_run import ROOT
 
-DOCUMENT = ROOT / "docs" / "collect.md"
+FOLDER = ROOT / "deploy" / "collect"
 
 _TLS = """
 tls {{ cert_file: "{certificate}", key_file: "{key}" }}
@@ -51,17 +50,12 @@ class Nats(Server):
         (folder / "nats.conf").write_text(text + users())
 
     def make_streams(self) -> None:
-        """Create streams as docs/collect.md says, with the code that is there."""
-        code = _block(r"```python\n(import asyncio\nimport nats\n.*?)```")
+        """Create streams with the script that is shipped."""
+        code = (FOLDER / "nats_streams.py").read_text("utf-8")
         code = code.replace("127.0.0.1:4222", f"127.0.0.1:{self.port}")
         subprocess.run([sys.executable, "-c", code], check=True, timeout=READY_S)
 
 
 def users() -> str:
-    """Return the users of docs/collect.md, as text of the server's configuration."""
-    return _block(r"```\n(authorization \{.*?)```")
-
-
-def _block(pattern: str) -> str:
-    [text] = re.findall(pattern, DOCUMENT.read_text(), re.DOTALL)
-    return str(text)
+    """Return the users that are shipped, as text of the server's configuration."""
+    return (FOLDER / "nats-users.conf").read_text("utf-8")

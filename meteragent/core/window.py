@@ -113,7 +113,7 @@ class Window:
         return time_ms
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether no reading was added to a slot since the agent started, and the slot is not empty."""
+        """Return whether no reading was added to a slot since the agent started, unless it is empty."""
         return not self.reading_bits >> slot_index & 1 and self.terms.slot_ms(slot_index) > 0
 
     # --- noise ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from meteragent.report.language import say
 
 
 class ReceiverRow(NamedTuple):
-    """A receiver: its name, stream and preset, the address of its records, its times if set, and its state."""
+    """A receiver: its name, stream and preset, the address of its records, its times and its state."""
 
     name: str
     stream: str

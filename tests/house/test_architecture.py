@@ -146,6 +146,16 @@ def test_classes_are_small() -> None:
     assert not {name for name, size in large.items() if size > LARGE_CLASSES[name]}
 
 
+def test_attributes_are_read() -> None:
+    """An attribute that an object sets on itself and nothing reads is one that was renamed in part."""
+    product = (path for path in CODE if path.is_relative_to(ROOT / "meteragent"))
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in product]
+    parts = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    read = {part.attr for part in parts if isinstance(part.ctx, ast.Load)}
+    own = [part for part in parts if getattr(part.value, "id", "") == "self"]
+    assert not {part.attr for part in own if isinstance(part.ctx, ast.Store)} - read
+
+
 def test_files_are_short() -> None:
     """No file is longer than 600 lines."""
     assert not [file.name for file in map(form, CODE + TESTS) if file.lines > FILE_LINES_MAX]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meteragent import __version__, config
+from meteragent.config.refuse.readings import is_too_coarse
 from meteragent.domain import presets
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import PLACEHOLDER
@@ -18,6 +19,8 @@ from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
 from meteragent.report.format import amount_text, energy_text
 from meteragent.report.language import say
+from meteragent.report.warn import cost_reason
+from meteragent.texts import english_texts
 from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.configuration import toml_lines
 from meteragent.tools.discover.words import Direction, Role
@@ -119,9 +122,27 @@ def meter_choices(proposal: Proposal) -> list[MeterChoice]:
         offers = tuple(_offer_of_meter(offer, meter) for offer in proposal.offers)
         topic = str(offers[0].source["topic"])
         names = (topic, *proposal.meters[:1]) if meter is None else (meter, topic)
-        text = f"{proposal.title}, {proposal.role}: {offers[0].name}, on {topic}"
+        role = say(f"init.role_{proposal.role.name.lower()}")
+        title, quantity = _title_of(proposal), _quantity_text(offers[0])
+        text = say("init.choice", title=title, role=role, quantity=quantity, topic=topic)
         readings.append(MeterChoice(tuple(dict.fromkeys(names)), text, offers, proposal.role is Role.MAINS))
     return readings
+
+
+def _title_of(proposal: Proposal) -> str:
+    """Return a device's title; of a built-in profile, in the language of the reader."""
+    device = proposal.offers[0].candidate.device
+    is_built_in = device and english_texts("device.").get(device.name) == proposal.title
+    return say(f"device.{device.name}") if device and is_built_in else proposal.title
+
+
+def _quantity_text(offer: Quantity) -> str:
+    """Return a quantity's `name` in the language of the reader."""
+    text = say("init.name_of_quantity", kind=say(f"init.kind_{offer.kind}"), unit=offer.unit)
+    if offer.direction is not Direction.UNSTATED:
+        text += f", {say(f'init.direction_{offer.direction.name.lower()}')}"
+    label = offer.candidate.label if isinstance(offer, Offer) else ""
+    return f"{text} ({label})" if label else text
 
 
 def unstated_choices(result: Findings) -> list[MeterChoice]:
@@ -157,20 +178,21 @@ def possible_selections(reading: MeterChoice, has_solar: bool) -> list[Selection
     net = [offer for offer in offers if _may_be_negative(offer)]
     unknown = [offer for offer in offers if offer not in (*imports, *exports, *net)]
     if not has_solar:
-        return _with_names([_selection((offer,), offer.name) for offer in offers if offer not in exports])
+        return _with_names(
+            [_selection((offer,), _quantity_text(offer)) for offer in offers if offer not in exports]
+        )
     pairs = [
-        _selection((offer, export), f"{offer.name}, and {export.name}: two streams, whose levels add up")
+        _selection(
+            (offer, export),
+            say("init.pair", drawn=_quantity_text(offer), fed_in=_quantity_text(export)),
+        )
         for offer in imports
         for export in exports
         if (offer.kind, offer.unit) == (export.kind, export.unit)
     ]
     net_powers, single_imports, single_unknown = (
-        [_selection((offer,), f"{offer.name}: {remark}") for offer in group]
-        for group, remark in (
-            (net, "one number, negative while you feed in"),
-            (imports, "energy fed into the grid is not sent"),
-            (unknown, "check what it counts while you feed in"),
-        )
+        [_selection((offer,), f"{_quantity_text(offer)}: {say(remark)}") for offer in group]
+        for group, remark in ((net, "init.net"), (imports, "init.import_only"), (unknown, "init.unstated"))
     )
     return _with_names(net_powers + pairs + single_imports + single_unknown)
 
@@ -252,8 +274,11 @@ def refusal_of_preset(base: Base, preset: str) -> str | None:
         settings = config.parse(configuration_text(base, preset, "private", "x.db", None))
     except ConfigError as error:
         return str(error)
-    refusals = list(config.reading_refusals(settings))
-    return str(refusals[0][1].found).partition("; ")[2].partition(":")[0] if refusals else None
+    reasons = (
+        cost_reason(config.terms(stream)) if is_too_coarse(stream) else str(refusal)
+        for stream, refusal in config.reading_refusals(settings)
+    )
+    return next(reasons, None)
 
 
 def finer_register(base: Base, reading: MeterChoice, coarse: Collection[str]) -> str | None:

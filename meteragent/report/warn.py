@@ -148,7 +148,7 @@ def _cost_warning(terms: Terms) -> str:
     text, usual = figures_text(level), figures_text(terms.level)
     return say(
         "warning.cost",
-        reason=_cost_reason(terms),
+        reason=cost_reason(terms),
         energy=_energy_text(terms.hides_wh),
         counted=_energy_text(counted_wh),
         level=text if text != usual else level_text(round_up(level)),
@@ -157,7 +157,8 @@ def _cost_warning(terms: Terms) -> str:
     )
 
 
-def _cost_reason(terms: Terms) -> str:
+def cost_reason(terms: Terms) -> str:
+    """Return, in words, why a change by the hidden energy can count as more."""
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy_text(step_wh))

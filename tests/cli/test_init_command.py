@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import stat
 import sys
 import tomllib
@@ -250,7 +251,12 @@ def test_questions_fit_the_terminal_and_are_in_its_language(
     typed(monkeypatch, "", "ja", "zurück", "ja", *[""] * 8)
     assert main(["init", "--url", URL]) == 0
     asked = capsys.readouterr().out.partition("\nWrote ")[0]
-    assert "Haben Sie eine Solaranlage" in asked
+    words = " ".join(asked.split())
+    assert "Haben Sie eine Solaranlage" in words
+    assert "ein Shelly Pro 3EM oder 3EM Gen3 (Profil triphase), Zähler: Leistung in W" in words
+    assert "bezogen minus eingespeist: ein Wert, negativ, während Sie einspeisen" in words
+    assert "(Leistungsänderungen innerhalb des Totbands werden nicht gemeldet)" in words
+    assert not re.search("meter|power in|drawn|register", re.sub("meteragent|ower_meter", "", words)), words
     assert max(map(len, asked.splitlines())) <= 50
     assert "range = [-20000, 20000]" in (folder / "home.toml").read_text()
 

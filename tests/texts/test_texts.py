@@ -5,7 +5,10 @@ from string import Formatter
 
 import pytest
 
+from meteragent.decode.profiles import PROFILES
+from meteragent.domain.units import Kind
 from meteragent.texts import LANGUAGES, english_texts, read_texts
+from meteragent.tools.discover.words import Direction, Role
 
 ENGLISH = read_texts("en")
 TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
@@ -49,6 +52,16 @@ def test_a_terminal_without_utf_8_can_print_it(language: str) -> None:
     for key, text in read_texts(language).items():
         if key.startswith(PRINTED):
             text.encode("iso8859-15")
+
+
+def test_devices_and_quantities_have_their_english_names() -> None:
+    """The built-in profiles' titles and the names of quantities are the English texts, so none is missed."""
+    assert english_texts("device.") == {name: profile.title for name, profile in PROFILES.items()}
+    for prefix, members in (("role", Role), ("direction", Direction)):
+        names = {member.name.lower(): str(member) for member in members}
+        names.pop("unstated", None)
+        assert english_texts(f"init.{prefix}_") == names
+    assert english_texts("init.kind_") == {kind: kind.replace("_", " ") for kind in Kind}
 
 
 def test_texts_are_found_by_the_beginning_of_their_keys() -> None:

@@ -54,7 +54,7 @@ def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | N
     else:
         real = _real_programmes(data, slots)
         if len(real) < count:
-            raise Unusable(f"{data} has only {len(real)} usable windows of television; {count} are needed")
+            raise Unusable(f"{data} has {len(real)} windows of television; {count} are needed (--size)")
         signatures = real[np.random.default_rng([seed, count, slots]).permutation(len(real))[:count]]
     origin = "real" if data else "simulated"
     question = f"Which of {count} {origin} programmes was on? {slots} slots of {SLOT_S} s"
@@ -67,11 +67,16 @@ def _repetitions(times: int) -> str:
 
 def _real_programmes(data: Path, slots: int) -> Floats:
     """Load the windows in which the power suggests a television set that is on and shows moving pictures."""
-    by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
+    by_trace = [_load_windows(path, slots) for path in _traces(data, "tracebase", "*TV-*.parquet")]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
     is_on = (windows.min(axis=1) > 20) & (windows.max(axis=1) < 400)
     return np.asarray(windows[is_on & (windows.std(axis=1) > 3) & (jumps < 80)])
+
+
+def _traces(data: Path, folder: str, pattern: str) -> list[Path]:
+    """List the traces in a folder of `data`, or `data` itself if it is a file: a home of one's own."""
+    return [data] if data.is_file() else sorted((data / folder).glob(pattern))
 
 
 def _load_windows(path: Path, slots: int) -> Floats:
@@ -88,7 +93,8 @@ def _load_windows(path: Path, slots: int) -> Floats:
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
     """Load the times in s and the power in W of a trace. Raises Unusable if it cannot be read."""
     try:
-        from simulators.traces.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
+        from simulators.traces.dataset import load  # noqa: PLC0415 (it needs pyarrow)
+        from simulators.traces.trace import TraceError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Unusable(f"real traces: {lacking(error, 'sim')}") from None
     try:
@@ -161,7 +167,7 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
     fewer than `count` of them, or if a trace cannot be read.
     """
     by_home = []
-    for path in sorted((data / "homes").glob("*.parquet")):
+    for path in _traces(data, "homes", "*.parquet"):
         times_s, watts = _load_trace(path)
         begin_s = times_s[0] + -times_s[0] % DAY_S
         minutes = np.arange(begin_s, times_s[-1] + 1, 60)
@@ -173,6 +179,8 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
     stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
     if len(stretches) < count:
         length = "1 day" if days == 1 else f"{days} days"
-        raise Unusable(f"{data} has only {len(stretches)} usable stretches of {length}; {count} are needed")
+        raise Unusable(
+            f"{data} has {len(stretches)} whole stretches of {length}; {count} are needed (--size)"
+        )
     # Spread the choice evenly over all stretches of all homes.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

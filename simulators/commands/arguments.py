@@ -93,7 +93,12 @@ def scene(parser: argparse.ArgumentParser) -> None:
         help="number of attacks, and of windows from which attackers learn (default %(default)s)",
     )
     add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
-    add("--data", type=Path, metavar="FOLDER", help="use real traces, in FOLDER/tracebase and FOLDER/homes")
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE|FOLDER",
+        help="use real traces: a CSV or Parquet file, or those in FOLDER/tracebase and FOLDER/homes",
+    )
 
 
 def frontier(parser: argparse.ArgumentParser) -> None:
@@ -342,7 +347,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators replay`."""
     add = parser.add_argument
     add("trace", metavar="TRACE", help="a Parquet or CSV file, or a folder house_* of UK-DALE")
-    add("--url", type=option.refusing(option.url), help=f"URL of the broker (default {MQTT['url']})")
+    add("--url", type=option.refusing(option.url), help=f"mqtt://[user:password@]host; default {MQTT['url']}")
     add("--topic", help=f"topic of each meter (default {MQTT['topic']})")
     add(
         "--meters",
@@ -363,6 +368,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
         help="write to this file instead of sending over MQTT",
     )
     add("--time", metavar="COLUMN", help="the column of times (default: the first)")
+    add("--timezone", metavar="ZONE", help="of CSV: the zone of local times, which are read as UTC otherwise")
     add("--watts", metavar="COLUMN", help="the column of power (default: the home's total, or the second)")
     add("--unit", choices=("W", "kW"), help="unit of --watts, if neither its name nor the data set states it")
     add(

@@ -121,7 +121,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
     """Load the trace that the arguments name, and append its final reading. Raises ValueError on failure."""
-    trace = load(arguments.trace, watts=arguments.watts, unit=arguments.unit, time=arguments.time)
+    csv = None if arguments.timezone is None else {"timezone": arguments.timezone}
+    trace = load(arguments.trace, watts=arguments.watts, unit=arguments.unit, time=arguments.time, csv=csv)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
     if _last_ms(trace, arguments.loop) > _END_MS:

@@ -150,6 +150,19 @@ def test_a_reading_stands_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
     assert library._load_windows(Path("trace"), 2).tolist() == expected
 
 
+def test_a_home_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    """A CSV file as other programs write it is a trace, in kW, with semicolons and decimal commas."""
+    minutes = np.datetime64("2026-03-02T00:00:00") + np.arange(3 * 1440 + 7) * np.timedelta64(60, "s")
+    rows = [f"{str(time).replace('T', ' ')};0,{100 + index % 800}" for index, time in enumerate(minutes)]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["Zeit;Leistung [kW]", *rows, ""]))
+    days = library.real_days(own, 3)
+    expected = 100 + np.arange(3 * 1440) % 800
+    assert np.array_equal(days.reshape(-1), expected)
+    with pytest.raises(Unusable, match="3 whole stretches of 1 day; 4 are needed"):
+        library.presence(library.event_named("kettle"), 4, 1, 0, data=own)
+
+
 def test_real_homes_are_whole_days(data: Path) -> None:
     """Days by the minute, of both homes; more than there are is refused."""
     days = library.real_days(data, 6, 2)

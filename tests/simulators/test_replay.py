@@ -158,6 +158,18 @@ def test_command_reads_the_header(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*options, "--watts", "Aggregate"]) == 0
 
 
+def test_local_times_have_a_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times without an offset are UTC, or of the zone that --timezone names."""
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("time,watts\n2026-03-02 00:00:00,1\n2026-03-02 00:01:00,2\n")
+    for options, start in (
+        ([], "2026-03-02T00:00:00Z"),
+        (["--timezone", "Europe/Berlin"], "2026-03-01T23:00:00Z"),
+    ):
+        assert main(["replay", str(source), "--out", str(target), *options]) == 0
+        assert f"{start} to " in capsys.readouterr().out
+
+
 def test_command_moves(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--start moves the first reading and --limit keeps the first stretch."""
     (tmp_path / "trace.csv").write_text("t,w\n0,5\n60,6\n120,7\n")

@@ -8,6 +8,7 @@ import ast
 import inspect
 from fractions import Fraction
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -44,7 +45,7 @@ def file_schema() -> dict[str, Any]:
     """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_SchemaGenerator)
     definitions = generated["$defs"]
-    sentences = _key_docstrings()
+    sentences = key_docstrings(model)
     for title, table in [("Config", generated), *definitions.items()]:
         if keys := table.get("properties"):
             described = {name: {"description": text} | keys[name] for name, text in sentences[title].items()}
@@ -76,10 +77,10 @@ def file_schema() -> dict[str, Any]:
     }
 
 
-def _key_docstrings() -> dict[str, dict[str, str]]:
+def key_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
     """Return each key's docstring by table and key; pydantic would read them at each start of the agent."""
     tables = dict[str, dict[str, str]]()
-    for table in ast.parse(inspect.getsource(model)).body:
+    for table in ast.parse(inspect.getsource(module)).body:
         if isinstance(table, ast.ClassDef):
             keys = tables[table.name] = {}
             for base in table.bases:

@@ -124,17 +124,18 @@ class QuantityTable(_Table):
     kind: Kind
     """`power`, `register` or `interval_energy`."""
     unit: Literal[*POWERS_W, *ENERGIES_WH] | None = None  # type: ignore[valid-type]  # pydantic knows it
-    """The device's unit. Without it, the configuration states the unit."""
+    """The device's unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Without this key, the configuration
+    states it."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_parse_sums)] = ()
     """The path of the number, or a list of paths to add up; a minus sign before a path subtracts its number.
 
-    Of several lists, the first list with a value counts. Without this key, the payload is a bare number."""
+    Of several lists, the first list with a value is used. Without this key, the payload is a bare number."""
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_check_channel)] = None
     """If the value may be a list with one number per channel: the channel, from 0, or `all` for the sum."""
     text: bool = Field(default=False, strict=True)  # names: a key of the profile's file
-    """Whether a string that spells a number counts as that number."""
+    """Whether a string that spells a number is read as that number; otherwise, it is refused."""
     match: _Match = ()
     """Conditions that a message must meet in addition to those of the profile."""
     negative: _Match = ()
@@ -144,7 +145,7 @@ class QuantityTable(_Table):
     every: _Duration | None = None
     """The usual time between readings, if it is not that between messages."""
     step: _Positive | None = None
-    """The step in which an energy is counted, in Wh."""
+    """The step in which an energy is counted, in Wh. Without it, `source.dead_band` is required."""
     counters: int = Field(default=1, ge=1, strict=True)
     """The number of counters that are summed."""
     direction: Direction | None = None
@@ -229,10 +230,11 @@ class ProfileTable(_Table):
     topics: list[Annotated[_Text, AfterValidator(_check_topic)]] = Field(min_length=1)
     """The usual topics, most likely first. `{meter}` and `{phase}` are segments, and `+` is any segment."""
     match: _Match = ()
-    """The conditions that this family's messages meet: a table, or a list of alternative tables."""
+    """The conditions that this family's messages meet: a table of paths with `true` (present), `false`
+    (absent), a value or a list of values. Of several tables in a list, one must be met."""
     partial: _Match | None = None
     """The conditions that messages meet if they omit unchanged values. If such a message lacks the
-    quantity, it is counted as `other`."""
+    quantity, it is counted as `other`. `{}` matches all messages."""
     marks: _Match = ()
     """The conditions by which `discover` recognises this family's messages on any topic. Without this key,
     it recognises them by their quantities, unless a plain object may have these, too."""
@@ -241,22 +243,24 @@ class ProfileTable(_Table):
     beside: list[_Text] = []
     """If `ends` may be of others, too: topics of this family in the same place, one of which was heard."""
     time: Annotated[str | None, BeforeValidator(_parse_time_path)]
-    """The path of the time, which must be a Unix time or have a zone; or `arrival`."""
+    """The path of a Unix time in s or ms, or of an RFC 3339 text with its zone. `arrival` is for a local time
+    without a zone; the time of arrival is also used if the object that contains the time is absent."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
-    """The path of the string that names the meter."""
+    """The path of the string that names the meter; `source.id` selects one."""
     last_seen: Annotated[str, AfterValidator(_plain_path)] | None = None
-    """The path of the time at which a gateway last heard from the meter, whose value it may repeat."""
+    """The path of the time at which a gateway last heard from the meter. A power that it repeats for longer
+    than `hold` is refused."""
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_parse_period)] | None = None
     """The longest time between powers, or `on change`. Without this key, `source.every` is required."""
     hold: _Duration
-    """The longest time for which a power counts if no other power follows."""
+    """The longest time for which a power stands if no other power follows."""
     dead_band: _Number | None = None
     """The largest difference, in W, between the load and the last power sent. Without this key,
     `source.dead_band` is required."""
     quantum: _Positive = Fraction(1)
-    """The step, in W, in which the device states powers."""
+    """The step, in W, in which the device states powers: 1 without this key."""
     identifies: _Text | None = None
     """The meaning of `{meter}` in the topics, if it names a device, person or contract and must be hidden."""
     dropped: list[_Text] = []
@@ -264,8 +268,8 @@ class ProfileTable(_Table):
     traps: list[_Text] = []
     """Facts that users must know before they trust a number."""
     others: Annotated[str, AfterValidator(_check_prefix)] | None = None
-    """An expression for an object in which `source.value` may name any field; the configuration states the
-    field's kind and unit."""
+    """An expression for an object in which `source.value` may name any field; `@` is the message. The
+    configuration states the field's kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
     """The origins of the facts."""
     quantity: dict[str, QuantityTable] = Field(min_length=1)

@@ -9,7 +9,7 @@ import pytest
 
 from meteragent.cli import main
 from meteragent.decode import profile_file
-from meteragent.decode.profile_model import ProfileTable, QuantityTable, SourceTable
+from tests.commands import profile_table
 from tests.decode.test_profile_file import HEAD, POWER, SOURCE
 from tests.support.not_run import ROOT
 
@@ -140,14 +140,8 @@ def test_the_example_of_the_page_reads_what_it_says() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    """The tables of the page name all keys of a file, and no other."""
-    rows = [
-        re.findall(r"`([^`]+)`", line.split("|")[1]) for line in PAGE.splitlines() if line.startswith("| `")
-    ]
-    named = {name for row in rows for name in row}
-    fields = set(ProfileTable.model_fields) - {"source", "quantity"} | {"[[source]]"}
-    assert named == fields | set(QuantityTable.model_fields)
-    assert all(f"`{name}`" in PAGE for name in SourceTable.model_fields)
+    """The tables of the page are what `python -m tests.commands.profile_table` makes of the models."""
+    assert profile_table.renewed(PAGE, profile_table.key_tables()) == PAGE
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Generate the sections on profiles in `meteragent/decode/profiles/README.md`, and the add-on's list of them.
 
-`python -m tests.commands.profile_table` rewrites both, and the JSON Schema in deploy/.
+`python -m tests.commands.profile_table` rewrites both, the keys of a profile's file in `docs/profiles.md`,
+and the JSON Schema in deploy/.
 """
 
 import json
@@ -8,15 +9,17 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent.config.schema import file_schema
+from meteragent.config.schema import file_schema, key_docstrings
 from meteragent.config.source import FORMATS
-from meteragent.decode import profiles
+from meteragent.decode import profile_model, profiles
 from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.profile_model import ProfileTable, QuantityTable, SourceTable
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from tests.support.not_run import ROOT
 
+PAGE = ROOT / "docs" / "profiles.md"
 README = Path(profiles.__file__).with_name("README.md")
 ADD_ON = ROOT / "deploy" / "homeassistant" / "addon" / "meteragent" / "config.yaml"
 SCHEMA = ROOT / "deploy" / "meteragent.schema.json"
@@ -122,13 +125,30 @@ def renewed_list(text: str) -> str:
     return re.sub(r"(?m)^(  profile: list\().*\)$", lambda match: f"{match[1]}{names})", text)
 
 
-def renewed(text: str) -> str:
-    """Return a text with the table between its marks generated again."""
+def key_tables() -> str:
+    """Return the keys of a profile's file, with their docstrings, in Markdown."""
+    docstrings = key_docstrings(profile_model)
+    text = ""
+    for head, model in (
+        ("key", ProfileTable),
+        ("key of `[quantity.NAME]`", QuantityTable),
+        ("key of `[[source]]`", SourceTable),
+    ):
+        text += f"\n| {head} | meaning |\n|---|---|\n"
+        for name, field in model.model_fields.items():
+            required = " (required)" if field.is_required() else ""
+            text += f"| `{name}`{required} | {' '.join(docstrings[model.__name__][name].split())} |\n"
+    return text.lstrip()
+
+
+def renewed(text: str, generated: str) -> str:
+    """Return a text with what is between its marks generated again."""
     head, _, tail = text.partition(BEGIN)
-    return head + BEGIN + "\n" + table() + "\n" + END + tail.partition(END)[2]
+    return head + BEGIN + "\n" + generated + "\n" + END + tail.partition(END)[2]
 
 
 if __name__ == "__main__":
-    README.write_text(renewed(README.read_text()))
+    README.write_text(renewed(README.read_text(), table()))
+    PAGE.write_text(renewed(PAGE.read_text(), key_tables()))
     ADD_ON.write_text(renewed_list(ADD_ON.read_text()))
     SCHEMA.write_text(json.dumps(file_schema(), indent=2) + "\n")

@@ -23,7 +23,10 @@ from tests.support.not_run import ROOT
 from tests.support.profile_fixtures import dsmr, shelly
 
 README = (ROOT / "deploy" / "homeassistant" / "README.md").read_text()
-SHELLY, DSMR = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+SHELLY, _DIFFERENT = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+DSMR = SHELLY
+for line in _DIFFERENT.splitlines():
+    DSMR = re.sub(rf"(?m)^{line.split()[0]} = .*$", line, DSMR, count=1)
 P1 = DSMR.replace("dsmr/json", "dsmr/raw").replace("dsmr-reader", "dsmr-p1")
 (ACL,) = re.findall(r"((?:^    (?:user|topic) .*\n|\n)+)^    user app", README, re.MULTILINE)
 USERS = {"meteragent": "a", "home": "b"}

@@ -1,8 +1,8 @@
 """The configuration: one TOML file, parsed once into frozen models, or refused with all its errors.
 
 Settings that would break the promise are refused here, before anything runs. `model` lists the keys, `form`
-and `refuse` find all errors of a file at once, `tables` says which streams a file has, and `terms` turns keys
-into the parameters of the mechanism.
+and `refuse` find all errors of a file at once, `tables` determines the streams of a file, and `terms` turns
+keys into the parameters of the mechanism.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The brokers and files that a configuration names, and what the machine lacks for it."""
+"""The brokers and files that a configuration names, and the folders and extras that it needs."""
 
 import stat
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def read_secret(key: str, path: Path) -> bytes:
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:
-        # The operator has just typed this path as an option, so it is shown unchanged.
+        # The operator has typed this path as an option, so it is no secret and is shown unchanged.
         text = f"{path}: {unreadable_reason(error)}" if key.startswith("--") else None
         value = f"{_path_text(path)}: {unreadable_reason(error)}"
         raise ConfigError(key, value, "a file that the agent can read", text=text) from None
@@ -84,7 +84,7 @@ def file_refusals(config: Config) -> list[ConfigError]:
 
 
 def store_folder_refusals(config: Config) -> list[ConfigError]:
-    """Return the refusal of a store in a folder that does not exist, if it is such a store."""
+    """Return a refusal if the store's folder does not exist."""
     path = config.store.path
     if path.parts[:1] and path.parts[0].startswith("~"):
         return [ConfigError("store.path", repr(str(path)), "the whole path: only a shell replaces the ~")]
@@ -188,7 +188,7 @@ def parse_endpoint(section: str, url: str, broker: Broker, password: str | None)
 
 
 def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield refusals of keys that form no broker's address, which may hold a password and is not repeated."""
+    """Yield refusals of keys that do not form a broker's address; it may hold a password, so is not shown."""
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"
         yield ConfigError(f"{section}.password_file", "a password without a user name", expected)

@@ -2,10 +2,10 @@
 
 pydantic ignores the contents of a table whose name is misspelt, and no other check can run on an invalid
 document. So the document is repaired and read again until it is valid: a misspelt key is renamed, an unknown
-key is dropped, and a wrong value is replaced by its default, or by a stand-in if it has none.
+key is dropped, and a wrong value is replaced by its default, or by a stand-in if there is no default.
 
-The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
-the paths on which these checks must not rely.
+The repaired configuration is never run. It serves to find further errors by the other checks, which must not
+rely on the paths in `wrong_paths`.
 """
 
 import copy
@@ -74,7 +74,7 @@ _JUMPS = (
     " jumps when the power crosses it, so no noise hides a small change"
 )
 _WHILE = re.compile(r"while|when")
-"""Words in unknown keys and in values of `privacy.space` that ask for energy while power is high."""
+"""Words in unknown keys and in `privacy.space` by which users ask for the energy *while* power is high."""
 
 _KEY_OF_TABLE = "[key]"
 """The last element of pydantic's location if the key is wrong rather than its value."""
@@ -266,7 +266,7 @@ def _relative_path(path: Path) -> Path:
 
 
 def _path_in_other_table(name: str) -> str | None:
-    """Return the path of a stream's table, or of the key that exactly one other table has; or None."""
+    """Return the path of a stream's table with this name, or of the only key with this name; else None."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"

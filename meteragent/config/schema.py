@@ -1,7 +1,7 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Configurations that are accepted are valid, apart from capitals in the names of weekdays. A schema cannot
-state all that is refused, such as a radius that is no multiple of the quantum.
+The schema accepts every accepted configuration, except for capitals in the names of weekdays. It also accepts
+some that are refused, for example a radius that is not a multiple of the quantum.
 """
 
 import ast
@@ -78,7 +78,7 @@ def file_schema() -> dict[str, Any]:
 
 
 def key_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
-    """Return each key's docstring by table and key; pydantic would read them at each start of the agent."""
+    """Return keys' docstrings by table and key; pydantic would read them at each start of the agent."""
     tables = dict[str, dict[str, str]]()
     for table in ast.parse(inspect.getsource(module)).body:
         if isinstance(table, ast.ClassDef):

@@ -1,4 +1,4 @@
-"""What a configuration says of each kind of window: one row a kind, which accepts a missing key."""
+"""What a configuration says about each kind of window, in one row for each kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -34,19 +34,19 @@ from meteragent.privacy.exact import round_half_up
 _PART_MS = 15 * MINUTE_MS
 """The usual length of parts: the quarter hour of tariffs and markets."""
 Build = Callable[[Stream, int, tuple[Band, ...]], Shape]
-"""Builds the shape of a window of the given length, with bands or price hours in these places."""
+"""A function that builds the shape of a window, given its length and the places of bands or price hours."""
 
 
 class ShapeRow(NamedTuple):
-    """What a configuration says of one kind of window. Keys are those of `[window]`.
+    """What a configuration says about one kind of window. Keys are those of `[window]`.
 
-    build         builds the shape
-    rules         gives the rules for the places of bands or price hours; None if there are none
-    hours         the key with the hours of these rules
-    implied_by    the key that implies the kind, if `privacy.space` is not set
-    own_keys      the keys that only this kind and others that name them have, each with what to write if it
-                  is required, or else with None
-    excludes      keys of slots that are refused, each with what would be right
+        build         builds the shape
+        rules         returns the rules for the places of bands or price hours; None if there are none
+        hours         the key with the hours of these rules
+        implied_by    the key that implies the kind, if `privacy.space` is not set
+        own_keys      the keys that only rows listing them accept, each with what to write if it is required,
+                      or else with None
+        excludes      keys of slots that are refused, each with what to write instead
     readings      why the kind takes only some kinds of readings
     is_archived   whether archives support the kind
     own_refusals  yields refusals of the values of its own keys
@@ -101,13 +101,13 @@ def band_rules(stream: Stream) -> BandRules:
 
 
 def keys_needed(preset: Preset) -> tuple[str, ...]:
-    """Return the keys of `[window]` that a preset needs, or that belong to these; none if it needs none."""
+    """Return the keys of `[window]` that a preset needs, with the keys that belong to them; may be none."""
     keys = ROWS[preset.space].own_keys
     return tuple(keys) if any(keys.values()) else ()
 
 
 def window_of(preset: Preset, window: Window) -> Window:
-    """Return a window without the keys that define it, except for those that a preset needs."""
+    """Return a window without the keys that define its slots, except for those that a preset needs."""
     names = {*SLOT_KEYS, *(() if preset.has_calendar else ["timezone"])}.difference(keys_needed(preset))
     return window.model_copy(update={name: Window.model_fields[name].default for name in names})
 
@@ -164,7 +164,7 @@ def _price_rules(stream: Stream) -> BandRules:
 
 
 def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
-    """Return the prices of a window whose price hours are `bands`; or none if no table has them."""
+    """Return the prices of a window whose price hours are `bands`; none without a table of prices."""
     table = stream.window.weights
     if table is None or not shape_class(stream).is_priced:
         return ()

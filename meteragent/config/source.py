@@ -20,7 +20,7 @@ _HOLD_MS = 15 * 60_000
 _SPARE_MS = 10_000
 """The least time that a reading may take beyond its period."""
 _PREFIX_MIN = 3
-"""The beginning of a profile's name leads to a suggestion if it is at least this long."""
+"""The shortest beginning of a profile's name for which the profile is suggested."""
 
 _STATESTREAM = "homeassistant-statestream"
 FORMATS = ("number", "json")
@@ -76,7 +76,7 @@ def topics_formula(source: Source) -> str:
 
 
 def _unit_names(source: Source) -> tuple[str, ...]:
-    """Return the names that other programs have for the unit of a 1 in the payload."""
+    """Return other programs' names for the unit in which payloads are written."""
     factor = UNIT_FACTOR[source.unit] * (source.scale or 1)
     units = POWERS_W if source.kind is Kind.POWER else ENERGIES_WH
     return tuple(name for name, value in units.items() if value == factor)
@@ -96,7 +96,7 @@ def topic_branches(source: Source) -> list[tuple[str, ...]]:
 
 
 def fleet_share(source: Source) -> str:
-    """Return which of a fleet's meters the agent has, as the store records it; a single agent has all."""
+    """Return the agent's shard of a fleet, as the store records it; a single agent has all meters."""
     if source.shard is None:
         return ALL_METERS
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
@@ -138,7 +138,7 @@ def _decoder(source: Source) -> Decoder:
 
 
 def has_times(source: Source) -> bool:
-    """Return whether readings carry a time; otherwise, their time of arrival counts."""
+    """Return whether readings carry a time; otherwise, their time of arrival is used."""
     return all(map(_has_times, part_sources(source)))
 
 
@@ -159,7 +159,7 @@ def _has_local_times(source: Source) -> bool:
 
 
 def hold_ms(source: Source) -> int:
-    """Return the longest time for which a power reading counts: as set, or the longest of its profiles."""
+    """Return the longest time for which a power reading applies: as set, or the longest of its profiles."""
     profiles = map(profile_of, part_sources(source))
     return source.hold or max(part.hold_ms if part else _HOLD_MS for part in profiles)
 
@@ -184,8 +184,8 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    Without `every`, it is unknown for energies, and a power with a configured dead band is sent on change,
-    even if its profile states a fixed period. A sum is sent on change if a part of it is.
+    Without `every`, it is unknown for energies. Power with a configured dead band is sent on change, even if
+    the profile states a fixed period. A sum is sent on change if a part of it is.
     """
     if source.every is not None:
         return source.every
@@ -197,20 +197,20 @@ def period_ms(source: Source) -> int | None:
 
 
 def completes_slots(source: Source, window: Window) -> bool:
-    """Return whether a slot waits for the reading after its end: of an energy, unless that ends it."""
+    """Return whether a slot waits for the reading after its end: energies do, under the wall clock."""
     return source.kind is not Kind.POWER and window.clock is Clock.WALL
 
 
 def has_period(source: Source) -> bool:
-    """Return whether the time between readings is stated, or known by the device's profile."""
+    """Return whether the time between readings is configured, or known from the device's profile."""
     return source.every is not None or every_ms(source) > 0
 
 
 def lateness_ms(source: Source, window: Window) -> int:
     """Return a slot's lateness: as configured, or else the time in which the reading that completes it comes.
 
-    This is the period and a tenth of it, which is at least 10 s; 0 for power and for an unknown period. Under
-    the event clock it is the period: then a wrong reading at a slot's end is known before the slot closes.
+    It is 1.1 times the period, at least 10 s more than it, and 0 for power or an unknown period. Under the
+    event clock it is the period, so that a wrong reading at a slot's end shows before the slot closes.
     """
     if window.lateness is not None or source.kind is Kind.POWER:
         return window.lateness or 0
@@ -221,7 +221,7 @@ def lateness_ms(source: Source, window: Window) -> int:
 
 
 def reports_on_change(source: Source) -> bool:
-    """Return whether the device, or that of a part, may be silent while nothing changes."""
+    """Return whether the device, or the device of a part, may be silent while nothing changes."""
     profiles = map(profile_of, part_sources(source))
     if source.every is not None:
         return source.every == 0
@@ -242,8 +242,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    A power that is sent at a configured interval (`every`) has no dead band unless it is configured. Of a
-    sum, dead bands of powers add up, and of steps the largest counts (see `counters`).
+    Power that is sent at a configured interval (`every`) has no dead band unless it is configured. In a sum,
+    the dead bands of powers add up; of counters' steps, the largest is used (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band

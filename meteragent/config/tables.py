@@ -1,4 +1,4 @@
-"""The streams that the tables of a file become: in a group's total, one for each share, one for each preset.
+"""The streams that a file's tables define: in a group's total, one for each share, or one for each preset.
 
 Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each hides
 the same energy at its share of the level, so for any change in the load the levels of all streams add up to
@@ -30,7 +30,7 @@ _RECEIVER_KEYS = Receiver.model_fields.keys() & Sink.model_fields.keys()
 
 
 def expand_tables(config: Config) -> Config:
-    """Return a configuration with the streams that its tables become. Raises ConfigError as `group_of`."""
+    """Return a configuration with the streams that its tables define. Raises ConfigError as `group_of`."""
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, config.key_prefixes * len(streams))
@@ -100,10 +100,10 @@ def _of_share(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
-    """Return the quantum of a stream's values, a whole number of millionths, at most the preset's in energy.
+    """Return the quantum of a stream's values in whole millionths; as energy, it is at most the preset's.
 
-    If less is hidden than with the preset, it is proportionally finer, so that rounding up enlarges the
-    radius by no greater fraction.
+    If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up does
+    not enlarge the radius by a greater fraction.
     """
     numbers = preset(stream)
     quantum_wh = numbers.quantum * Fraction(usual_length_ms(numbers.length), HOUR_MS)
@@ -142,7 +142,7 @@ def with_actions(config: Config, verbs: Mapping[str, str]) -> Config:
 
 
 def for_preset(base: Stream, name: str) -> Stream:
-    """Return the file's stream with a preset's slots and noise; bands and time zone stay if it uses them."""
+    """Return the file's stream with a preset's slots and noise; bands and zone stay if it needs them."""
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = base.window if preset is None else window_of(preset, base.window)
     privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)
@@ -157,7 +157,7 @@ def sent_to(stream: Stream, receiver: Receiver) -> Stream:
 
 
 def streams_by_receiver(stream: Stream) -> dict[str, Stream]:
-    """Return a stream as each receiver gets it that gets numbers, by name; "" is the stream's own sink."""
+    """Return, by receiver, the stream as it is sent to those that get it; "" is the stream's own sink."""
     if not stream.receivers:
         return {"": stream}
     return {item.name: sent_to(stream, item) for item in stream.receivers if not item.state}

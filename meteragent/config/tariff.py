@@ -17,7 +17,7 @@ _DAY_MIN = 24 * 60
 
 
 class MonthWindows(NamedTuple):
-    """The number of windows (a month, 4 weeks or 30 days), and of those in which each band has hours."""
+    """The number of windows in a month (4 weeks or 30 days), and the number in which each band has hours."""
 
     windows: int
     counts: Mapping[str, int]

@@ -86,7 +86,7 @@ def quantum(stream: Stream) -> Fraction:
     if stream.privacy.quantum:
         return stream.privacy.quantum
     shape, source = usual_shape(stream), stream.source
-    # The preset's quantum is in W, or in Wh where energies are released whatever the readings are.
+    # The preset's quantum is in W or, if energies are released for all kinds of readings, in Wh.
     in_wh = shape.is_energy(Kind.POWER)
     factor = 1 if in_wh else Fraction(shape.step_ms, HOUR_MS) / shape.hours_per_value(source.kind)
     usual = preset(stream).quantum * factor / shape.wh_per_value(source.unit, source.kind)
@@ -105,8 +105,8 @@ def finer_step(quantum: Fraction) -> Fraction:
 def radius(stream: Stream, shape: Shape) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    It is the value of `hide` in the shortest slot, rounded up to the lattice: of a mean, `hide` / slot; of an
-    amount, `hide` times the largest price.
+    It is the value of `hide` in the shortest slot, rounded up to the lattice: for a mean, `hide` divided by
+    the slot; for an amount, `hide` times the largest price.
     """
     privacy, source = stream.privacy, stream.source
     if privacy.radius is not None:
@@ -122,7 +122,7 @@ def level(stream: Stream) -> Fraction:
 
 
 def other_charges_per_day(config: Config, stream: Stream) -> Fraction:
-    """Return the daily charge of a meter's other streams, as epsilon in 1/W; none if nobody gets them."""
+    """Return the daily charge of a meter's other streams, as epsilon in 1/W, if anyone receives them."""
     siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
     return sum((terms(sibling).epsilon_per_w_day for sibling in siblings), Fraction(0))
 
@@ -217,7 +217,7 @@ def distinct_terms(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[
 
 @lru_cache(maxsize=64)
 def _distinct_starts_ms(calendar: Calendar) -> tuple[int, ...]:
-    """Return the start of one window of each sequence of lengths of days; the others have the same terms."""
+    """Return the start of one window for each sequence of day lengths, which alone determines the terms."""
     start_ms, starts_ms = calendar.first_start_ms(SHAPES_FROM_MS), dict[object, int]()
     while start_ms < SHAPES_END_MS:
         starts_ms.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)

@@ -1,4 +1,4 @@
-"""Refusals of settings that would break the promise or contradict each other, with what would be right."""
+"""Refusals of settings that would break the promise or contradict each other, with what is expected."""
 
 import difflib
 import re
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals:
     """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     if any(path[:1] == ("receiver",) for path in wrong_paths):
-        return  # the form has dropped the list, so the streams are unknown
+        return  # `form` has dropped the list, so the streams are unknown
     streams = [
         Table(stream, prefix, _wrong_in(number, wrong_paths))
         for number, (stream, prefix) in enumerate(config.prefixed_streams)
@@ -96,7 +96,7 @@ def _refusals_of_tables(streams: Collection[Table]) -> Refusals:
 
 
 def _nested_tables(table: Table) -> list[Table]:
-    """Return the streams that a table becomes, as far as its keys are valid."""
+    """Return the streams that a table defines; the table itself if its keys are not valid."""
     stream, _, wrong_paths = table
     stream = stream if is_wrong(wrong_paths, _GROUP) else with_group_terms(stream)
     streams = (stream,) if is_wrong(wrong_paths, *_DIVISION_KEYS) else nested_streams(stream)

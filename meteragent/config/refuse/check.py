@@ -44,7 +44,7 @@ class Check:
     keys: tuple[str, ...]
 
     def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Refusals:
-        """Yield refusals, and add their keys to `wrong_paths`; none if a key it reads is wrong already."""
+        """Yield refusals and add their keys to `wrong_paths`, unless a key that the check reads is in it."""
         if not is_wrong(wrong_paths, *self.keys):
             for problem in self.refusals(stream):
                 wrong_paths.add(path_of(problem.key))

@@ -1,6 +1,6 @@
 """Refusals of readings that follow the load too coarsely or complete slots too late.
 
-They stand apart from all others, because a stream that has run before goes on with a warning.
+They are separate from all others, because a stream that has run before continues, with a warning.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 LEVEL_FACTOR_MAX = 2
-"""A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
-unless `privacy.accept` allows this."""
+"""A stream is refused if the level of a change by the hidden energy can be more than this factor times the
+stream's level, unless `privacy.accept` allows this."""
 LOST_MAX = Fraction(1, 50)
 """A stream is refused if a larger share of a slot can be lost, unless `privacy.accept` allows this."""
 _LOST = "lost_energy"
@@ -83,7 +83,7 @@ def _coarse_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
 
 
 def _word(rules: Terms) -> str:
-    """Return the word in `privacy.accept` with which the operator accepts the stream."""
+    """Return the word that must be in `privacy.accept` for the stream to be accepted."""
     return "sparse_readings" if rules.readings.kind is Kind.POWER else "coarse_register"
 
 
@@ -102,7 +102,7 @@ def _coarse_refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost_text(rules: Terms) -> str:
-    """Return, in words, why a change by the hidden energy can count as more, and as how much."""
+    """Return the text of why a change by the hidden energy can look larger, and how large."""
     distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
     if rules.readings.kind is Kind.POWER and (hold_ms := rules.readings.longest_hold_ms):
         verb = "is read every" if hold_ms == rules.readings.every_ms else "stands for at most"

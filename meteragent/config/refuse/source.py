@@ -1,4 +1,4 @@
-"""Refusals for a source and settings that must fit it: names, brokers, kinds, devices and formats."""
+"""Refusals of a source and of settings that must fit it: names, brokers, kinds, devices and formats."""
 
 from meteragent.config.files import address_refusals, sink_broker
 from meteragent.config.model import Broker, Source, Stream

@@ -19,7 +19,7 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 HOURS_MAX = 96
-"""The largest number of bands or prices; more would take seconds to check, and longer when windows open."""
+"""The largest number of bands or prices; more would take seconds to check and delay every opening."""
 _DAY_MIN = 24 * 60
 
 
@@ -79,7 +79,7 @@ def _key_refusals(stream: Stream) -> Refusals:
 
 
 def _misplaced_key_refusal(stream: Stream, key: str) -> ConfigError:
-    """Return the refusal of a key that other kinds have, with the settings that choose them."""
+    """Return the refusal of a key of other kinds of windows, with the settings that choose these kinds."""
     kinds = [kind for kind, row in ROWS.items() if key in row.own_keys]
     for kind in kinds:
         if ROWS[kind].implied_by == key:

@@ -16,12 +16,12 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 ARRIVAL = "arrival"
-"""The word in profiles and configurations for the time of arrival, if that counts."""
+"""The word in profiles and configurations that chooses the time of arrival."""
 Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, or a sum, in the device's unit, with its times, and the meter it names."""
+    """A number in a payload, or a sum, in the device's unit, with its times, and the meter's name, if any."""
 
     time_ms: int | None
     number: Decimal
@@ -30,7 +30,7 @@ class PayloadNumber(NamedTuple):
 
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
-"""Returns the numbers in a payload, or raises PayloadError."""
+"""A function that returns the numbers in a payload, or raises PayloadError."""
 
 
 def wrap_single(decode: Callable[[bytes], Reading]) -> Decoder:
@@ -39,7 +39,7 @@ def wrap_single(decode: Callable[[bytes], Reading]) -> Decoder:
 
 
 def make_start_decoder(decode: Decoder, interval_ms: int) -> Decoder:
-    """Make a decoder of readings stamped at the end of their interval, from one of readings at the start."""
+    """Make a decoder that shifts the times of readings from the start to the end of their interval."""
 
     def end_ms(start_ms: int | None) -> int | None:
         """Return the end of the interval that begins at `start_ms`."""
@@ -54,8 +54,8 @@ def make_start_decoder(decode: Decoder, interval_ms: int) -> Decoder:
 
 def parse_or_refuse(reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In) -> _Out:
     """Return `parse(value)`; if it raises `mistake` or RecursionError, raise PayloadError with `reason`."""
-    try:  # not `suppress`, which takes longer than parsing a short payload
+    try:  # `suppress` would take longer than parsing a short payload
         return parse(value)
     except (mistake, RecursionError):
         pass
-    raise PayloadError(reason)  # in the handler, the exception with the payload would stay in `__context__`
+    raise PayloadError(reason)  # outside the handler, as `__context__` would keep the payload

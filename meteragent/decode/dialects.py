@@ -53,7 +53,7 @@ def is_of_template(text: str) -> bool:
 
 
 def translate_path(text: str) -> str | None:
-    """Return what to write in the place of another tool's path, in words; None if it is not one."""
+    """Return, in words, what to write instead of another tool's path; None if it is not such a path."""
     template = _BRACES.fullmatch(text.strip())
     path = (text if template is None else template["path"]).partition("|")[0].strip()
     if template is not None and path == "value":

@@ -121,7 +121,7 @@ class _Interpreter(visitor.TreeInterpreter):
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Evaluate a node. Raises ValueError beyond the limit."""
         value = super().visit(node, *args, **kwargs)
-        # Only a multi-select puts a value in several places: what it contains counts as often as it occurs.
+        # Only a multi-select puts a value in several places, so the sizes of its values are added up.
         is_copied = node["type"].startswith("multi_select")
         self._steps += _size(value) if is_copied else 1 + len(value) if isinstance(value, _SIZED) else 1
         if self._steps > STEPS_MAX:

@@ -1,7 +1,7 @@
 """The forms of payloads that programs often send but no decoder reads, so that a refusal says what to do.
 
 A form is the name of a counter, whose text says what to send instead (`domain.counters.REFUSALS`). Only the
-notation is judged, by the beginning of a payload, and nothing of the payload is returned.
+notation is recognised, by the beginning of a payload, and no part of the payload is returned.
 """
 
 import base64
@@ -33,7 +33,7 @@ _INFLUX = re.compile(
     r"[^\s,={\"]+(?:,[^\s,=]+=[^\s,=]+)* +[^\s,=]+=(?:[+-]?\.?\d|\"|(?:t|f|true|false)\b)", re.IGNORECASE
 )
 """A measurement, its tags, and the first of its fields."""
-_PART = re.compile(
+_TELEGRAM_LINE = re.compile(
     r"^(?:\d-\d{1,3}:)?\d{1,3}\.\d{1,3}\.\d{1,3}(?:\*\d{1,3})?\(|\A![0-9A-Fa-f]{4}\Z", re.ASCII | re.MULTILINE
 )
 """A line of a telegram, or its checksum."""
@@ -94,7 +94,7 @@ def _form_inside(text: str) -> str | None:
 
 
 def _is_part(text: str) -> bool:
-    return not text.startswith("/") and _PART.search(text) is not None
+    return not text.startswith("/") and _TELEGRAM_LINE.search(text) is not None
 
 
 def _is_influx(text: str) -> bool:

@@ -5,11 +5,11 @@ Theory of operation
 A payload becomes a reading in this order:
 
 1. Text: the payload is UTF-8 and not empty (`text_of`).
-2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
-   not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
-   fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
-   slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0. A
-   string that spells an object or a list counts as that object or list, wherever it is.
+2. Document: the text is JSON, with decimals for all numbers (`document_of`), so that the meter's own digits
+   are used, not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do
+   no harm in fields that are not selected. The parser fails on a number whose exponent is too large for a
+   decimal; a slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or
+   with 0. A string that spells an object or a list is replaced by it, wherever it is.
 3. Selection: the expressions are evaluated (`make_finder`); a plain field name needs only a look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
@@ -71,7 +71,7 @@ def document_of(payload: bytes) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse a document; a string in it that spells an object or a list counts as that object or list."""
+    """Parse a document; a string in it that spells an object or a list is replaced by it."""
     try:
         document = _DECODER.decode(text)
     except ArithmeticError:
@@ -160,7 +160,7 @@ def make_reader(
 ) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and time, selected by the expressions `value` and `time`, if any.
 
-    The number 1 counts as 1 `unit` times `factor`; an object that states another unit for the number is
+    A 1 in the payload means `factor` times 1 `unit`. An object that states another unit for the number is
     refused. Raises ValueError if an expression is invalid.
     """
     find_value = make_finder(value)

@@ -69,14 +69,14 @@ def compute_crc(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A telegram: each code's values as written, the time if it counts, and whether a code ends in 255."""
+    """A telegram: each code's values as written, its time if it is used, and whether it is a D0 readout."""
 
     values: dict[str, list[str]]
     time_ms: int | None
     is_readout: bool = False
 
     def read_code(self, code: str, unit: str, *, is_signed: bool = False) -> Decimal | None:
-        """Return a code's number in kW or kWh, None if there is none. Raises PayloadError for a wrong one."""
+        """Return a code's number in kW or kWh; None if it is missing. Raises PayloadError if it is wrong."""
         values = self.values.get(code)
         if values is None:
             return None

@@ -1,7 +1,7 @@
 """Paths in a JSON document, which distinguish an absent value from null.
 
-A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names, or `*` for the only child that
-contains the rest. Any other path is a JMESPath expression, for which null and an absent value are the same.
+A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names, or of `*` for the only child in
+which the rest of the path exists. Any other path is a JMESPath expression, which treats null as absent.
 """
 
 import json

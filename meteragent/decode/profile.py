@@ -31,11 +31,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How a family is known: from which `origins`, and by which signs where users have changed the topics.
+    """The `origins` of facts about a family, and the signs of the family if users have changed its topics.
 
-    `marks` returns whether a document is certainly the family's; None if its messages are recognised by what
-    they hold, or not at all. `ends` are ends of topics that the family keeps. If another family may have
-    them, too, one of the topics `beside` them must have been heard.
+    `marks` returns whether a document certainly comes from the family; it is None if messages are
+    recognised by their quantities, or not at all. `ends` are ends of topics that the family always uses.
+    If other families may use them, too, one of the topics `beside` them must have been received.
     """
 
     origins: tuple[Origin, ...] = ()
@@ -45,7 +45,7 @@ class Evidence:
 
     @property
     def is_captured(self) -> bool:
-        """Whether real messages were seen, and not only a documentation."""
+        """Whether real messages were captured, not only documentation read."""
         return any(origin.facts == "captured" for origin in self.origins)
 
 
@@ -129,7 +129,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class CodedPart:
-    """What only code can say of a family; its `Profile` has these next to what its file says."""
+    """The facts about a family that only code can state; its `Profile` combines them with its file's."""
 
     quantities: Mapping[str, Quantity]
     named: Callable[[Kind, str], Quantity | None] | None = None
@@ -141,7 +141,7 @@ def make_decoder(read: Read, scale: Fraction | None, unit: str, meter_id: str | 
     """Make a decoder that converts the numbers from `read` to readings in `unit`.
 
     `scale` is the number of W or Wh in one of the device's units; None if that is `unit`. With a `meter_id`,
-    only that meter's numbers count, because a radio also receives the neighbours' meters.
+    only that meter's numbers are used, because a radio also receives the neighbours' meters.
     """
     micro = make_scaler(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 

@@ -21,7 +21,7 @@ _RESERVED_NAMES = ("number", "json")
 
 
 def parse_profile(text: str, name: str, *, is_coded: bool = False) -> Profile:
-    """Parse a profile file; if `is_coded`, it may lack what a module states. Raises ConfigError."""
+    """Parse a profile file; if `is_coded`, keys that a module replaces may be missing. Raises ConfigError."""
     document = parse_toml(text)
     try:
         table = (CodedTable if is_coded else ProfileTable).model_validate(document)
@@ -50,7 +50,7 @@ def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigErr
 
 
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
-    """Yield an error for each unknown, missing or wrong key; a misspelt key does not count as missing."""
+    """Yield an error for each unknown, missing or wrong key; a key that is misspelt is not also missing."""
     key_lines = find_key_lines(text)
     unknown_paths = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     probable_keys = {path: _probable_key(path, document) for path in unknown_paths}
@@ -65,7 +65,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _probable_key(path: Path, document: Any) -> str | None:
-    """Return the most similar of the keys that a misspelt key's table lacks; None if no key is similar."""
+    """Return the most similar key, among those missing in the table of a misspelt key; None without one."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]

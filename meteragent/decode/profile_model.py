@@ -74,7 +74,7 @@ def _plain_path(value: str) -> str:
 
 
 def _parse_time_path(value: str) -> str | None:
-    """Parse the path of the time. Return None if the time of arrival counts."""
+    """Parse the path of the time. Return None if the time of arrival is used."""
     return None if value == ARRIVAL else _plain_path(value)
 
 

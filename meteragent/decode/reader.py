@@ -6,7 +6,7 @@ A JSON payload becomes a number in this order:
 
 1. The document must be an object. If it does not meet the conditions of the profile and of the quantity, the
    message is counted as `other`.
-2. Of a quantity's alternative sums, the first with at least one value in the document counts. If no sum
+2. Of a quantity's alternative sums, the first with at least one value in the document is used. If no sum
    has a value, the message is refused, unless it meets the conditions `partial`: then it is counted as
    `other`.
 3. All values of this sum are added, or subtracted if their paths have a minus sign. If one is missing, null
@@ -16,7 +16,7 @@ A JSON payload becomes a number in this order:
    reads a negative 32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt
    or more. No home's meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
 5. The time is read at its path. If the profile has no such path, or the document lacks the object that
-   should hold the time, the time of arrival counts.
+   should hold the time, the time of arrival is used.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,10 +65,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The place of a quantity's number: alternative sums, of which the first that has a value counts.
+    """The place of a quantity's number: alternative sums, of which the first that has a value is used.
 
-    `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
-    that spells a number counts as that number only if `accepts_text` is true. In a message that meets one of
+        `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A
+        string that spells a number is accepted only if `accepts_text` is true. In a message that meets one of
     the alternatives in `negative`, the number's sign is reversed. `unit` is the unit that the string at
     `unit_path` must equal.
     """

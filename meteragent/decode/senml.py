@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A base field applies from its record on, until a later record replaces it. A record's name is bn + n, its time
-is bt + t, its value is bv + v, and its sum is bs + s; if one of the two numbers is missing, it counts as 0.
+is bt + t, its value is bv + v, and its sum is bs + s; if one of the two numbers is missing, it is taken as 0.
 The record's unit is u, or bu if u is missing. Times from 2**28 on are seconds since the Unix epoch. Smaller
 times are relative to the arrival, and 0 is the arrival itself. A relative time in the future is a plan, not a
 measurement, and is refused.
@@ -78,7 +78,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return the sum of a field, or 0, and its base; without a base, or if it is no number, the field."""
+    """Return a field (0 if missing) plus its base; only the field if the base is not a number."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value

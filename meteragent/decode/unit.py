@@ -1,4 +1,4 @@
-"""The unit that a program states of its readings: on a topic, in a discovery message, or next to the number.
+"""The unit that a program states for its readings: on a topic, in a discovery message, or with the number.
 
 Sources: Home Assistant's MQTT Statestream (attributes are published as JSON) and MQTT discovery (the key
 `unit_of_measurement`, or `unit_of_meas` for short).
@@ -34,7 +34,7 @@ def stated_unit(payload: bytes) -> str | None:
 def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bool:
     """Return whether an object states another unit for its number than the configuration does.
 
-    `factor` is the number of W or Wh for which the number 1 counts, and `unit` the configured unit. A unit of
+    `factor` is the number of W or Wh that a 1 in the payload means, and `unit` the configured unit. A unit of
     energy next to a power, or the other way round, belongs to another number of the object.
     """
     units = ENERGIES_WH if unit.endswith("h") else POWERS_W
@@ -43,7 +43,7 @@ def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bo
 
 
 def _factors(text: str, units: Mapping[str, Fraction]) -> set[Fraction]:
-    """Return the factor of a unit; if its case is wrong, of the one unit that is meant, if there is one."""
+    """Return the factor of a unit; if its case is wrong, that of the only unit that can be meant, if any."""
     if text in units:
         return {units[text]}
     meant = {factor for name, factor in units.items() if name.lower() == text.lower()}

@@ -47,7 +47,7 @@ class _Profiles(Mapping[str, Profile]):
 
 @cache
 def _read_file(name: str) -> Profile:
-    """Read a profile's file, and add what needs code."""
+    """Read a profile's file, and add the facts of its module."""
     from meteragent.decode import profile_file  # noqa: PLC0415  an agent without a profile starts faster
 
     text = (_FOLDER / f"{name}.toml").read_text("utf-8")

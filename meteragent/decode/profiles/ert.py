@@ -7,7 +7,7 @@ messages, were within 40 ms of each other, so ends are rounded to seconds and a 
 same time.
 
 A count is 1 Wh, 10 Wh or more: ``source.unit`` and ``source.scale`` state its energy. A receiver picks up
-hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water meters send the same
+hundreds of meters, so only messages from the meter ``source.id`` are used. Gas and water meters send the same
 messages; the lower four bits of a meter's type state the medium (github.com/bemasher/rtlamr, meters.md),
 which only rtlamr2mqtt's `state` lacks. A NetIDM has the layout of an IDM, but another packet type and other
 contents.
@@ -80,7 +80,7 @@ def _read_code(message: Any, key: str) -> int:
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
-    """Check that code and word say electricity. Raises PayloadError (`other` for other or unknown media)."""
+    """Check that a message is about electricity. Raises PayloadError (`other` for other or unknown media)."""
     word, code = value_at(message, "MeterType"), _read_code(message, medium_key)
     if word not in (None, "Electric") or code & 0xF not in _ELECTRICITY:
         raise PayloadError("other")

@@ -19,7 +19,7 @@ COLUMNS = ("stream", *_FIELDS, "delivered")
 
 
 def _row(record: DeliveredRow) -> list[str]:
-    """Return the columns, with the record's exact digits; what a record does not have is empty."""
+    """Return the columns, with the record's exact digits; missing fields are empty."""
     values = _fields(record.payload)
     fields = {name: values.get(name, "") for name in _FIELDS}
     fields |= {name: cell_of(fields[name]) for name in ("meter", "band")}
@@ -47,7 +47,7 @@ def write_table(connection: Connection, file: IO[str]) -> None:
 
 
 def write_lines(connection: Connection, file: IO[str]) -> None:
-    """Write all records as JSON, one a line: the record as it was sent, its stream and its delivery."""
+    """Write all records as JSON, one per line: the record as it was sent, its stream and its delivery."""
     for row in delivered_records(connection):
         fields_text = json.dumps(
             {"stream": row.stream, "delivered": iso_time(row.delivered_ms)}, separators=(",", ":")

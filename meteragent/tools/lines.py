@@ -1,4 +1,4 @@
-"""What tools write on a terminal: numbers in columns, and sentences as lines."""
+"""Format numbers for columns, and sentences as lines, for a terminal."""
 
 import textwrap
 

@@ -15,13 +15,13 @@ from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Direction, Role
 
 NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
-"""The doubt about a candidate or a point that is only described."""
+"""The doubt about a candidate or a point that is only described, but sent no message."""
 _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A-Fa-f]{2}[:-]){3,}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic, or a number on it, that is not proposed, why, and the missing and known keys of `source`."""
+    """A topic, or a number on it, that is not proposed: the reason, missing and known keys of `source`."""
 
     topic: str
     reason: str
@@ -37,7 +37,7 @@ class Candidate:
     `[source]`, and `factor` is the key `scale`. `numbers` has a list of numbers for each topic. `scale` is
     what 1 in a payload means, in W or Wh, if known. `rank` is 0 for a known family on its usual topic or a
     description on the broker, 1 for a family recognised by its payload, and 2 for a name that states kind and
-    unit. `alternatives` are the same meter's. A message on `unit_topic` states the unit, if it is heard.
+    unit. `alternatives` are other quantities of the meter. A message on `unit_topic` may state the unit.
     """
 
     rank: int

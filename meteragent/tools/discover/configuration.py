@@ -25,7 +25,7 @@ _OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == S
 """Other half-hour presets, which are mentioned next to the proposed preset if they are accepted."""
 _USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
 _JITTER = 1.05
-"""How much longer the time between messages may be than the period by which it is rounded."""
+"""The factor by which the time between messages may exceed the period to which it is rounded."""
 _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 
@@ -38,7 +38,7 @@ class Access:
 
     @classmethod
     def of(cls, url: str, keys: Mapping[str, object]) -> "Access":
-        """Return the access with those of the keys that belong to a login and are not None."""
+        """Return the access at `url`, with those of `keys` that belong to a login and are not None."""
         pairs = ((key, keys.get(key)) for key in Broker.model_fields)
         return cls(url, tuple((key, str(value)) for key, value in pairs if value is not None))
 
@@ -85,7 +85,7 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return the shortest usual time between a power's reports of at least 1.5 times the observed median."""
+    """Return the shortest common period of power reports that is at least 1.5 times the observed median."""
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
         return None
@@ -94,9 +94,9 @@ def _usual_period(candidate: Candidate) -> str | None:
 
 
 def _register_period(candidate: Candidate) -> str | None:
-    """Return the usual time between a register's readings as long as the observed median, if not known.
+    """Return, if the profile does not state it, a period of register readings like the observed median.
 
-    It is an hour if nothing is heard: a slot that waits too long loses nothing.
+    It is an hour if no message was received, because a slot that waits too long loses nothing.
     """
     if candidate.kind is not Kind.REGISTER:
         return None

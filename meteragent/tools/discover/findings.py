@@ -33,7 +33,7 @@ from meteragent.tools.discover.words import Direction, Role
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A meter's quantity that can be read; `candidate` states how."""
+    """A quantity of a meter that can be read, as `candidate` describes."""
 
     candidate: Candidate
 

@@ -40,7 +40,7 @@ def _may_be_a_meter(segment: str) -> bool:
 
 
 def _reading(candidate: Candidate) -> tuple[object, ...]:
-    """Return what candidates must have in common to be merged, apart from their topics."""
+    """Return the properties, apart from topics, that candidates must share to be merged."""
     read = attrgetter("profile", "kind", "unit", "value", "time", "factor", "direction", "phases")
     keys = map(read, (candidate, *candidate.alternatives))
     return (candidate.rank, candidate.role, candidate.message_count > 0, *keys)

@@ -33,7 +33,7 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def find_named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers with a stated kind and unit, and entries for others, if not yet `described`."""
+    """Return numbers whose names state kind and unit, and entries for others; skip those in `described`."""
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for log in logs:
@@ -99,7 +99,7 @@ def _names_a_device(segment: str) -> bool:
 
 
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
-    """Complete a name's meaning from the surrounding segments or objects, whose objections count, too."""
+    """Complete a name's meaning from the surrounding segments or objects, including their objections."""
     for outer in context:
         stated = stated.complete_with(outer)
     role = stated.role if stated.role is not Role.UNKNOWN else topic_meaning.role

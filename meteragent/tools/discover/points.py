@@ -33,7 +33,7 @@ class Unit(NamedTuple):
 
 
 def _unit(kind: Kind, size: Fraction) -> Unit:
-    """Return the unit of `size` W or Wh, in the largest of the configuration's units that is no larger."""
+    """Return the unit of `size` W or Wh, in terms of the largest configurable unit that is not larger."""
     name = next((name for name in reversed(UNITS[kind]) if UNIT_FACTOR[name] <= size), UNITS[kind][0])
     return Unit(kind, name, None if size == UNIT_FACTOR[name] else size / UNIT_FACTOR[name])
 
@@ -113,7 +113,7 @@ def foreign_fields(payload: bytes) -> Iterator[tuple[Path, str]]:
 
 
 def _values(payload: bytes) -> Iterator[tuple[Path, str | Decimal, dict[str, Any]]]:
-    """Yield each string and number in a document's objects, with its path and those of the same object."""
+    """Yield each string and number in a document's objects, with its path and its object's other values."""
     with suppress(PayloadError):
         yield from _values_in(document_of(payload), ())
 
@@ -152,7 +152,7 @@ def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
 
 
 def foreign_form(log: TopicLog) -> str | None:
-    """Return the form of another program in which a topic's newest payload is; None if there is none."""
+    """Return the foreign form (`decode.foreign`) of a topic's newest payload; None if it has none."""
     with suppress(PayloadError):
         document_of(log.newest)
         return None

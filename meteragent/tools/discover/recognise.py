@@ -19,7 +19,7 @@ from meteragent.tools.discover.rows import (
     Row,
     TopicMatch,
     fill_wildcards,
-    is_bare,
+    has_bare_number,
     named_kind,
     place_of,
     read_quantity,
@@ -33,7 +33,7 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads. A profile without marks that can read one of them is not recognised by its payload."""
+"""Plain payloads. If a profile without marks can read one of them, payloads do not identify its family."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The first characters of distinctive payloads: JSON and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload or the end of its topic")
@@ -78,8 +78,8 @@ def recognise_families(
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
     stated by a description on the broker; `roles` maps topics to their meter's role. A topic that matches a
-    template or a description is not also recognised by its payload. The marks and ends of a family count for
-    topics whose numbers are not `described`.
+    template or a description is not also recognised by its payload. The marks and ends of a family are used
+    only for topics whose numbers are not `described`.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -168,7 +168,7 @@ def _candidate(
 
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
-    """Return whether a quantity counts both directions, but another of its kind counts only consumption."""
+    """Return whether a quantity adds both directions up, while another of its kind is only consumption."""
     quantity, peers = profile.quantities[name], (profile.quantities[row_name] for row_name in rows)
     has_import = any(peer.kind is quantity.kind and peer.direction == "import" for peer in peers)
     return quantity.direction == "both" and has_import
@@ -230,7 +230,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
     quantity = profile.quantities[name]
     entries = []
     for place, _ in rows:
-        kind = None if is_bare(place.log) and named_kind(template, place) is None else quantity.kind
+        kind = None if has_bare_number(place.log) and named_kind(template, place) is None else quantity.kind
         source = {"topic": place.log.topic, "profile": profile.name}
         if kind is not None:
             source["kind"] = str(kind)

@@ -70,13 +70,13 @@ def read_quantity(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 
 
 def read_rows(profile: Profile, name: str, template: str, places: Sequence[TopicMatch]) -> list[Row]:
-    """Return the rows of topics with a quantity; a bare number counts if its topic can mean the quantity."""
+    """Return the rows of topics with a quantity; bare numbers only if their topic can mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := read_quantity(quantity, place.log))]
     if names:
         is_elsewhere = quantity.topic is not None and name not in names
-        return [row for row in rows if name in names or not (is_elsewhere or is_bare(row[0].log))]
-    return [row for row in rows if not is_bare(row[0].log) or _may_be(quantity, template, row[0])]
+        return [row for row in rows if name in names or not (is_elsewhere or has_bare_number(row[0].log))]
+    return [row for row in rows if not has_bare_number(row[0].log) or _may_be(quantity, template, row[0])]
 
 
 def _names(profile: Profile, template: str) -> frozenset[str]:
@@ -121,7 +121,7 @@ def named_kind(template: str, place: TopicMatch) -> Kind | None:
     return meaning_of(topic.rpartition("/")[2]).kind or meaning_of(template).kind or meaning_of(topic).kind
 
 
-def is_bare(log: TopicLog) -> bool:
+def has_bare_number(log: TopicLog) -> bool:
     """Return whether at least one payload of a topic is a bare number."""
     for payload in log.payloads:
         with suppress(PayloadError):

@@ -133,7 +133,7 @@ def _is_same(candidate: Candidate, numbers: Sequence[object]) -> bool:
 
 
 def _is_covered(point: Point, candidate: Candidate | None) -> bool:
-    """Return whether a candidate already reads a point: numbers of the same kind on the same topic."""
+    """Return whether a candidate already reads a point: it reads the same kind from the same topic."""
     if candidate is None:
         return False
     return any(

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A payload is redacted only if it is, to its last character, JSON (`document`), a P1 telegram or D0 readout
-(`p1`), or CSV (`table`): in these formats it is known what is structure and what is content. All content is
+(`p1`), or CSV (`table`): in these formats, structure and content can be distinguished. All content is
 replaced (`replacement`), except for what identifies nobody: names in the built-in profiles, keys of one or
-two characters, units, states, OBIS codes, 0, and codes of a few digits that say what a message is. Anything
+two characters, units, states, OBIS codes, 0, and codes of a few digits for the kind of message. Anything
 else, such as prose or a damaged message, is refused.
 
 Rules

@@ -14,9 +14,9 @@ _VALUE = re.compile(r"(?<=[(*])[^()*]+")
 
 
 def redact(text: str, replacements: Replacements) -> str | None:
-    """Redact telegrams, of which the last may lack its end; return None if a line is not one of a telegram.
+    """Redact telegrams, of which the last may be cut off; return None if a line does not fit a telegram.
 
-    The baud digit of a header stays. A checksum without leading zeros gets four digits.
+    The baud digit of a header is kept. A checksum without leading zeros gets four digits.
     """
     recorded_parts, redacted_parts = list[str](), list[str]()
     start = None
@@ -45,7 +45,7 @@ def redact(text: str, replacements: Replacements) -> str | None:
 
 
 def _checksum(stated_digits: str, recorded_text: str, redacted_text: str) -> str:
-    """Return the checksum of a redacted telegram, which is as right or wrong as the one that was stated.
+    """Return the checksum of a redacted telegram: correct if the original was, otherwise wrong.
 
     A checksum may cover the lines as recorded, or with CR LF where a program has written LF.
     """

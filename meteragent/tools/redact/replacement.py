@@ -61,11 +61,11 @@ class Replacements:
         return text if is_zero else sign + self._recall("number", mantissa, self._draw_number) + exponent
 
     def redact_word(self, text: str) -> str:
-        """Redact a string, whatever it is."""
+        """Redact a string, even if it is a name to keep."""
         return self._replace("text", text)
 
     def shift_unix_time(self, text: str) -> str | None:
-        """Shift a Unix time; return None if `text` is none."""
+        """Shift a Unix time; return None if `text` is not one."""
         integer, point, fraction = text.partition(".")
         shifted = (
             self._shift.shift_unix(integer) if integer.isdecimal() and (fraction or "0").isdecimal() else None

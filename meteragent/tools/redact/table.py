@@ -9,7 +9,7 @@ _LINE_END = re.compile(r"(\r?\n)")
 
 
 def redact(text: str, replacements: Replacements) -> str | None:
-    """Redact CSV, whose rows but the first have a number, a time or a state; return None for other text."""
+    """Redact CSV, in which each row after the first has a number, time or state; None for other text."""
     lines = _LINE_END.split(text)
     row_texts = [line for line in lines[::2] if line]
     separator = next((mark for mark in _SEPARATORS if mark in row_texts[0]), ",")

@@ -1,10 +1,10 @@
 """A rehearsal: what a stream would release, shown on this machine, with slots shortened to seconds.
 
 The agent's core runs on a clock that is faster than the wall clock. The schedule, mechanism, radius and
-lattice are as configured. A power reading counts unchanged, so a slot's mean is the mean over those seconds.
-Energies are multiplied by the clock's speed, so that a slot holds the energy that it would hold if the
+lattice are as configured. Power readings are unchanged, so a slot's mean is the mean over those seconds.
+Energy is multiplied by the clock's speed, so that a slot shows the energy that would be used in it if the
 present use continued. All other configured durations (hold, interval, lateness) are multiplied, too, and a
-message's newest reading counts at the time of its arrival.
+message's newest reading is taken as measured on arrival.
 
 There is no store, no sink and no session: the core's commits are dropped, together with the noise, which is
 drawn for intervals of a clock that no release uses. A second core, whose level is so high that its noise is
@@ -36,13 +36,13 @@ from meteragent.privacy.bits import SecretBits
 SLOT_MS = 5_000
 """The shortest time that represents a slot."""
 PATIENCE_MS = 20_000
-"""How long to wait for the first message before this is said."""
+"""How long to wait for the first message before saying that none has arrived."""
 _NOISELESS_LEVEL = Fraction(10_000)
 """A level so high that a slot's noise is practically always zero."""
 
 
 class Row(NamedTuple):
-    """A slot: its meter's public id, when it was shown, what was measured, and the number with its error."""
+    """A slot: its meter's public id, the time it was shown, the measured and the private value, the error."""
 
     meter: str
     time_ms: int
@@ -86,7 +86,7 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream for the fast clock: all durations but slots are scaled, and nothing is spent."""
+        """Return the stream for the fast clock: durations (not the slots') are scaled; there is no budget."""
         source, window = stream.source, stream.window
         interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
@@ -139,7 +139,7 @@ class Rehearsal:
         return rows
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with what arrives, as `health` of a run would say it."""
+        """Yield the problems with arriving messages, as `health` of a run would report them."""
         return self._noisy.arrivals.problems(self._limits)
 
     def _fast_ms(self, now_ms: int) -> int:

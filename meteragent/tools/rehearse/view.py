@@ -43,7 +43,7 @@ class View:
         self._write(HEAD)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Write the slots that ended, and once each problem of what arrives."""
+        """Write the slots that ended, and each problem with arriving messages once."""
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
             self._warning_count = 10 * clamped_count

@@ -1,4 +1,4 @@
-"""One meter's readings since the tap started, counted as the agent counts them, without noise."""
+"""One meter's readings since the tap started, integrated as by the agent, but without noise."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -62,7 +62,7 @@ class Trace:
             self._means.add_stretch(start_ms, end_ms, value)
 
     def end_at(self, time_ms: int) -> None:
-        """Count all time up to `time_ms`, because a record shows that the agent has done so."""
+        """Integrate all time up to `time_ms`, because a record shows that the agent has done so."""
         if self._timeline is not None:
             self._timeline.integrate_until(time_ms)
 

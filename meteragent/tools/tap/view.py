@@ -154,7 +154,7 @@ class StreamView:
         return round_down(time_ms, self._schedule.usual.length_ms)
 
     def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
-        """Yield the code of each problem of what arrives, and what to do; a shard may have no meters."""
+        """Yield the code of each problem with messages, and what to do; a shard may have no meters."""
         self.arrivals.advance_clock(now_ms, is_connected=True)
         hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
         limits = intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
@@ -184,7 +184,7 @@ class StreamView:
         is_long = end_ms - start_ms >= DAY_MS
 
         def moment(time_ms: int) -> str:
-            """Return the date and the time in minutes in a long slot, else the time of day."""
+            """Return the time of day or, if slots are long, the date and the time to the minute."""
             return iso_time(time_ms)[5:16].replace("T", " ") if is_long else iso_time(time_ms)[11:19]
 
         slot = f"slot from {moment(start_ms)}" if is_long else f"slot {moment(start_ms)}-{moment(end_ms)}"

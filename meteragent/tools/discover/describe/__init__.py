@@ -5,7 +5,7 @@
 
 A statement names the place of a number and, if the description has them, its kind and unit. Descriptions by a
 device's own software take precedence over those for Home Assistant. If two descriptions of a number
-contradict each other, neither counts.
+contradict each other, neither is used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _CONTRADICTION = "two descriptions contradict each other"
 class Descriptions:
     """The content of all descriptions: points, numbers that are not proposed, and devices.
 
-    `places` holds the topic and expression of each number, and `refused` of each that is not proposed.
+    `places` holds the topic and expression of each number, and `refused` those that are not proposed.
     `topics` are the topics of the descriptions themselves, and `devices` are the Tasmota devices.
     """
 

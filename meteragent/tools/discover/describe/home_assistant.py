@@ -33,7 +33,7 @@ _NAMES = {
 }
 _DEVICE_NAMES = {"ids": "identifiers", "cns": "connections", "mf": "manufacturer", "mdl": "model"}
 
-# Templates are a stranger's: no part of a pattern may match in two ways what another part could match.
+# Templates come from strangers, so matching must take linear time: no text may match in two ways.
 _OUTER = re.compile(r"\{\{-?(?P<path>[^{}]*?)-?\}\}", re.DOTALL)
 _CONSTANT = r"""(?:\w++\s*+=\s*+)?(?:-?[\d.]++|'[^'|]*+'|"[^"|]*+"|[Nn]one|true|false)"""
 _ARGUMENTS = rf"\(\s*+(?:{_CONSTANT}(?:\s*+,\s*+{_CONSTANT})*+)?\s*+\)"

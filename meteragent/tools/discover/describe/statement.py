@@ -24,8 +24,8 @@ _OTHER_CLASSES = {
 _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
 _NO_NUMBER = "its messages have no number at the described place"
-_BY_TEMPLATE = ("homeassistant-statestream", "esphome")
-"""Profiles of bare numbers that refuse the words by which a device says 'no value'."""
+_BARE_NUMBER_PROFILES = ("homeassistant-statestream", "esphome")
+"""Profiles for bare numbers in which words that mean 'no value' are refused as such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def _profile(topic: str, value: str | None) -> str:
     """Return the device's profile for a bare number on the device's usual topic; otherwise, the format."""
     if value is not None:
         return "json"
-    names = (name for name in _BY_TEMPLATE if name in PROFILES)
+    names = (name for name in _BARE_NUMBER_PROFILES if name in PROFILES)
     log = TopicLog(topic)
     matches = (name for name in names if any(place_of(template, log) for template in PROFILES[name].topics))
     return next(matches, "number")

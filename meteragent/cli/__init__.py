@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    if "_ARGCOMPLETE" in os.environ and extras.missing_module("completion") is None:  # a shell asks for words
+    if "_ARGCOMPLETE" in os.environ and extras.missing_module("completion") is None:  # for a completion
         importlib.import_module("argcomplete").autocomplete(usage.make_parser(__version__))
     parser = usage.make_parser(__version__, words[0] if words else "")
     if not words:
@@ -46,7 +46,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
-    """Print the reason for a failure; return the exit code. Of a group of errors, the first one counts."""
+    """Print the reason for a failure; return the exit code, which is that of a group's first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, errors.ConfigError):
@@ -64,7 +64,7 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open the null device for each standard stream that is closed, or the next file would get its text."""
+    """Open the null device for each closed standard stream: the next opened file would get its text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's own

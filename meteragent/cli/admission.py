@@ -1,7 +1,7 @@
 """Decide which streams may run: those that keep their promise for loads, are accepted, or have run before.
 
 A stream that is already in the store continues with a warning, so that neither an update nor a damaged store
-can stop it. What `run` reads must be readable, and the extras that it needs must be installed.
+can stop it. The files that `run` needs must be readable, and its extras installed.
 """
 
 import os
@@ -24,10 +24,10 @@ _STARTED = "(not refused, because the stream has run before): "
 
 
 def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> config.Config:
-    """Return the configuration of a file whose streams may all run, each with the lateness that it has.
+    """Return the configuration in a file, if all its streams may run, each with the lateness it ran with.
 
-    Write a warning for each stream that continues only because it has run before. Raises ConfigError with all
-    refusals, among them, if it `needs_folder`, that of a store in a folder that does not exist.
+    Write a warning for each stream that continues only because it has run before. Raises ConfigError with
+    all refusals. If `needs_folder`, a store in a folder that does not exist is refused, too.
     """
     settings = config.load(path)
     settings = after_actions(settings, stored_actions(settings, out))
@@ -77,7 +77,7 @@ def _with_running_lateness(
     """Return the configuration with the lateness of streams that have run, where the file states none.
 
     Write a warning for each whose lateness differs from that of a new stream. Also return the refusals of
-    streams that have run with several, because the store does not say which was the last.
+    streams that have run with several latenesses, because the store does not say which was the last.
     """
     stored = _stored_lateness_ms(settings.store.path)
     streams, refusals = [], []
@@ -96,7 +96,7 @@ def _with_running_lateness(
 
 
 def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
-    """Return what latenesses each stream in a store has run with, ascending; none if it cannot be read."""
+    """Return the latenesses of each stream in a store, ascending; empty if it cannot be read."""
     try:
         with read_only(path) as connection:
             terms_by_stream = stored_terms(connection)

@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     is_plain_text = not (options.json or options.statement)
     language = options.lang or language_of_environment(os.environ)
     events = (*event.EVENTS, *options.event)
-    # `run` only ends when the folder is missing: it may be on a disk that is mounted later.
+    # For `run`, a missing folder is no error of the configuration: its disk may be mounted later.
     settings = admission.load_admitted(options.config, sys.stderr, needs_folder=True)
     with use_language(language if is_plain_text else ENGLISH):
         if is_plain_text:
@@ -60,7 +60,7 @@ parse_event = common.argument(event.parse_event)
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms in a store, by stream; None if this user can read no file. Raises StoreError."""
+    """Return the terms in a store, by stream; None without a readable file. Raises StoreError."""
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

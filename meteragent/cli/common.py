@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser for argparse; its errors add what was found to the expectation in a ValueError."""
+    """Return a parser for argparse; its errors state the argument and what the ValueError expected."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument. Raises ArgumentTypeError if it is invalid."""
@@ -42,7 +42,7 @@ def program_words(script: str, interpreter: str, on_path: str | None) -> str:
 
 
 def connection_failure(reason: LinkError) -> str:
-    """Return why listening to a broker failed, with what to do, where options stand for keys."""
+    """Return why listening to a broker failed, and what to do, in terms of options instead of keys."""
     if reason.code:
         key = re.compile(r"source\.(\w+)")
         cure = key.sub(lambda key: "--" + key[1].replace("_", "-"), connection_advice(reason.code, "source"))

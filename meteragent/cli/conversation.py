@@ -23,7 +23,7 @@ from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.report.language import say
 from meteragent.tools.discover import Access, Findings
 
-UNPLACED_MAX = 8  # topics that are listed if no meter was found
+UNPLACED_MAX = 8  # the number of topics listed if no meter was found
 DEFAULT_OUT, DEFAULT_UNIT = "home.toml", "meteragent.service"
 YES, NO = "yes", "no"
 _SOME_ANSWER = "an answer"
@@ -149,7 +149,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
     while True:
         try:
             result = yield Listen(Access.of(url, login).endpoint(password))
-        except ValueError as error:  # a password has no user, or mqtt:// has TLS files
+        except ValueError as error:  # a password without a user, or TLS files with mqtt://
             raise Refused(str(error)) from None
         if not isinstance(result, LoginRefused):
             break
@@ -247,7 +247,7 @@ def _complete_choice(options: Options, reading: MeterChoice) -> Generator[Step, 
 def _choose_quantities(
     options: Options, reading: MeterChoice, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
-    """Return the streams to release. Raises Refused if there are none, or --quantity names none of them."""
+    """Return the streams to release. Raises Refused if there are none, or --quantity names no selection."""
     selections = draft.possible_selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
@@ -274,7 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused if none is possible, or if --preset is not and why."""
+    """Return the chosen preset. Raises Refused, with the reason, if none or not --preset is possible."""
     offers, remark = draft.lines_of_presets(base), ""
     coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
     if coarse:
@@ -338,7 +338,7 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
 
 
 def _unit_name(answer: str) -> str:
-    """Return the file that an answer names: the default one for yes; or return no."""
+    """Return the file that an answer names, the default file for "yes", or "no"."""
     words = {YES: DEFAULT_UNIT, say("init.page_yes"): DEFAULT_UNIT, say("init.page_no"): NO}
     return words.get(answer.lower(), answer)
 

@@ -51,7 +51,7 @@ def _print_ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            homes = f"{line.homes:,}" if line.homes else "-"  # 0 if nobody reported or the helper refused
+            homes = f"{line.homes:,}" if line.homes else "-"  # 0 if no home reported or the helper refused
             print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 

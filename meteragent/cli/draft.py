@@ -92,7 +92,7 @@ class Selection(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A configuration without its preset and topic; `has_entities` is for Home Assistant."""
+    """A configuration without preset and topic; `has_entities` adds the keys for Home Assistant."""
 
     access: Access
     name: str
@@ -282,7 +282,7 @@ def refusal_of_preset(base: Base, preset: str) -> str | None:
 
 
 def finer_register(base: Base, reading: MeterChoice, coarse: Collection[str]) -> str | None:
-    """Return the title of a register of the same meter that may have the presets; None if there is none."""
+    """Return the title of a register of the meter that allows the presets; None if there is none."""
     for selection in possible_selections(reading, base.has_solar):
         kinds = [stream.offer.kind for stream in selection.streams]
         finer = base._replace(streams=selection.streams)

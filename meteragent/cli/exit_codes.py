@@ -1,4 +1,4 @@
-"""The exit codes of all commands: what each means, which one an error has, and how a command fails."""
+"""The exit codes of all commands: their meanings, the code of an error, and a command's failure."""
 
 import sys
 
@@ -19,7 +19,7 @@ EXIT_CODES = {
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code of a command that an error ends."""
+    """Return the exit code of a command that ends with an error."""
     return EXIT_CONFIG if isinstance(error, (ConfigError, KeyRefused)) else EXIT_CRASH
 
 

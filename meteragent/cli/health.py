@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _why_silent(path: Path) -> str:
-    """Return why nothing may answer at a socket."""
+    """Return the probable reason why no service answers at a socket."""
     store = path.with_name(path.name.removesuffix(".health"))
     if not has_room(path):
         return DISK_FULL
@@ -119,7 +119,7 @@ def _stream_line(stream: dict[str, Any]) -> str:
 
 
 def _arrival_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield what has arrived of each meter and phase as a table, for the person who asks on the device."""
+    """Yield a table of what has arrived from each meter and phase, for people at the device."""
     table = "{:<24} {:<24} {:>10} {:>14} {:>14}  {}"
     for stream in document.get("streams", ()):
         yield f"Stream {stream['name']}:"

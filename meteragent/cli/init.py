@@ -28,7 +28,7 @@ from meteragent.service.whole_file import whole_file
 from meteragent.tools.discover import Findings, Listener, find_meters
 
 _NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
-"""The options that answer no question."""
+"""The options that are not answers to questions."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,7 +100,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 def _converse(start: Callable[[], Conversation], seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Perform the steps of a conversation; return its result. Raises EOFError.
 
-    To go back, the conversation starts again and gets the answers up to the question before.
+    To go back, the conversation is restarted and given the answers up to the previous question.
     """
     history: list[tuple[Step, object]] = []
     while True:
@@ -123,7 +123,7 @@ def _converse(start: Callable[[], Conversation], seconds: int, profiles: Mapping
 
 
 class _GoBack(Exception):
-    """The operator wants the question before again."""
+    """The operator wants to answer the previous question again."""
 
 
 def _perform(step: Step, seconds: int, profiles: Mapping[str, Profile], *, is_first: bool) -> object:

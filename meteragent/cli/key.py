@@ -21,7 +21,7 @@ Now = Callable[[], datetime]
 
 
 def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> int:
-    """Run the action; return the exit code. Raises KeyRefused if the file is no key of this user alone."""
+    """Run the action; return the exit code. Raises KeyRefused if the file is not a private key file."""
     try:
         return _ACTIONS[options.action](options, now)
     except OSError as error:

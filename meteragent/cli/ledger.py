@@ -77,7 +77,7 @@ def _levels_per_kwh(
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, added up over all streams that charged the meter.
 
-    At most one window of each stream covers any instant, so no more adds up there.
+    At most one window of each stream covers any instant, so one window per stream is added.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}

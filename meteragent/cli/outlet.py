@@ -1,8 +1,8 @@
-"""Text on its way to a terminal: what a device or a broker wrote cannot steer the terminal.
+"""Escape text on its way to a terminal, so that what a device or a broker wrote cannot control the terminal.
 
-Names, topics and reasons of others stand in tables, errors and logs. A terminal would obey the control
+Tables, errors and logs contain names, topics and reasons from others. A terminal would obey control
 characters in them (clear the screen, fill the clipboard), and show text with bidirectional marks in another
-order. Standard error, which logs and errors use, is therefore always an `Outlet`; standard output only if it
+order. So standard error, which logs and errors use, is always an `EscapedStream`; standard output only if it
 is a terminal, so that files and pipes get every byte.
 """
 
@@ -46,7 +46,7 @@ def _colour(text: str) -> str:
 
 
 class EscapedStream:
-    """A stream whose written text has no invisible characters, but for a carriage return at the beginning."""
+    """A stream that writes text without invisible characters, except for a carriage return at its start."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -55,7 +55,7 @@ class EscapedStream:
 
     def write(self, text: str) -> int:
         """Write a text; return its length."""
-        is_rewritten = text.startswith("\r")  # the line is to be overwritten
+        is_rewritten = text.startswith("\r")  # to overwrite the line
         escaped_text = escape_invisible(text[is_rewritten:])
         self._stream.write(
             "\r" * is_rewritten + (_colour(escaped_text) if self._has_colours else escaped_text)
@@ -73,7 +73,7 @@ class EscapedStream:
 
 @contextmanager
 def escape_output() -> Iterator[None]:
-    """Make outlets of the standard streams (see the module), and put the streams back at the end."""
+    """Escape what the standard streams write (see the module) until the block ends."""
     streams = sys.stdout, sys.stderr
     if sys.stdout.isatty():
         sys.stdout = cast(TextIO, EscapedStream(sys.stdout))

@@ -1,4 +1,4 @@
-"""The `plan` command: given two of the energy to hide, the numbers to share and the error, find the third."""
+"""The `plan` command: of the energy to hide, the numbers to share and the error, find one from two."""
 
 import argparse
 import difflib

@@ -26,7 +26,7 @@ from meteragent.domain.refusal import unreadable_reason
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The largest number of readings that are all listed; of more, the first and the last are."""
+"""The number of readings up to which all are listed; beyond it, only the first and the last are."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 

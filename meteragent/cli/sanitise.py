@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary, as text or as JSON."""
-    # Only what is asked for is imported: it needs pyarrow or Spark. Only Spark may write to an address.
+    # Import only the requested engine, which needs pyarrow or Spark. Only Spark may write to an address.
     output = options.output if options.engine == "spark" else Path(options.output)
     if options.dry_run:
         module = importlib.import_module(_PREVIEWS[options.engine])
@@ -128,7 +128,7 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
 
 
 def _shared_facts(result: Any) -> dict[str, Any]:
-    """Return what the facts of a run and of its preview have in common."""
+    """Return the facts that a run and its preview have in common."""
     admission, usual = result.admission, result.policy.usual
     return {
         "output": str(result.out),
@@ -272,7 +272,7 @@ def _check_texts(result: Any) -> Iterator[str]:
 
 
 def _coverage_texts(result: Any) -> Iterator[str]:
-    """Yield a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
+    """Yield warnings, in the long layout, if readings leave gaps or (interval energies) overlap."""
     policy, windows = result.policy, result.admission.windows
     usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:

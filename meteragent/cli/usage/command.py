@@ -21,7 +21,7 @@ NO_CONFIG = (0, EXIT_CRASH, EXIT_USAGE)
 """The exit codes of commands that read no configuration."""
 
 Argument = tuple[str, dict[str, Any]]
-"""A positional argument or an option: its name, and what argparse is told of it."""
+"""A positional argument or an option: its name, and its settings for argparse."""
 
 
 def argument(name: str, metavar: str | None, text: str, **settings: Any) -> Argument:
@@ -37,10 +37,10 @@ def argument(name: str, metavar: str | None, text: str, **settings: Any) -> Argu
 class Command:
     """A command's help text and arguments.
 
-    `example` holds command lines without the program's name, `groups` the arguments by the title of their
-    group (empty for positional ones); of options in a list, at most one may be given. `meanings` holds the
+    `example` holds command lines without the program's name. `groups` maps the title of each group (empty for
+    positional arguments) to its arguments; of options in a list, at most one may be given. `meanings` are the
     exit codes whose meanings differ from `EXIT_CODES`, `codes` the others. `actions` are subcommands, each
-    with its sentence; `destination` gets the name of the given one.
+    with its sentence; the chosen one's name is stored in `destination`.
     """
 
     example: str

@@ -1,4 +1,4 @@
-"""What was probably meant by a wrong word of a command line. It is loaded only for an error."""
+"""Guess what was meant by a wrong word on the command line. This module is loaded only for an error."""
 
 import argparse
 import difflib

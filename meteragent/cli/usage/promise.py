@@ -1,4 +1,4 @@
-"""The commands that show what is promised and what leaves: `check`, `audit`, `plan` and `schema`."""
+"""The commands that show what is promised and what is sent: `check`, `audit`, `plan` and `schema`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The time since the machine's start, which separates a jump of the wall clock from the passage of time.
+"""The time since the machine's start, by which jumps of the wall clock are distinguished from passing time.
 
 The kernel reports whether the wall clock has been synchronised (adjtimex(2): TIME_ERROR until timesyncd, ntpd
 or chrony with `rtcsync` has done so), and systemd-timesyncd writes a file. But the service's sandbox forbids
@@ -42,7 +42,7 @@ class BootClock:
     def __init__(
         self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None], boot_id: str = ""
     ) -> None:
-        """Start before the first comparison; without the machine's `boot_id`, no note is recalled."""
+        """Start without a comparison; notes of earlier processes are used only if `boot_id` is not empty."""
         self._boot_ms = boot_ms
         self._query = synchronised
         self._boot_id = boot_id
@@ -74,7 +74,7 @@ class BootClock:
         return "" if self._noted is None else json.dumps([self._boot_id, *self._noted])
 
     def recall_note(self, note: str) -> None:
-        """Measure the next jump from the `note` of an earlier process of this start of the machine."""
+        """Measure the next jump from an earlier process's `note`, unless the machine has been restarted."""
         boot_id, ahead_ms, synchronised = json.loads(note or "[null, null, null]")
         if boot_id and boot_id == self._boot_id:
             self._ahead_ms, self._synchronised = ahead_ms, synchronised

@@ -1,8 +1,8 @@
 """The state of a running service, for anyone who asks on its machine, and for systemd.
 
 A socket (`<store>.health` for a service with a store) answers each question, even an empty one. Its mode is
-0600. systemd's watchdog hears from the service only while it makes progress: one whose work hangs does not
-count as alive, even if its event loop responds.
+0600. The service reports to systemd's watchdog only while it makes progress: if its work hangs, it is not
+reported as alive, even if its event loop responds.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def serve_socket(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> 
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """Return a socket bound to a path of any length, for this user alone; replace one of a crashed run.
+    """Return a socket bound to a path of any length, only for this user; replace that of a crashed run.
 
     The caller holds the service's lock. Raises StoreError without /proc, and OSError if it cannot be bound.
     """
@@ -99,7 +99,7 @@ def _address(path: Path) -> Iterator[str]:
 async def notify_systemd(
     notify: Notify, problems: Callable[[], Awaitable[Sequence[Problem]]], idle_s: Callable[[], float]
 ) -> None:
-    """Tell systemd of readiness, the state and, unless work has been idle for too long, of being alive."""
+    """Report readiness and state to systemd and, unless work has been idle for too long, being alive."""
     notify.send_lines("READY=1")
     pause_s = STATUS_S if notify.watchdog_s is None else min(STATUS_S, notify.watchdog_s / 4)
     while notify.address is not None:

@@ -1,4 +1,4 @@
-"""How a service logs, forbids dumps of its memory, runs until a signal stops it, and tells systemd."""
+"""A service as a process: its log, no memory dumps, running until a signal, and reports to systemd."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def run_until_signalled(work: Awaitable[object]) -> None:
             loop.call_soon_threadsafe(task.cancel)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)  # not by the loop, whose end would restore the default
+        signal.signal(number, stop)  # not by the loop, which at its end would restore the default
     with contextlib.suppress(asyncio.CancelledError):
         try:
             await task

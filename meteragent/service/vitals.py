@@ -1,4 +1,4 @@
-"""The one shape in which a service tells its state: as JSON, and as metrics for Prometheus."""
+"""The state of a service, in the same form for all: as JSON, and as metrics for Prometheus."""
 
 import json
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ class Vitals(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing has arrived yet, for so short a time that this is no problem."""
+        """Whether nothing has arrived yet, but not for long enough to be a problem."""
         return False
 
     @property
@@ -100,7 +100,7 @@ def _shared_figures(vitals: Vitals) -> Iterator[Figure]:
 
 
 def count_figures(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Figure]:
-    """Yield a metric for each count of which `texts` has the meaning."""
+    """Yield a metric for each count whose meaning is in `texts`."""
     for name, text in texts.items():
         yield Figure(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])
 

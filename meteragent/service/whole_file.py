@@ -1,4 +1,4 @@
-"""Files that appear whole: what is written next to its final name takes that name when it is on disk."""
+"""Files that appear complete: they are written under another name, and renamed once they are on disk."""
 
 import errno
 import os

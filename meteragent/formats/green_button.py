@@ -52,7 +52,7 @@ _NUMBERS: Final[dict[str, tuple[int | None, Container[int], str]]] = {
     "commodity": (_ELECTRICITY, {0, _ELECTRICITY}, "electricity (1)"),
     "powerOfTenMultiplier": (0, range(-_POWER_MAX, _POWER_MAX + 1), f"-{_POWER_MAX} to {_POWER_MAX}"),
 }
-"""The default, the known numbers, and what is expected, by the name of a number of a ReadingType."""
+"""For each number of a ReadingType, by name: the default, the known numbers, and what is expected."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
@@ -223,9 +223,9 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
 
 
 def _find_contained(streams: dict[str, list[Entry]], net_streams: Collection[str]) -> set[str]:
-    """Return the MeterReadings of whose intervals one overlaps a better one of the same meter and quantity.
+    """Return the MeterReadings with an interval that overlaps a better one of the same meter and quantity.
 
-    Consumption is better than net flow, from which what was fed in is subtracted, and shorter intervals are
+    Consumption is better than net flow, from which feed-in is subtracted, and shorter intervals are
     better than longer ones, which are their totals.
     """
     rows = []
@@ -290,8 +290,8 @@ class _Feed:
     def _name(self, place: str) -> str:
         """Return the name of the meter at a place, which no other place has.
 
-        It is the address of the UsagePoint, because titles are those of feeds and of portals, and numbers of
-        UsagePoints count within a customer. Only feeds of `write` have names for titles.
+        It is the address of the UsagePoint, because titles describe feeds and portals, and a UsagePoint's
+        number is unique only within a customer. Only in feeds of `write` are titles names.
         """
         address = f"/{place.partition('://')[2] or place}".replace(f"{_ROOT}/", "/", 1)
         name = self._meter or address.strip("/")
@@ -348,7 +348,7 @@ def _owner(
         return owner
     places = linking.get(place) or linking.get(up) or set()
     if not places and kind == "MeterReading" and owner.rpartition("/")[0].endswith("UsagePoint"):
-        return owner  # some files have no entry for it
+        return owner  # some files lack an entry for the owner
     if len(places) != 1:
         number = "more than one resource" if places else "no resource"
         raise FormatError(f"the {kind} {place} belongs to {number} of the file")

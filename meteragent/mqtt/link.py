@@ -1,4 +1,4 @@
-"""What a caller of `keep_connected` chooses: a broker's `Endpoint`, and a `Link` to it with its callbacks."""
+"""The settings of `keep_connected`: a broker's `Endpoint`, and a `Link` to it with its callbacks."""
 
 import ssl
 from collections.abc import Callable
@@ -24,10 +24,10 @@ _PORT_FAULT: Final = "a port that is not a number from 1 to 65535"
 class Endpoint:
     """A broker's address and MQTT version, and the client id, login, certificates and authorities for it.
 
-    Without `ca_file` the system's authorities are trusted, without `key_file` the key is in `cert_file`,
-    without `client_id` each caller has its own. If `keeps_order`, messages are acknowledged in the order of
+    Without `ca_file` the system's authorities are trusted, without `key_file` the key is in `cert_file`, and
+    without `client_id` each caller uses its own. If `keeps_order`, messages are acknowledged in the order of
     their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not answer it. Raises
-    ValueError if the settings do not go together.
+    ValueError if the settings contradict each other.
     """
 
     host: str
@@ -94,7 +94,7 @@ class Endpoint:
         if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
             return "certificate_wanted"
         if "ALERT_HANDSHAKE" in reason and self.cert_file is None:
-            return "certificate_wanted"  # over TLS 1.2, a broker has no better word for it
+            return "certificate_wanted"  # TLS 1.2 has no specific alert for this
         # A port without TLS closes a connection that begins with TLS, without saying why.
         is_plain = isinstance(error, ConnectionResetError | ssl.SSLEOFError) or "WRONG_VERSION" in reason
         return "port_without_tls" if self.tls and is_plain else ""

@@ -52,7 +52,7 @@ class Will(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """What CONNECT asks for; an expiry of 0 keeps no session, and `receive_maximum` is of MQTT 5 only."""
+    """The requests in a CONNECT; an expiry of 0 keeps no session; `receive_maximum` is for MQTT 5 only."""
 
     client_id: str
     session_expiry_s: int

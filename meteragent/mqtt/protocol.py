@@ -31,7 +31,7 @@ REFUSED: Final = 0x80
 """The smallest reason code of a refusal."""
 
 TLS_ANSWER: Final = "an answer in TLS"
-"""The rule of the Violation by a port that speaks only TLS."""
+"""The `rule` of the Violation if the port speaks only TLS."""
 
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
 _MAXIMUM_QOS, _RETAIN_AVAILABLE = 0x24, 0x25
@@ -41,7 +41,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts; None means as requested. Over 3.1.1, no broker denies QoS 1 or retaining."""
+    """A CONNACK that accepts; None means as requested. Over 3.1.1, QoS 1 and retaining are never denied."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -163,7 +163,7 @@ class Protocol:
         return packet_id, packet
 
     def _take_id(self, answer: Kind) -> int:
-        """Return the next free packet id, which is in use until its answer arrives. May raise TooMany."""
+        """Return the next free packet id, in use until its answer arrives. May raise TooManyRequests."""
         if len(self._answers) == LAST_ID:
             raise TooManyRequests("no packet id is free")
         while True:

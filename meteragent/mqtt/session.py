@@ -142,8 +142,8 @@ class Session:
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Acknowledge messages; tokens of other sessions and tokens returned before are ignored.
 
-        What one iteration of the event loop acknowledges is written together, some only after earlier
-        messages.
+        All acknowledgements of one iteration of the event loop are written together; some must wait for
+        earlier messages.
         """
         if packet_ids := self._unacknowledged.release(tokens):
             self._transport.write(b"".join(map(packets.encode_puback, packet_ids)))
@@ -197,7 +197,7 @@ class Session:
     async def run(self, serve: Serve) -> NoReturn:
         """Run `serve` until the session ends; raise the reason, perhaps an error of `serve` or a callback."""
         serve_task = asyncio.ensure_future(self._run_to_end(partial(serve, self)))
-        self._loop.call_soon(self._hand_over_early)  # after the first step of serve
+        self._loop.call_soon(self._hand_over_early)  # runs after the first step of `serve`
         try:
             await _wait_for_first({self._session_end})
         finally:

@@ -1,7 +1,7 @@
 """The clock of an operator: the time, waits, unconfirmed jumps and ticks. Times are seconds since 1970.
 
-The serial of a key list is the time of its publication, and homes refuse lists with lower serials: after a
-list from a clock that is years ahead and the loss of the store, homes would refuse new lists for years.
+The serial of a key list is the time of its publication, and homes refuse lists with lower serials. If a list
+was published by a clock that is years ahead, and then the store is lost, homes refuse new lists for years.
 """
 
 import time
@@ -32,7 +32,7 @@ class Clock:
 
 
 class StepWatch:
-    """A watch for an unconfirmed forward step of the wall clock; `BootClock` defines which steps count.
+    """A watch for an unconfirmed forward step of the wall clock, as defined by `BootClock`.
 
     The step is over when the clock is set back. A restart of the operator confirms the step.
     """
@@ -80,7 +80,7 @@ class Ticks:
     def take_due(self, now_s: int, oldest_s: int) -> list[int]:
         """Return the instants of due ticks, up to `oldest_s`, the arrival of the oldest waiting message.
 
-        Because of this limit, a report that arrived before a deadline still counts while it waits. If the
+        Because of this limit, a report that arrived before a deadline is still used while it waits. If the
         clock was set back, or after a pause of more than CATCH_UP_MAX_S, return only the latest instant.
         """
         latest_s = _floor(min(now_s, oldest_s))

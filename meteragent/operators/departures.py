@@ -1,8 +1,8 @@
 """Messages that wait for their instant, and then for the broker's acknowledgement.
 
-What was not accepted when a connection ended is sent again on the next, and so is the newest retained message
-on each topic, in case the broker has lost it. After a crash, `Desk.begin` creates a new key list, and repeats
-the leader's other messages; the helper's answer is sent again when the leader asks again.
+Messages not accepted when a connection ends are sent again on the next, and so is the newest retained message
+on each topic, in case the broker has lost it. After a crash, `Desk.first_step` creates a new key list and
+repeats the leader's other messages; the helper's answer is sent again when the leader asks again.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ class Departures:
                 self._retained[message.topic] = message
             name = Name(message.topic, b"" if message.retain else message.payload)
             same_message = self._waiting.get(name)
-            # Equal messages are one message, which leaves at the earlier instant.
+            # Equal messages are one message, which is sent at the earlier instant.
             if same_message is None or message.retain or message.due_s < same_message.due_s:
                 self._waiting[name] = message
         return counts
@@ -88,7 +88,7 @@ class Departures:
         self._in_flight[packet_id] = name, message
 
     def on_delivered(self, packet_id: int) -> None:
-        """Note that the broker has accepted a message, and so its topic."""
+        """Note that the broker has accepted a message, and therefore its topic."""
         if packet_id in self._in_flight:
             _, message = self._in_flight.pop(packet_id)
             self.refused_topics.discard(message.topic)

@@ -15,7 +15,7 @@ RESEND_S = 300
 PATIENCE_S = 20
 """How long, in seconds, a request or an answer may wait for other work before it is dropped.
 
-The response leaves at least 60 s after the arrival (crowd.md 4).
+The response is sent at least 60 s after the arrival (crowd.md 4).
 """
 REPORT = "report"
 
@@ -149,10 +149,10 @@ def order_by_time(
 
 
 def split_arrivals(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
-    """Divide messages into pieces that are taken and committed together.
+    """Divide messages into pieces that are processed and committed together.
 
-    A request or an answer is a piece of its own, because its work may take long: the waiting time of the
-    next piece ends when the work on that piece begins. Consecutive reports are one piece.
+    A request or an answer is a piece of its own, because its work may take long, and the next piece waits
+    until then. Consecutive reports are one piece.
     """
     for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
         if is_report:
@@ -162,7 +162,7 @@ def split_arrivals(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:
-    """Return the instant before which nothing may show how long a draw took; 0 if a slot was not closed."""
+    """Return the instant before which nothing may reveal how long a draw took; 0 if no slot was closed."""
     if not any(key.table == "closed" for key in effects.rows):
         return 0
     homes = sum(key.table == REPORT for key in effects.rows)

@@ -3,9 +3,9 @@
 Requests and answers are acknowledged at once, and wait in a queue of their own with a limited size in bytes.
 Reports stay unacknowledged until the service releases them: after their commit or, if a draw may have delayed
 it, at a public instant. When REPORTS_MAX reports are unreleased, reading pauses, and the broker keeps further
-reports. The number of reports in the queue would not do: it falls when a draw ends and the next batch is
-taken, and the broker sees when reading pauses. Reports from an earlier connection stay in the queue; the
-broker delivers them again, and the machine recognises them.
+reports. Reading does not depend on the number of reports in the queue, because this falls when a draw ends,
+and the broker sees when reading pauses. Reports from an earlier connection stay in the queue; the broker
+delivers them again, and the machine recognises them.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Link:
         self.departures = Departures()
         self.is_up = False
         self._reports: deque[Arrival] = deque()
-        self._requests: deque[Arrival] = deque()  # and answers
+        self._requests: deque[Arrival] = deque()  # requests and answers
         self._request_bytes = self._unreleased = self._lost_count = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
@@ -107,7 +107,7 @@ class Link:
         return min(arrival_times_s, default=now_s)
 
     def send_messages(self, messages: Sequence[Outgoing]) -> int:
-        """Send committed messages at their instants; return how many this computer was too slow for."""
+        """Send committed messages at their instants; return how many were too late."""
         counts = self.departures.add_messages(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()

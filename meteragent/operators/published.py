@@ -23,7 +23,7 @@ _log = logging.getLogger("meteragent")
 async def fetch_newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: Entropy) -> int:
     """Wait for a connection; return the serial of the role's retained key list, or 0 if there is no list.
 
-    Only a list that the role's identity has signed counts. The result is also 0 if the broker withholds the
+    Only a list that the role's identity has signed is used. The result is also 0 if the broker withholds the
     list, or does not let this user read it.
     """
     topic = f"crowd/{group.name}/keys/{role}"

@@ -159,8 +159,8 @@ class Service:
     def _release(self, now_s: int) -> None:
         """Release the reports whose instant has come, and resume reading unless that could reveal a draw.
 
-        While an answer is processed, reading does not resume: whether `_quiet_s` already takes account of the
-        answer's draw depends on how long the draw takes.
+        While an answer is processed, reading does not resume, because `_quiet_s` is updated only when the
+        answer's draw ends, which would reveal how long it took.
         """
         while self._held_reports and self._held_reports[0].instant_s <= now_s:
             _, reports, tokens = self._held_reports.popleft()

@@ -1,4 +1,4 @@
-"""The newest slot, if no report (at the leader) or request (at the helper) for it has arrived in time."""
+"""Report the newest slot if no report (at the leader) or request (at the helper) for it arrives in time."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,7 +31,7 @@ class SilenceWatch:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
     def silent_slot_s(self, now_s: int) -> int | None:
-        """Return the newest slot that lacks a message, after the first one that came; else None."""
+        """Return the newest slot if it lacks a message, but not among the first after a start."""
         group = self._group
         past_s = now_s - self._patience_s - group.deadline_s
         if self._newest_s is None and past_s < self._started_s + _SLOTS * group.slot_s:

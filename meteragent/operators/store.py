@@ -1,11 +1,11 @@
 """An operator's store: the rows of its machine, and the ledger of finished slots, in one SQLite file.
 
 Rules:
-1. A step is committed in one transaction and fsynced before any of its messages leaves.
+1. A step is committed in one transaction and fsynced before any of its messages is sent.
 2. A copy is refused. As for the agent's store, `<path>.gen` names the store's newest generation and states
    the number of its commits (`meteragent.store.generation`). A commit that writes other rows than reports is
-   counted there before a message leaves. So a copy is detected if it is older than the newest fixed batch,
-   answer, total or key list.
+      counted there before a message is sent. So a copy is detected if it is older than the newest fixed
+      batch, answer, total or key list.
 3. When a day's secret is deleted, it is erased from the file and the write-ahead log. The secrets have a
    table of their own, which fits into one page, so that SQLite never moves a secret to another page.
 4. The ledger never has two lines for one slot: a second line is an error, whatever the machine decides.

@@ -8,9 +8,9 @@ from meteragent.domain.problem import Meaning, Problem, make_service_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 UNANSWERED_S = 900
-"""How long, in seconds, a request may be unanswered before this is a problem (it is repeated meanwhile)."""
+"""How long, in seconds, a request, which is repeated, may be unanswered before this is a problem."""
 OVERLOAD_S = 3600
-"""How long, in seconds, a dropped or late message counts as a problem."""
+"""How long, in seconds, a dropped or late message is reported as a problem."""
 
 COUNTERS = {
     "reports": "reports received, including refused ones",

@@ -41,7 +41,7 @@ class _Lattice(NamedTuple):
 
 def _lattice(n: int, a: float) -> _Lattice | None:
     """Tabulate the distribution of r; return None if it has too many points for a table."""
-    # At this end, r = (1+y) n/a, the weight is at most e^-60 of the largest, because
+    # At the table's end, r = (1+y) n/a, the weight is at most e^-60 of the largest, because
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -131,6 +131,6 @@ def _erlang_tail(n: int, x: float) -> float:
 
 @lru_cache(maxsize=1)
 def _erlang_terms(n: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return i, ln i! and 1 - i/n for i < n, which a search for a half-width needs again and again."""
+    """Return i, ln i! and 1 - i/n for i < n, cached because a search for a half-width needs them often."""
     i = np.arange(n)
     return i, np.concatenate(([0.0], np.cumsum(np.log(i[1:])))), 1 - i / n

@@ -135,8 +135,8 @@ class Comparison(ABC):
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the exact supremum of `largest_odds_ratio` over all priors and events; None if infinite.
 
-        If finite, only 1 is attained. Raises ValueError if a hiding function leaves the inputs, or is
-        compared on more than 20 outputs, which have too many events.
+        A finite supremum is attained only if it is 1. Raises ValueError if a hiding function maps an input to
+        a point that is not an input, or is compared on more than 20 outputs, which have too many events.
         """
         largest = exp(0)
         for event in self._events(channel):

@@ -5,7 +5,7 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
 
 1. Exactly, up to rounding errors. At adversarial windows and outputs, the log ratio of masses does not exceed
    the loss; outputs lie on the lattice; equal bits produce equal noise for different windows (of whole
-   quanta, if the mechanism dithers), and other bits produce other noise, unless nearly all noise is 0.
+   quanta, if the mechanism dithers), and different bits different noise, unless nearly all noise is 0.
 2. By its distribution. If `log_mass` is that of the l_inf Laplace mechanism, where P(z) is proportional to
    e^(-a max|z_i|), draws must follow it; `conformance` tests other distributions. The tests cover the largest
    |z_i| of a window, its mean, and that of all windows; of one slot, of two, and of half of the slots; signs,
@@ -55,7 +55,7 @@ SAMPLES = 20_000
 WIDTH = 100
 """The default width of a table of checks, which is that of a page."""
 _NAME_WIDTH = 42  # of the names' column; a longer name moves its finding, or is wrapped
-_SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
+_SURE = -27.0  # ln of the chance of equal noise from different bits up to which it is treated as impossible
 _MIXTURE_SLACK = 1e-4  # the tolerated error of a log mass, because `WindowLaw` may approximate a sum
 _LAST_DIGITS = 1e-12  # the tolerated rounding error of a log mass, relative to 1 + its size
 
@@ -250,7 +250,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return both rounded windows, as they are and with a unit, a multiple of the shift or noise added."""
+    """Return both rounded windows, unchanged and with a unit, a multiple of the shift or noise added."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -261,8 +261,8 @@ def _choose_outputs(
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     """Return the largest |p - q| of log masses, relative to the loss.
 
-    It is infinite if only one of two masses is 0, or a log mass is NaN. Outputs whose masses are both 0 do
-    not count. Rounding errors in the last digits are tolerated.
+    It is infinite if only one of two masses is 0, or a log mass is NaN. Outputs whose masses are both 0 are
+    ignored. Rounding errors in the last digits are tolerated.
     """
     is_possible = ~(np.isneginf(p) & np.isneginf(q))
     p, q = p[is_possible], q[is_possible]

@@ -154,8 +154,8 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits from the operating system's cryptographic source (`os.urandom`), fetched at least 4 KiB at a time.
 
-    A copy of the process reveals no later bits except those in the buffer, which `discard` drops, as a fork
-    and a pickled copy do.
+    A copy of the process reveals no later bits except those in the buffer. `discard` drops the buffer; a
+    forked process and a pickled copy start without it.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from meteragent.privacy.exact import Exact, positive
 
 
 class BudgetExceeded(Exception):
-    """A charge was refused because `spent` + `epsilon` would exceed `budget`; nothing was recorded."""
+    """The error for a refused charge: `spent` + `epsilon` would exceed `budget`; nothing was recorded."""
 
     def __init__(self, spent: Fraction, epsilon: Fraction, budget: Fraction) -> None:
         super().__init__(f"{spent} is spent of a budget of {budget}: no room for {epsilon}")
@@ -60,7 +60,7 @@ class Odometer:
         return time_ms // self._length_ms * self._length_ms
 
     def spent(self, key: Hashable, time_ms: int) -> Fraction:
-        """Return what `key` spent in the period of `time_ms`. Raises ValueError if it is forgotten."""
+        """Return what `key` spent in the period of `time_ms`. Raises ValueError for a forgotten period."""
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:

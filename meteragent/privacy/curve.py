@@ -80,7 +80,7 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
     "steps" is constant within a block, "hats" linear between the middles of blocks, and "bernstein" the
     polynomial with these Bernstein coefficients (for blocks of equal length). If every value is within h of
-    the truth, so is the curve of the curve of the true values.
+    the true value, the curve is within h of the curve that the true values give.
 
     `values` has shape (.., k), `edges` k + 1 increasing entries, and `times`, within them and in the same
     unit, any shape S; the result has shape (.., *S). The last edge belongs to the last block. Raises

@@ -33,7 +33,7 @@ def tested_fractions(steps: int) -> Integers:
 
 
 class _Sample(NamedTuple):
-    """Draws at a fraction f: each slot's B; a slot per window's noise z, B and, from other bits, y - m."""
+    """Draws at a fraction f: B in all slots and, for one slot per window, z, B and an independent y - m."""
 
     all_b: Integers
     z: Integers

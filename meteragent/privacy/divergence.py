@@ -3,15 +3,15 @@
 Let M be an epsilon d-private mechanism, and let x and x' be two points, with the loss X = epsilon d(x, x')
 between them. If they are joined by a path of small steps whose lengths add up to d(x, x') (as in R^n under
 d_inf, and for curves under the sup norm), the pair (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)):
-one random map makes the first of it from the first, and the second from the second. So whatever can be
+one random map turns the first Laplace distribution into M(x) and the second into M(x'). So whatever can be
 inferred from an output can be inferred from the Laplace pair. On the lattice, where a step is a quantum with
 loss a, the dominating pair consists of two discrete Laplace distributions k quanta apart, with the loss a(k -
 2z) at
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z),
 
-z = 0..k; outputs beyond count as the ends. Between its losses a lattice has a slightly larger delta than the
-limit of fine lattices. An adaptive sequence of releases is dominated by the product of the pairs.
+z = 0..k, where outputs beyond 0 or k belong to the ends. Between its losses, a lattice has a slightly larger
+delta than the limit of fine lattices. The product of the pairs dominates an adaptive sequence of releases.
 
 With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Exact = Fraction | Decimal | int | str
-"""The types that an exact number may have. Where one is expected, everything raises as `to_rational` does."""
+"""The types of an exact number. Every function with such a parameter raises as `to_rational` does."""
 
 GUARD_BITS = 12
 """Extra bits of working precision: for k up to 1000, all errors together stay below one unit of a result."""

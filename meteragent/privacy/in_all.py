@@ -34,7 +34,7 @@ def kappa(a: Exact) -> Fraction:
 
 
 def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
-    """Return the loss kappa epsilon d_1 of a change of d_1 in all, in the quantum's unit, with dither.
+    """Return the loss kappa epsilon d_1 of a change whose effects on all slots, dithered, add up to d_1.
 
     Raises ValueError if `change` is negative, or a is above `A_LIMIT`.
     """

@@ -4,15 +4,15 @@ A row's pages are one stream of blocks. Block b is the encryption by AES-256, un
 row's tag (12 bytes) and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block
 p 2^22. Words are little-endian. All blocks of one request are encrypted in one call.
 
-An adversary without the key, who sees q blocks of N rows in all, distinguishes these bits from true
+An adversary without the key, who sees a total of q blocks of N rows, distinguishes these bits from true
 randomness with an advantage of at most the sum of:
 
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
 * N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence the same bits;
-* if `compute_tags` computes the tags, and no two rows of its input are equal: (s + 1)^2 / 2^127 for s blocks
-  in all, by which PMAC may differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage
-  of distinguishing AES-256 under the tag key from a random permutation.
+* if `compute_tags` computes the tags, and no two rows of its input are equal: (s + 1)^2 / 2^127 for a total
+  of s blocks, by which PMAC may differ from a random function (Black, Rogaway 2002, Theorem 1), plus the
+  advantage of distinguishing AES-256 under the tag key from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
 terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise then holds except with

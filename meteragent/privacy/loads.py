@@ -31,7 +31,7 @@ def sampled_change_bound(change: Exact, power: Exact, period: Exact) -> Fraction
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return r + 2 dead_band, a bound on slot means' distance in reports of curves within r (THEORY 3.7)."""
+    """Return r + 2 dead_band, which bounds how far reported means differ for curves within r (THEORY 3.7)."""
     return not_negative("radius", radius) + 2 * not_negative("dead_band", dead_band)
 
 
@@ -50,12 +50,12 @@ def counted_change_bound(change: Exact, step: Exact, counts: int = 1) -> Fractio
 
 
 def sampled_change_bound_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return X + k p T, the bound in all for a change X that rises and falls k = `rises` times."""
+    """Return X + k p T, the bound over all slots for a change X that rises and falls k = `rises` times."""
     return sampled_change_bound(change, power, _times(rises) * not_negative("period", period))
 
 
 def counted_change_bound_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
-    """Return X + (m + k - 1) s, or 0 if X is 0: a bound in all on a change X of counted energy.
+    """Return X + (m + k - 1) s, or 0 if X is 0: a bound over all slots on a change X of counted energy.
 
     `step` is s, the sum of the steps of a slot's counts; `slots` m, from the first that the change touches to
     the last observed; `rises` k, how often it rises and falls, 1 if it only adds or removes. Raises

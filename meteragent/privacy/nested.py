@@ -46,7 +46,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, those below it, the best estimate `z` in the tree's unit, and its `place`."""
+    """A released value, the trees below it, its best estimate `z` from them, and its `place`."""
 
     value: float
     kind: Node

@@ -201,7 +201,7 @@ def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> flo
 
 
 def _pairs(level: Floats) -> tuple[Integers, Integers]:
-    """Return all pairs (x, x') at a finite level, which are the only pairs with a constraint."""
+    """Return all pairs (x, x') at a finite level: other pairs have no constraint."""
     first, second = np.nonzero(np.isfinite(level) & ~np.eye(len(level), dtype=bool))
     return first, second
 

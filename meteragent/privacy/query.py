@@ -17,10 +17,10 @@ V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L u
 sensitivity is 1 under d_inf and d_1, and V under the other metrics.
 
 *Rows that may be absent* (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, at least one. Adding or removing a row moves each result by at most V and counts
-as a distance of V, so the sensitivities are those above, except that an average of a single row moves as far
-as that row. Theorems 11 to 13 state that the queries are uniformly sensitive (the sum not under d_inf). On
-the lattice q [0..k], this does not hold for the average: 0 and q/2 are answers whose nearest databases are q
+of the rows that are present, at least one. Adding or removing a row moves each result by at most V and is a
+distance of V, so the sensitivities are those above, except that an average of a single row moves as far as
+that row. Theorems 11 to 13 state that the queries are uniformly sensitive (the sum not under d_inf). On the
+lattice q [0..k], this does not hold for the average: 0 and q/2 are answers whose nearest databases are q
 apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated geometric
 mechanism on q [0..k] needs this rounding anyway.
 """

@@ -155,7 +155,7 @@ def _circle(kind: _Kind, cell: float, size: int) -> Floats:
 
 
 def _reach(kinds: tuple[tuple[_Kind, int], ...]) -> float:
-    """Return a distance that the sum less its mean exceeds with a chance of at most 1e-13 (Chernoff)."""
+    """Return a distance that (sum - mean) exceeds with a chance of at most 1e-13 (Chernoff)."""
     decay = max(kind.decay for kind, _ in kinds)
     best = math.inf
     for share in (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):

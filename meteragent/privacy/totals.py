@@ -169,7 +169,7 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
-    """Return the distribution of a total's error, without what `half_width_of_total` adds for dithering."""
+    """Return the distribution of a total's error, without the half quantum added for dithering."""
     return _law(tuple(_windows(parts).items()))
 
 
@@ -243,7 +243,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return a distance, in cells, of tail 1e-12, by the best s of 2 e^(-sh) E e^(sx) (Chernoff)."""
+    """Return an h, in cells, beyond which the mass is at most 1e-12 (Chernoff, 2 e^(-sh) E e^(sx))."""
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
     for s in np.minimum(np.geomspace(0.25, 16, 19) / deviation, steepest):
@@ -285,7 +285,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return about `limit` points of r = R + 1/2, in quanta, and masses, without tails near e^-40."""
+    """Return about `limit` points of r = R + 1/2, in quanta, and their masses; omit tails of about e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

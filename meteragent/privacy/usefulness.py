@@ -1,4 +1,4 @@
-"""(alpha, delta)-usefulness, the distance of outputs from the true value.
+"""(alpha, delta)-usefulness: how far outputs are from the true value.
 
 A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
 of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density ~

@@ -35,7 +35,7 @@ _REPEATS = 4
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, false_alarm: float
 ) -> Iterator[Check]:
-    """Yield checks that true claims fail with chance `false_alarm`. Raises UnsupportedMechanism for none."""
+    """Yield checks; a true claim fails with chance `false_alarm`. Raises UnsupportedMechanism for no pair."""
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:

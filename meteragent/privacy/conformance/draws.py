@@ -79,7 +79,7 @@ def _keeps_points(trial: Trial) -> bool:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that outputs repeat with equal bits, and with no other, unless one has a mass above 0.9."""
+    """Check that equal bits give equal outputs and other bits other ones, unless a mass is above 0.9."""
     x = trial.most_telling_pairs(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -150,7 +150,7 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.x_prime)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw that is impossible at its point counts as coming from the other point, so calibration fails.
+        # A draw that is impossible at its point is taken to come from the other point, so calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))
         impossible_ratio = -np.inf if label else np.inf
         ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))

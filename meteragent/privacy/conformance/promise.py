@@ -15,7 +15,7 @@ from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import list_points
 
 _SLACK = 1e-9
-"""The rounding error allowed in comparisons. `check_ratios` counts a smaller loss as this number."""
+"""The rounding error allowed in comparisons. `check_ratios` replaces a smaller loss by this number."""
 
 _DRAWS = 8
 """Ratios are computed at this many outputs drawn from each point, and at the points themselves."""

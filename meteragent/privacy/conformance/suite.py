@@ -119,7 +119,7 @@ def audit_release(
 
 
 def _name_of(mechanism: object) -> str:
-    """Return how a mechanism shows itself, or its class's name if that is only an address or too long."""
+    """Return a mechanism's `repr`, or its class's name if the `repr` is only an address, or too long."""
     text = repr(mechanism)
     return type(mechanism).__name__ if " object at 0x" in text or len(text) > WIDTH else text
 

@@ -50,7 +50,7 @@ class Sanitised:
         set_fields(self, mechanism=mechanism, released=to_tuples(released))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """Return the answer for the released point, at no charge; of a `Query`, only the function counts."""
+        """Return the answer for the released point, at no charge; of a `Query`, only the function is used."""
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
 

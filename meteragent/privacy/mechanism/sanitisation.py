@@ -103,26 +103,26 @@ def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
 
 
 def _ln_below(quotient: Fraction, promise: Guarantee) -> Fraction:
-    """Return a rational number at or below ln(quotient), by less than 2^-40 (epsilon + delta)."""
+    """Return a rational number at most 2^-40 (epsilon + delta) below ln(quotient), and never above it."""
     # Epsilon and delta are 0 or at least 1/denominator.
     k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)
     return Fraction(ln_bounds(quotient, k)[0], 1 << k)
 
 
-def _holohan(promise: Guarantee, _: int) -> Fraction:
+def _loss_of_holohan(promise: Guarantee, _: int) -> Fraction:
     """Return a rational number just below epsilon - ln(1-delta)."""
     return promise.epsilon + _ln_below(1 / (1 - promise.delta), promise)
 
 
-def _any_set(promise: Guarantee, _: int) -> Fraction:
+def _loss_for_any_set(promise: Guarantee, _: int) -> Fraction:
     """Return a rational number just below ln((e^epsilon + delta)/(1-delta))."""
     odds, _upper = exp(promise.epsilon).bounds(2 * _CLOSE_BITS)
     return _ln_below((odds + promise.delta) / (1 - promise.delta), promise)
 
 
-def _lattice(promise: Guarantee, k: int) -> Fraction:
+def _loss_on_lattice(promise: Guarantee, k: int) -> Fraction:
     """Return a rational number just below the largest loss X = ak that keeps the promise on the lattice."""
-    low = _any_set(promise, k)
+    low = _loss_for_any_set(promise, k)
     high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
     # At the same loss, delta is not smaller on the lattice than on the real line, so `high` exceeds the root.
     for _ in range(_CLOSE_BITS):
@@ -134,8 +134,8 @@ def _lattice(promise: Guarantee, k: int) -> Fraction:
 
 
 _LARGEST_LOSS: dict[Calibration, Callable[[Guarantee, int], Fraction]] = {
-    "holohan": _holohan,
-    "any set": _any_set,
-    "lattice": _lattice,
+    "holohan": _loss_of_holohan,
+    "any set": _loss_for_any_set,
+    "lattice": _loss_on_lattice,
 }
 """For each calibration, a function that returns a rational number just below X = D/b, if delta > 0."""

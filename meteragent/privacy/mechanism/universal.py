@@ -22,9 +22,9 @@ class NotUniform(ValueError):
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after `query` (Theorem 10).
 
-    Raises NotUniform if the answers are not q [0..k] for a k >= 1, or two have no tight chain of expansive
-    links; ValueError if epsilon is not positive, the sensitivity is not exact, or the space is too large to
-    search.
+    Raises NotUniform if the answers are not q [0..k] for a k >= 1, or no tight chain of expansive links joins
+    two of them; ValueError if epsilon is not positive, the sensitivity is not exact, or the space is too
+    large to search.
     """
     level, answers = positive("epsilon", epsilon), query.answers
     k = len(answers) - 1

@@ -42,7 +42,7 @@ class VectorNoise:
 
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole quanta as int64, an int64 array as it is. Raises TypeError or, beyond 2^62, ValueError."""
+    """Return whole quanta as int64, unchanged if they are. Raises TypeError, or ValueError beyond 2^62."""
     array: NDArray[Any] = require_present(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(
@@ -55,7 +55,7 @@ def require_int64(values: ArrayLike) -> NDArray[np.int64]:
 
 
 def require_int64_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return vectors of n whole quanta, (..., n). Raises also ValueError for another axis."""
+    """Return vectors of n whole quanta as int64, shape (..., n). Raises ValueError for another shape, too."""
     vectors = require_int64(values)
     if vectors.ndim == 0 or vectors.shape[-1] != n:
         raise ValueError(f"points have shape (..., {n}), not {vectors.shape}")

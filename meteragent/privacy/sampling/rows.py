@@ -5,11 +5,11 @@ the distribution of `windows`, for every n >= 1:
 
 * Attempt t at the row's noise bound R takes word t (64 bits) of page 0, which determines a cell, a place and
   a height in the table of `windows`. If the height does not decide whether R is accepted, or the word lies in
-  the area of the tails, page 512 + t is read as a stream. The first accepted attempt counts.
+  the area of the tails, page 512 + t is read as a stream. The first accepted attempt is used.
 * Attempt k at slot i takes u, word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). For larger m, they have 64
   bits; the last bit_length(m-1) bits of u are v, and the slot is v - R if v < m. The first accepted attempt
-  counts.
+  is used.
 
 No address is read twice: each attempt at a bound has a word of page 0 and a stream of its own, each attempt
 at the slots a page with a word for each slot. R determines the width of these words for the whole row, so no

@@ -297,7 +297,7 @@ def _blank_states(aside_path: Path) -> bool:
     """Blank the states of a store that was set aside, not what helps diagnosis; return whether all are."""
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
-    with suppress(OSError, sqlite3.Error, StoreError), ExitStack() as undo:
+    with suppress(*DEVICE_ERRORS, UnicodeDecodeError, StoreError), ExitStack() as undo:
         connection = open_file(aside_path, "rw")
         undo.callback(wal.close_connection, connection, aside_path)
         _prepare_connection(connection, aside_path)

@@ -181,12 +181,17 @@ def state(path: Path) -> None:
         connection.execute("UPDATE state SET state = x'7b00' WHERE id = 3")
 
 
+def definition(path: Path) -> None:
+    """A byte of a table's definition is no text."""
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE mark", b"CREATE T\xc1BLE mark"))
+
+
 def missing(path: Path) -> None:
     """The file is gone, and its generation file is not."""
     path.unlink()
 
 
-DAMAGES = [header, page, truncated, one_page, empty, foreign, state, missing]
+DAMAGES = [header, page, truncated, one_page, empty, foreign, state, definition, missing]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

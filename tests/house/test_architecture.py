@@ -148,11 +148,13 @@ def test_classes_are_small() -> None:
 
 def test_attributes_are_read() -> None:
     """An attribute that an object sets on itself and nothing reads is one that was renamed in part."""
-    product = (path for path in CODE if path.is_relative_to(ROOT / "meteragent"))
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in product]
-    parts = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    read = {part.attr for part in parts if isinstance(part.ctx, ast.Load)}
-    own = [part for part in parts if getattr(part.value, "id", "") == "self"]
+    parts = {
+        path: [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        for path in CODE + TESTS
+    }
+    read = {part.attr for some in parts.values() for part in some if isinstance(part.ctx, ast.Load)}
+    product = [path for path in CODE if path.is_relative_to(ROOT / "meteragent")]
+    own = [part for path in product for part in parts[path] if getattr(part.value, "id", "") == "self"]
     assert not {part.attr for part in own if isinstance(part.ctx, ast.Store)} - read
 
 

@@ -36,6 +36,7 @@ class NoLaplaceMechanism(ValueError):
     def __init__(self, densities: dict[Any, Number]) -> None:
         negative = [point for point, density in densities.items() if density.sign < 0]
         super().__init__(f"no Laplace mechanism: the only solution is negative at {negative!r}")
+        self.densities = densities
 
 
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:

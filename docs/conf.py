@@ -29,7 +29,7 @@ include_patterns = [
     "simulators/**README.md",
     "tests/README.md",
 ]
-exclude_patterns = [".*", "build", "dist", "demo-out", "faults-logs", "deploy/spark/README.md"]
+exclude_patterns = [".*", "build", "dist", "demo-out", "faults-logs"]
 
 # GitHub makes the same anchors.
 myst_heading_anchors = 5

@@ -24,12 +24,12 @@ Theory of operation
 
     **The oracle decides what is correct** (`judge` and `model`). The world reports to `oracle` everything
     that the process receives or sends: messages, transactions, publications, confirmations, acknowledgements.
-    `windows` and `spec` compute from a stream's setting what its windows are: slots, limits, one quantum,
-    charges. `model` computes, from the definitions, which readings count for which time. Neither knows the
-    agent's terms, its kinds of windows or its descriptors; `stated` compares what descriptors say.
-    `receivers` determines which receiver gets which slot. `expected_store` holds the contents that must be on
-    disk. When a crash destroys part of the process's state, the oracle discards that part too. A transaction
-    whose COMMIT did not return may be in doubt until the store shows whether it is on disk.
+    `windows` and `spec` compute a stream's windows from its setting: slots, limits, one quantum, charges.
+    `model` computes, from the definitions, which reading applies at which time. Neither uses the agent's
+    terms, its kinds of windows or its descriptors; `stated` compares what descriptors state. `receivers`
+    determines which receiver gets which slot. `expected_store` holds the contents that must be on disk. When
+    a crash destroys part of the process's state, the oracle discards that part too. A transaction whose
+    COMMIT did not return may be in doubt until the store shows whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world at the step that caused it.

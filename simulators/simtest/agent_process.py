@@ -43,19 +43,19 @@ class ProcessWorld(Protocol):
         """Create the disk of this process."""
 
     def make_model(self, names: StreamNames) -> Model:
-        """Create the model for a core, which has only names in common with it."""
+        """Create the model for a core; of the core's settings, it uses only names."""
 
     @property
     def listens(self) -> bool:
         """Whether the agent listens for other stores."""
 
     def check_clear(self, model: Model, destinations: Sequence[Destination]) -> None:
-        """Check that no other store can be at destinations from which a core is no longer held back."""
+        """Check that no other store can release to the destinations that the agent has found free."""
 
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
-        """Compare the effects of feeding the core with the model's."""
+        """Compare the effects of a core's feed with the model's."""
 
 
 class CheckedPipeline(Pipeline):
@@ -68,7 +68,7 @@ class CheckedPipeline(Pipeline):
         self._world, self._model = world, world.make_model(names)
 
     def admit_destinations(self, destinations: Iterable[Destination], now_ms: int) -> None:
-        """Check the destinations that the agent takes for clear, and take them."""
+        """Check the destinations that the agent has found free, and pass them on."""
         cleared = list(destinations)
         self._world.check_clear(self._model, cleared)
         super().admit_destinations(cleared, now_ms)

@@ -30,7 +30,7 @@ _STATED_SPACES = ("peak", "profile", "bands", "curve")
 
 
 def group_of(setting: Setting, pace: Pace) -> Group:
-    """Return the group of a stream that counts in a crowd."""
+    """Return the group of a stream that is part of a crowd's total."""
     return make_group(setting.group_slot_s(pace), setting.group_deadline_s(pace))
 
 

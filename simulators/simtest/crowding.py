@@ -1,4 +1,4 @@
-"""The part of the generator that adds a stream that counts in a crowd, and the operators' lists of keys."""
+"""The part of the generator that adds a stream of a crowd, and the operators' lists of keys."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from simulators.simtest.model.setting import Setting
 from simulators.simtest.schedule import Configuration, Event
 
 CROWDED = {"fast": 0.03, "slow": 0.15, "autumn": 0.15}
-"""The share of the schedules in which a stream counts in a crowd, by pace.
+"""The share of the schedules with a stream of a crowd, by pace.
 
 The share is of the schedules that have neither prices nor receivers. Without the extra `crowd`, it is 0.
 """

@@ -29,7 +29,7 @@ class DiskEvents(Traffic):
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """Begin a transaction; return the crash that ends the process during or after it, or None.
 
-        If a failure of the device is armed, it comes in the transaction or the erasure, instead of a crash.
+        If a failure of the device is armed, it happens in the transaction or the erasure, instead of a crash.
         """
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
@@ -53,7 +53,7 @@ class DiskEvents(Traffic):
             self._oracle.end_commit([_outgoing(row) for row in rows])
 
     def fail_commit(self) -> None:
-        """Treat the transaction as failed, and compare the store, which may or may not hold it."""
+        """Treat the transaction as failed, and check the store, which may or may not contain it."""
         if self._store is not None:
             with self.guard:
                 self._oracle.settle(self._store.connection, self._streams)

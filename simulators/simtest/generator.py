@@ -202,7 +202,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_foreign(random: Random, configurations: Sequence[Configuration], end_ms: int) -> Iterator[Event]:
-    """Let another store appear on topics of meters, most of them before the meter's first window there."""
+    """Let another store release on topics of meters, mostly before the meter's first window there."""
     for _ in range(random.choice([1, 2, 4])):
         setting = random.choice(random.choice(configurations))
         template = random.choice([receiver.sink_topic for receiver in setting.peers] or [setting.sink_topic])
@@ -397,7 +397,7 @@ def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
 
 
 def _draw_prices(random: Random, pace: Pace, end_ms: int) -> Iterator[Event]:
-    """Yield prices of a market: in time, late, repeated, contradictory, beyond the bound, or long missing.
+    """Yield a market's prices: timely, late, repeated, contradictory, beyond the bound, or missing for long.
 
     Some are too far ahead, and some messages have no prices.
     """

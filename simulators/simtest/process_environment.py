@@ -22,7 +22,7 @@ from simulators.simtest.store import disk, power
 
 
 class ProcessEnvironment(DiskEvents):
-    """A world's side of a process (`agent_process.ProcessWorld`), which counts in `agent_counts`."""
+    """A world's side of a process (`agent_process.ProcessWorld`), whose counters are `agent_counts`."""
 
     wall_ms: Callable[[], int]
     _pace: Pace
@@ -38,7 +38,7 @@ class ProcessEnvironment(DiskEvents):
         return self.plan.configurations[self._configuration_number]
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process; the process may die meanwhile. The store must contain all commits."""
+        """Open the store of a process, which may die during this. The store must contain all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -82,7 +82,7 @@ class ProcessEnvironment(DiskEvents):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict which receivers are admitted and revoked; if a crash is armed, it comes meanwhile."""
+        """Predict which receivers are admitted and revoked; an armed crash happens during this."""
         shares = [share for setting in self._configuration for share in shares_of(setting, self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
@@ -102,7 +102,7 @@ class ProcessEnvironment(DiskEvents):
     def make_boot_clock(self) -> BootClock:
         """Create the boot clock; in worlds with a snapshot, it is synchronised once a store is open.
 
-        A power cut resets no boot clock here, because the machine is a virtual one, which its host resumes.
+        A power cut does not reset the boot clock here: the machine is virtual, and its host resumes it.
         """
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None, "boot")
 

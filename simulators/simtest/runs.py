@@ -68,8 +68,8 @@ def run(plan: Schedule, folder: Path, *, has_twin: bool = False) -> Counter[str]
         twin_world = run_world(plan, folder, is_scrambled=True)
         logs = [item.log for item in (world, twin_world)]
         if has_registers:
-            # Acknowledgements depend on which readings are doubted, and what the broker sends next on them:
-            # by some ms, connections are served at other times, and what is sent again after a drop differs.
+            # Acknowledgements depend on which readings are doubted, and the broker's next messages on these:
+            # connections are served some ms earlier or later, and other messages are sent again after a drop.
             # On each topic the new messages and their order are the same.
             logs = [_by_topic(log) for log in logs]
         pairs = zip(*map(_without_values, logs), strict=False)
@@ -81,11 +81,11 @@ def run(plan: Schedule, folder: Path, *, has_twin: bool = False) -> Counter[str]
 
 
 def _may_differ(plan: Schedule, *, has_registers: bool) -> bool:
-    """Return whether a schedule exercises what measured values may move.
+    """Return whether measured values may change the messages of a schedule.
 
-    Of registers, values move the arrival of a reading by some ms. If a stream whose windows open on arrivals
-    (event clock) shares a budget with one whose windows open by the wall clock, the last window that the
-    budget allows is of either.
+    The values of registers change the arrival of readings by some ms. If a stream whose windows open on
+    arrivals (event clock) shares a budget with one whose windows open by the wall clock, the last window
+    that the budget allows may belong to either.
     """
     is_budget_shared = any(
         any(setting.limit for setting in settings) and len({setting.clock for setting in settings}) > 1
@@ -99,9 +99,9 @@ def _may_differ(plan: Schedule, *, has_registers: bool) -> bool:
 def _is_moved(event: Event, *, has_registers: bool) -> bool:
     """Return whether the moment of an event depends on the values of readings.
 
-    They determine how fast a nearly full store fills up and, of registers, what is doubted: so which readings
-    are committed at once, by some ms the next acknowledgement, and what a connection then does. For these a
-    crash or a failure of the device may wait, and a receiver may be held back.
+    Values determine how fast a nearly full store fills up and, for registers, which readings are doubted: so
+    which are committed together and, by some ms, when the next acknowledgement comes. A crash or a failure of
+    the device may wait for these, and a receiver may be held back.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
     flips = isinstance(event, Crash) and event.store == "flipped"

@@ -155,7 +155,7 @@ class Second(Event):
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """A shortage of space: for `lasts_ms`, the store may take at most `room_bytes` in all."""
+    """A shortage of space: for `lasts_ms`, the whole store may take at most `room_bytes`."""
 
     room_bytes: int
     lasts_ms: int

@@ -21,9 +21,9 @@ class FaultInjector:
     """The faults and messages of a schedule, except keys, other stores and events that end a process.
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
-    read. `brokers` holds all brokers by name. `set_back` says whether the wall clock was ever set back; from
-    then on, its correction does not count as a jump. With `is_scrambled`, readings have other values at the
-    same times.
+    read. `brokers` holds all brokers by name. `set_back` states whether the wall clock was ever set back;
+    from then on, its correction is not a jump. With `is_scrambled`, readings have other values at the same
+    times.
     """
 
     def __init__(

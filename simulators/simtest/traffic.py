@@ -82,7 +82,7 @@ class Traffic:
     # --- other stores --------------------------------------------------------------------------
 
     def _let_appear(self, event: Foreign) -> None:
-        """Let another store release on a topic for a while, unless this store does or is about to."""
+        """Let another store release on a topic for a while, unless this store does so or is about to."""
         sink = self._sinks[BROKERS.index("outside") if event.topic.startswith("outside/") else 0]
         is_taken = f"{event.topic}/privacy" in sink.retained | sink.foreign
         oracle = self._oracle
@@ -96,7 +96,7 @@ class Traffic:
         self._loop.call_later(event.lasts_ms / 1000, self._let_go, sink, event.topic)
 
     def _let_go(self, sink: SinkBroker, topic: str) -> None:
-        """Clear a topic of the other store, which releases no more there."""
+        """Clear a topic of the other store, which no longer releases there."""
         self._oracle.checker.end_foreign(topic, self._faults.wall_ms())
         sink.retain(f"{topic}/privacy", b"", is_foreign=True)
 
@@ -121,9 +121,9 @@ class Traffic:
             self._let_appear(event)
 
     def check_clear(self, model: Model, destinations: Iterable[tuple[str, str]]) -> None:
-        """Check that no other store can be at destinations, as far as the agent could hear.
+        """Check that no other store releases to the destinations, as far as the agent could find out.
 
-        If one is there all the same, both may release from now on.
+        If one does nevertheless, both may release from now on.
         """
         with self.guard:
             for queue, topic in destinations:

@@ -43,19 +43,19 @@ from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
 
 STATES = ("down", "without its store", "waiting", "writing", "stopping")
-"""What the agent may be doing when something happens."""
+"""The states in which the agent may be when an event happens."""
 
 
 def met(state: str, kind: str) -> str:
-    """Return the name under which it is counted that something happened in a state of the agent."""
+    """Return the name of the count of events of this `kind` in a state of the agent."""
     return f"in state {state}: {kind}"
 
 
 _STOP_S = 30.0
 """A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""Records that are due `_SETTLED_S` before the end must be sent by the end, and messages that are owed
-`_ANSWER_S` before the end must be acknowledged by the end."""
+"""By the end, records that are due `_SETTLED_S` before it must be sent, and messages that are unacknowledged
+`_ANSWER_S` before it must be acknowledged."""
 
 
 class World(ProcessEnvironment):
@@ -160,7 +160,7 @@ class World(ProcessEnvironment):
         self._configuration_number = end.then
         if self._files is not None:
             store, part = (end.store, end.part) if isinstance(end, s.Crash) else ("", 0)
-            if store:  # after a clock set back *and* a lost store, no agent could know what it had released
+            if store:  # with a clock set back *and* a lost store, no agent could know what it released
                 self._faults.correct_clock()
             self._versions.leave(self._files, store, part)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
@@ -193,7 +193,7 @@ class World(ProcessEnvironment):
                 self._oracle.is_copy = copy or (self._store is not None and self._loop.time() > known_s)
             case _:
                 self._faults.apply(event)
-        self._oracle.is_copy &= not self._faults.set_back  # correcting such a clock shows no jump
+        self._oracle.is_copy &= not self._faults.set_back  # the correction of such a clock is not a jump
 
     def _settle(self) -> None:
         """End all faults, and disarm all traps."""
@@ -253,7 +253,7 @@ class World(ProcessEnvironment):
                 unchanged = disk.read_files(self._versions.folder) == files
                 check(unchanged, "a second agent changes the store of the first")
         else:
-            self._store = None  # it is the second's now
+            self._store = None  # it belongs to the second agent now
             with self.guard:
                 check(holds=False, invariant="a second agent opens the store of the first")
 

@@ -24,8 +24,8 @@ _STEPS = 2
 def epilogue_s(plan: Schedule) -> float:
     """Return the time without faults at the end, in which the agent may also open and close skipped windows.
 
-    A resumed machine's clock is set forward by hundreds of windows. An agent that did not know before
-    that its clock was synchronised takes no jump for a copy, and catches up with all of them, one by one.
+    A resumed machine's clock is set forward by hundreds of windows. If an agent did not know before that its
+    clock was synchronised, it does not treat the jump as a copy, and catches up with all windows one by one.
     """
     skipped_ms = sum(event.jump_ms for event in plan.events if isinstance(event, Resume))
     pace = PACES[plan.pace]
@@ -60,7 +60,7 @@ def overdue_topics(checker: InvariantChecker, streams: set[str], until_ms: int) 
 
 
 def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
-    """Check that no descriptors of revoked receivers are retained among `topics`.
+    """Check that no descriptor of a revoked receiver is retained on one of `topics`.
 
     Topics of the streams' own sinks, of crowds and of admitted receivers, and topics for which a row still
     waits, are exempt.

@@ -26,7 +26,7 @@ class Spending(NamedTuple):
 
 @dataclass
 class Message:
-    """A message in the outbox; one that is deleted before it is delivered also counts as delivered."""
+    """A message in the outbox; if it is deleted before delivery, it is treated as delivered."""
 
     outgoing: Outgoing
     is_delivered: bool = False
@@ -141,8 +141,8 @@ class ExpectedStore:
     def settle(self, shares: Iterable[Share], now_ms: int) -> None:
         """Revoke the receivers that must get nothing more, and admit the new receivers, at `now_ms`.
 
-        The receivers that stay get the end that is configured now; their first window may move to a later
-        time.
+        The end of other receivers becomes the one that is configured now; their first window may be
+        postponed.
         """
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):

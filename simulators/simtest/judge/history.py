@@ -14,7 +14,7 @@ from simulators.simtest.model.registers import MaskedSlot
 
 @dataclass
 class History:
-    """What the checks know of a world so far.
+    """What has happened in a world so far, as the checks need it.
 
     `released` holds the released intervals by stream and meter, `descriptors` the descriptors on disk by
     topic, `stated` the facts that descriptors state by id, and `rows` the ids of unretained messages.
@@ -58,12 +58,12 @@ class History:
                     opened.peak.resume(window.slots[0].accumulator)
 
     def has_waiting(self, topic: str) -> bool:
-        """Return whether messages wait that are to leave on a topic or below it."""
+        """Return whether messages wait to be sent on a topic or below it."""
         rows = (row for row in self.expected.rows.values() if not row.is_delivered)
         return any(row.outgoing.topic.startswith(topic) for row in rows)
 
     def end_foreign(self, topic: str, now_ms: int | None) -> None:
-        """End the time in which another store releases on a topic, if any; without `now_ms`, leave it out."""
+        """End the time in which another store releases on a topic, if any; without `now_ms`, discard it."""
         if (times := self.foreign.get(topic)) and times[-1][1] == EVER_MS:
             since_ms, _ = times.pop()
             if now_ms is not None:

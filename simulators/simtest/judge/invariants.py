@@ -1,7 +1,7 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
 The checker receives the effects of each feed of the core and every transaction. It compares them with the
-model, and records each slot's noise and all releases (`releases`). `publications` checks what then leaves.
+model, and records each slot's noise and all releases (`releases`). `publications` checks what is then sent.
 """
 
 import json
@@ -86,7 +86,7 @@ class InvariantChecker(History):
             public_id = public_name(model.stream.names.pseudonym_key, meter)
             destinations = model.stream.destinations(window.queues, public_id)
             self.windows[key] = Window(window.spec, public_id, destinations)
-            if window.spec.clock == "event":  # nobody listens, so both stores release from now on
+            if window.spec.clock == "event":  # the agent does not listen, so both stores release from now on
                 for _, topic in destinations:
                     self.end_foreign(topic, None)
 

@@ -48,7 +48,7 @@ class ExpectedMeaning(NamedTuple):
 
 
 class Effects(Protocol):
-    """What a core asks for after a feed."""
+    """The effects that a core requests after a feed."""
 
     @property
     def commit(self) -> Commit:
@@ -136,7 +136,7 @@ class Oracle:
         self._is_settled = True
 
     def hold(self, row_ids: Sequence[int]) -> None:
-        """Note that messages that a flipped bit has damaged are held back: they never leave."""
+        """Note that messages damaged by a flipped bit are held back: they are never sent."""
         for row in [self.checker.expected.rows[id_] for id_ in row_ids]:
             row.is_delivered = True
             self.checker.late.add(MessageKey(row.outgoing.topic, row.outgoing.payload))
@@ -198,7 +198,7 @@ class Oracle:
         expected.floor_ms, expected.states = floor_ms, {}
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
         self.replace_store(expected)
-        self.process.confirmed.clear()  # what the other copy was told is not marked in this one
+        self.process.confirmed.clear()  # this copy does not contain the confirmations of the other
 
     def restore(self, spec: StreamSpec) -> Model:
         """Return a stream's model in the state of its last commit."""

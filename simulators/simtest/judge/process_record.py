@@ -1,4 +1,4 @@
-"""One process of the agent: what it counts, when it may close, and which messages it may acknowledge."""
+"""One process of the agent: its counters, when slots may close, and which messages it may acknowledge."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class ProcessRecord:
             outcomes += model.outcomes
         for reason in _REASONS:
             check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # Which of the three outcomes is counted depends on the decided time that the core remembers.
+        # Which of the three outcomes is counted depends on how much decided time the core remembers.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
         late_prices = counts["price_late"] + counts["price_repeated"]

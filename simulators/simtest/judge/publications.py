@@ -1,4 +1,4 @@
-"""The check of a publication: what leaves is on disk, due, and in order."""
+"""The check of a publication: what is sent is on disk, due, and in order."""
 
 from simulators.invariant import check
 from simulators.simtest.judge.history import History
@@ -15,10 +15,10 @@ def check_publication(
 ) -> None:
     """Check a publication on a connection; `newest_rows` holds the newest row sent there, by topic.
 
-    A message to be retained, or a descriptor, must be a descriptor on disk or a waiting withdrawal; the
-    broker checks that descriptors are to be retained. By laws 1 and 2 any other message is on disk, byte for
-    byte, not marked delivered and not too late, and leaves in order and only once on a connection. It must be
-    due; nothing is due while the clock is behind (`now_ms` is None).
+    A message with the retain flag, or a descriptor, must be a descriptor on disk or a waiting withdrawal; the
+    broker checks that descriptors have the flag. By laws 1 and 2 any other message is on disk, byte for byte,
+    not marked delivered and not too late, and is sent in order and only once on a connection. It must be due;
+    nothing is due while the clock is behind (`now_ms` is None).
     """
     topic = message.topic
     if retain or "/privacy" in topic:

@@ -1,4 +1,4 @@
-"""The check of what a commit releases: each closed slot leaves once, as its exact value plus its noise."""
+"""The check of what a commit releases: each closed slot is sent once, as its exact value plus its noise."""
 
 import json
 from bisect import bisect
@@ -51,7 +51,7 @@ class ReleaseCheck:
             self._check_disjoint(slot)
 
     def _check_slot(self, rows: list[Outgoing], slot: ClosedSlot) -> None:
-        """Check that a slot leaves once for each receiver that gets it, with the same record."""
+        """Check that a slot is sent once to each receiver that gets it, with the same record."""
         key, window = self._key(slot), self._window_of(slot)
         check(slot.slot_index not in window.records, "an interval leaves twice", key)
         destinations = sorted((row.queue, row.topic) for row in rows)
@@ -70,7 +70,7 @@ class ReleaseCheck:
             check(draws == expected_draws, "a record states a wrong number of draws", row.payload)
 
     def _destinations(self, slot: ClosedSlot) -> frozenset[tuple[str, str]]:
-        """Return the destinations of those that got a slot's window when it opened, and get the slot now."""
+        """Return the destinations that got a slot's window when it opened and still get the slot."""
         queues = self.model.stream.queues_at(slot.window_ms, [self._end_ms(slot)])
         return frozenset(item for item in self._window_of(slot).destinations if item[0] in queues)
 
@@ -108,19 +108,19 @@ class ReleaseCheck:
         window.check_rounding(key, slot, int(quanta))
         self._check_stated(row, record, slot)
         self._check_due(row, slot)
-        # A reader of a topic gets one value of an interval, whichever stream or grant had the topic before.
+        # A topic gets only one value of an interval, even if several streams or grants have used it.
         self._add_intervals(self.history.intervals.setdefault(row.topic, []), slot)
         self._check_foreign(row.topic, slot)
 
     def _check_foreign(self, topic: str, slot: ClosedSlot) -> None:
-        """Check that no other store released a slot on its topic; by the event clock, nobody listens."""
+        """Check that no other store released a slot on its topic; the event clock does not listen."""
         foreign = self.history.foreign.get(topic, ()) if slot.spec.clock == "wall" else ()
         spans = slot.spec.spans(slot.window_ms, slot.slot_index)
         is_apart = all(end <= since or until <= begin for since, until in foreign for begin, end in spans)
         check(is_apart, "a receiver gets two draws of one interval", self._key(slot))
 
     def _check_stated(self, row: Outgoing, record: dict[str, Any], slot: ClosedSlot) -> None:
-        """Check that a record and its descriptor state what the slot is."""
+        """Check that a record and its descriptor describe the slot correctly."""
         key, spec = self._key(slot), slot.spec
         facts = self.history.stated.get(record["d"])
         check(facts == stated.facts_of(spec), "a descriptor states what its window is not", key)

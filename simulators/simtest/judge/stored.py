@@ -1,4 +1,4 @@
-"""What a store's file holds, read from its tables by plain SQL: nothing of `meteragent.store` reads it."""
+"""The content of a store's file, read by plain SQL, independently of `meteragent.store`."""
 
 import json
 from collections.abc import Iterator

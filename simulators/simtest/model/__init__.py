@@ -1,1 +1,1 @@
-"""The model: what a stream's windows are, and which readings count, from the definitions alone."""
+"""The model: a stream's windows, and the reading that applies at each time, from the definitions alone."""

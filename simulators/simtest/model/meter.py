@@ -1,9 +1,9 @@
-"""One meter of the model: the readings that count, the time to which each applies, and the decided time.
+"""One meter of the model: its accepted readings, the time to which each applies, and the decided time.
 
 Time is divided into pieces at the moments when held readings begin or cease to apply. For each piece, the
 definition determines which reading applies (`speaker`), and when the piece is decided: once the newest
 reading's time less the lateness reaches `deciding_ms`, or a slot closes. There are no accumulators: decided
-time is a list of stretches, each with the value that counts.
+time is a list of stretches, each with the value that applies.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,9 +42,9 @@ class Held(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A stretch of decided time, and the value that counts for it; the value is None in a gap.
+    """A stretch of decided time, and the value that applies to it; the value is None in a gap.
 
-    `book` holds the prices by which a stretch ahead of the clock counts: later ones come too late for it.
+    `book` holds the prices for a stretch that was decided ahead of the clock; later prices are not used.
     """
 
     start_ms: int
@@ -95,13 +95,13 @@ class Meter:
 
     @property
     def ruling(self) -> WindowSpec:
-        """The window by which readings count: the oldest if the meaning of readings is unchanged."""
+        """The window whose rules readings follow: the oldest, if the meaning of readings is unchanged."""
         oldest = self.windows[0].spec if self.windows else self.ordinary
         return oldest if oldest.readings.meaning == self.ordinary.readings.meaning else self.ordinary
 
     @property
     def rules(self) -> ReadingSpec:
-        """The rules by which readings count."""
+        """The rules that readings follow."""
         return self.ruling.readings
 
     def speaker(self, ms: int) -> int | None:
@@ -114,7 +114,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def value_at(self, ms: int) -> int | Use | None:
-        """Return what applies at time `ms`, or None in a gap."""
+        """Return the value that applies at time `ms`, or None in a gap."""
         time_ms = self.speaker(ms)
         return None if time_ms is None else self.readings[time_ms].value_u
 
@@ -180,7 +180,7 @@ class Meter:
         return self.decide(decided_ms)
 
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
-        """Accept a reading; return whether it counts, and the tokens that need not be held.
+        """Accept a reading; return whether it is used, and the tokens that need not be held.
 
         If `is_stamped`, readings have their times of arrival, and a reading replaces one of the same time.
         """
@@ -199,7 +199,7 @@ class Meter:
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def set_right(self, arrival: Arrival) -> list[Any] | None:
-        """Drop what was stamped in the future by a clock that this reading shows to be right again.
+        """Drop readings from a fast clock's future, if this reading shows that the clock is right again.
 
         The newest reading is more than 5 s ahead of the arrival, and this one at most 2 s ahead of it or 10 s
         behind. Return the tokens of what is dropped; None if the clock was not set right.
@@ -215,10 +215,10 @@ class Meter:
         return [self.readings.pop(t).token for t in dropped_ms]
 
     def slot_energy(self, spec: WindowSpec, window_ms: int, slot_index: int) -> int:
-        """Return what the decided readings count for in a slot of the window that starts at `window_ms`."""
+        """Return the energy of the decided readings in a slot of the window that starts at `window_ms`."""
 
         def is_unknown(decided: Decided) -> bool:
-            """Return whether a stretch counts in the unknown band, whenever its energy was used."""
+            """Return whether a stretch's energy belongs to the unknown band."""
             if not isinstance(use := decided.value, Use):
                 return False
             return spec.is_unknown(use.since_ms - window_ms, use.since_ms + use.span_ms - window_ms)
@@ -234,7 +234,7 @@ class Meter:
         spans: Iterable[Stretch],
         counts: Callable[[Decided], bool] = lambda _: True,
     ) -> int:
-        """Return what the decided readings of some time count for, in units of the window's accumulator.
+        """Return the energy of the decided readings over some time, in units of the window's accumulator.
 
         It is the sum of value * ms or, if the window has prices, of value * price * ms, over the stretches
         for which `counts` returns true.
@@ -250,7 +250,7 @@ class Meter:
         return total
 
     def _units(self, spec: WindowSpec, decided: Decided, from_ms: int, to_ms: int) -> int:
-        """Return what a part of a stretch counts for, at the window's prices if it has any."""
+        """Return the energy of a part of a stretch, times the window's prices if it has any."""
         if spec.price is None:
             return _count(spec.readings, decided.value, from_ms, to_ms)
         pieces = (decided.book or self.book).pieces(spec.price, from_ms, to_ms)
@@ -288,7 +288,7 @@ class Meter:
 
 
 def _before(time_ms: int, stretches: Iterable[Decided]) -> list[Decided]:
-    """Return the stretches as far as they lie before a time."""
+    """Return the parts of the stretches that lie before a time."""
     return [
         stretch._replace(end_ms=min(stretch.end_ms, time_ms))
         for stretch in stretches
@@ -297,7 +297,7 @@ def _before(time_ms: int, stretches: Iterable[Decided]) -> list[Decided]:
 
 
 def _count(rules: ReadingSpec, value: int | Use | None, from_ms: int, to_ms: int) -> int:
-    """Return what a value counts for over a stretch of time, without prices."""
+    """Return the energy of a value over a stretch of time, without prices."""
     if isinstance(value, Use):
         return value.limited(rules, from_ms, to_ms)
     return rules.count(value) * (to_ms - from_ms)

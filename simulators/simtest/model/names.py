@@ -10,7 +10,7 @@ from simulators.simtest.model.clock_text import duration_text, time_text
 from simulators.simtest.model.open_windows import ClosedSlot
 
 PLACEHOLDER = "{meter}"
-"""What stands for a meter's public id in the template of a topic."""
+"""The placeholder of a meter's public id in the template of a topic."""
 
 
 def _hash(key: bytes, text: str) -> bytes:

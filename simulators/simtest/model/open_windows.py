@@ -7,7 +7,7 @@ from typing import NamedTuple
 from simulators.simtest.model.spec import Stretch, WindowSpec
 
 EnergyOf = Callable[[WindowSpec, Iterable[Stretch]], int]
-"""Returns what the readings of some time count for in a window, in units of its accumulator."""
+"""A function that returns the energy over some time in a window, in units of its accumulator."""
 
 
 class ClosedSlot(NamedTuple):
@@ -28,8 +28,8 @@ class ClosedSlot(NamedTuple):
 class OpenWindow:
     """An open window, the indices of its slots that have not closed, and the queues of those who get it.
 
-    For a peak, a part counts if it begins at or after `from_ms`, the time from which this process has seen
-    the readings. `is_drawn` says whether this process has drawn noise, and `is_first` whether it opened the
+    In a peak, a part is used if it begins at or after `from_ms`, the time from which this process has had the
+    readings. `is_drawn` states whether this process has drawn noise, and `is_first` whether it opened the
     window.
     """
 
@@ -65,7 +65,7 @@ class OpenWindow:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Resume in a new process, which has drawn no noise yet; only parts from `covered_ms` on count."""
+        """Resume in a new process, which has drawn no noise yet and uses only parts from `covered_ms` on."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
@@ -74,7 +74,7 @@ class OpenWindow:
         return self.spec.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
     def charge(self, covered_ms: int, *, exceeds: bool) -> None:
-        """Draw noise for the parts that have ended; if the budget forbids it, these parts do not count."""
+        """Draw noise for the parts that have ended; if the budget forbids it, these parts are not used."""
         self.is_drawn = not exceeds
         if exceeds:
             self.from_ms = self.end_of_parts_ms(covered_ms)

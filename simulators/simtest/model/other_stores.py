@@ -1,7 +1,7 @@
 """The topics of a stream's meters: which are known to be this store's, and how long the agent may ask.
 
-Another store's retained descriptor says that it releases on a topic. So before a receiver's first window of a
-meter, on a topic that this store has never announced, the agent listens there (law 1). A topic is clear if
+Another store's retained descriptor shows that it releases on a topic. So before a receiver's first window of
+a meter, on a topic that this store has never announced, the agent listens there (law 1). A topic is clear if
 the first descriptor that arrives is this store's own, or if none arrives for `LISTEN_S`.
 """
 
@@ -26,9 +26,9 @@ Destination = tuple[str, str]
 class Question:
     """A question about a topic, in seconds of the loop's time.
 
-    It was asked at `since_s` or later. `is_sent` says whether a core has passed it to the agent. At
-    `latest_s`, the agent knew that it has asked, or that it listens; it is None until then. `is_foreign` says
-    whether the first descriptor was another store's; None if there was none.
+    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. `latest_s`
+    is when the agent knew that it had asked or was listening; None before. `is_foreign` states whether the
+    first descriptor was another store's; None if there was none.
     """
 
     since_s: float
@@ -38,7 +38,7 @@ class Question:
 
 
 class Topics:
-    """What one core may know of its destinations.
+    """What one core may know about its destinations.
 
     `announced` holds the destinations of this store's descriptors. If `clock_s` is None, the stream does not
     listen, and every destination is its own.
@@ -53,7 +53,7 @@ class Topics:
     def clear_places(
         self, destinations: AbstractSet[Destination], start_ms: int = EVER_MS
     ) -> AbstractSet[Destination]:
-        """Return those destinations at which no other store can be from `start_ms` on, as far as is known."""
+        """Return those destinations where no other store is known to release from `start_ms` on."""
         clear = {place for place, since_ms in self._clear.items() if since_ms <= start_ms}
         return destinations if self._clock_s is None else destinations & (clear | self.announced)
 
@@ -80,7 +80,7 @@ class Topics:
                 question.is_foreign = is_foreign
 
     def clear(self, destination: Destination, now_ms: int) -> None:
-        """Check that a destination may be taken for clear, and take it; only later windows open for it."""
+        """Check that a destination may be free, and note it as free; only later windows open for it."""
         question = self._questions.pop(destination, None)
         if question is None or self._clock_s is None:
             check(holds=False, invariant="a topic is clear that nobody asked about", location=destination)

@@ -34,7 +34,7 @@ class PriceMessage(NamedTuple):
 
 
 class PriceBook:
-    """The prices that a stream has accepted; `has_news` is whether it accepted any since its last commit."""
+    """The prices that a stream has accepted; `has_news` is whether some are newer than the last commit."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = set(rows)

@@ -1,7 +1,7 @@
 """One meter of the model whose readings are of a register: those that are good, and the use between them.
 
-Time is decided up to the newest good reading that the readings up to the watermark settle, or when a slot
-closes. Of doubted readings the last two are held. After a restart, the masked slot is resumed or lost.
+Time is decided up to the newest reading that those up to the watermark confirm as good, or when a slot
+closes. Of doubted readings, the last two are held. After a restart, the masked slot is resumed or lost.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class RegisterMeter(Meter):
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def decide(self, until_ms: int) -> list[Any]:
-        """Decide all time before `until_ms`, by changes that are settled or not; return dropped tokens."""
+        """Decide all time before `until_ms`, even by changes that are not settled; return dropped tokens."""
         tokens = self._resume(until_ms)
         if self.masked_slot is not None or until_ms <= self.covered_ms:
             return tokens
@@ -94,7 +94,7 @@ class RegisterMeter(Meter):
         return time_ms
 
     def _forget_doubted(self, frontier_ms: int) -> list[Any]:
-        """Of more than three readings up to the watermark, drop those that can settle nothing more."""
+        """If there are more than three readings up to the watermark, drop those that can settle nothing."""
         readings = self._ordered(frontier_ms)
         if len(readings) <= 3:
             return []
@@ -109,9 +109,9 @@ class RegisterMeter(Meter):
     def _resume(self, until_ms: int) -> list[Any]:
         """Resume or lose the masked slot, if any, once that is settled; return the dropped tokens.
 
-        The count at which it was stored, delivered again, resumes it, or two counts that the slot explains,
-        the second a usual rise. When it has ended, or such a rise is elsewhere, the highest count does that
-        it explains.
+        It resumes at the count at which it was stored, delivered again, or at two counts that the slot
+        explains and of which the second is a usual rise. Once the slot has ended, or such a rise is on
+        another level, it resumes at the highest count that it explains.
         """
         slot = self.masked_slot
         if slot is None:
@@ -135,7 +135,7 @@ class RegisterMeter(Meter):
         return self.free()
 
     def _goes_on(self, start: Count, end: Count) -> bool:
-        """Return whether a reading is a usual rise after another."""
+        """Return whether a reading continues another one by a usual rise."""
         return end[1] > start[1] and is_usual(self.rules, start, end)
 
     def _resume_at(self, slot: MaskedSlot, time_ms: int, value_u: int) -> list[Any]:
@@ -151,6 +151,6 @@ class RegisterMeter(Meter):
 
 
 def as_meter(meter: Meter) -> Meter:
-    """Return a meter as what its ordinary window's readings need."""
+    """Return a meter of the class that its ordinary window's readings need."""
     kind = RegisterMeter if meter.ordinary.readings.kind == "register" else Meter
     return kind(**{item.name: getattr(meter, item.name) for item in fields(Meter)})

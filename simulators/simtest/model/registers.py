@@ -4,9 +4,9 @@ Two good readings of a register give the energy that was used between them, even
 that time is the difference of the register at both ends, each rounded down to a whole unit of an accumulator.
 Which readings are good follows from docs/theory.md, A.15, by one pass over them in order of time.
 
-One of equal slots is on disk as the register less the accumulator. So after a restart, a good reading that
-still lies in the slot gives all of its use, also what was used meanwhile. Otherwise the slot is lost: all of
-it is gap, and it has other noise.
+If slots are equal, an open slot is on disk as the register less the accumulator. So after a restart, a good
+reading within the slot gives all of the slot's use, including the use during the outage. Without one, the
+slot is lost: all of it is gap, and it has other noise.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Use(NamedTuple):
         return end - start
 
     def limited(self, rules: ReadingSpec, from_ms: int, to_ms: int) -> int:
-        """Return what a part of the span counts for, within what the range allows unless the use is exact."""
+        """Return the use in a part of the span, limited to the range unless the use is exact."""
         lowest, highest = allowed(rules, self.span_ms)
         units = self.units if self.is_exact else max(lowest, min(self.units, highest))
         return self._replace(units=units).between(from_ms, to_ms)
@@ -52,7 +52,7 @@ class Span(NamedTuple):
 
 
 def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use of a span by the range, by a second and by a step more."""
+    """Return the least and the largest use of a span in the range, plus a second and a step."""
     step = rules.step_u * HOUR_MS
     return rules.low_u * (span_ms - _SECOND_MS) - step, rules.high_u * (span_ms + _SECOND_MS) + step
 
@@ -60,7 +60,7 @@ def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
 def explained(rules: ReadingSpec, start: Count, end: Count) -> int | None:
     """Return the use of a change that some load explains, perhaps with a rollover; None if none does.
 
-    Such a load falls by a step at most, and is at most ten times the range for an hour.
+    With such a load, the register falls by at most a step, or rises by at most ten times an hour's range.
     """
     span_ms, rise_u = end[0] - start[0], end[1] - start[1]
     limit = rules.high_u * (span_ms + _SECOND_MS + 9 * min(span_ms, HOUR_MS)) + rules.step_u * HOUR_MS
@@ -85,7 +85,7 @@ def is_contradicted(rules: ReadingSpec, good: Count, reading: Count, following: 
 
 
 def spans_of(rules: ReadingSpec, readings: list[Count]) -> list[Span]:
-    """Return the spans between good readings; the range begins at 0."""
+    """Return the spans between good readings, for a range that begins at 0."""
     spans: list[Span] = []
     if not readings:
         return spans

@@ -60,7 +60,7 @@ PACES = {
 
 
 class Counter(NamedTuple):
-    """What a configuration states of a register, in Wh: where it wraps, and its step; 0: nothing."""
+    """What a configuration states about a register, in Wh: its modulus and its step; 0 if not stated."""
 
     modulus: int
     step: int
@@ -79,7 +79,7 @@ class Setting:
     in W, each window is the energy above that power. `stands` is the hold of a power reading, or the interval
     of energies. With `stamped`, readings have no times of their own. `version` is the version of MQTT at the
     source. `receivers`, separated by commas, share the stream (`receivers.Receiver`). With `crowd`, the
-    stream counts in a group whose deadline is `crowd` ticks later than the latest possible report.
+    stream is part of a group whose deadline is `crowd` ticks after the latest possible report.
     """
 
     name: str = "main"
@@ -134,7 +134,7 @@ class Setting:
         return int(self.grid.split("/")[0]) * pace.tick_ms // 1000
 
     def group_deadline_s(self, pace: Pace) -> int:
-        """Return how long after a slot's end the group's reports must have left."""
+        """Return how long after a slot's end the group's reports must have been sent."""
         deadline = self.lateness + self.spread + self.catch_up + self.crowd
         return deadline * pace.tick_ms // 1000
 
@@ -161,6 +161,6 @@ def kind_of(setting: Setting) -> str:
 
 
 def counter_of(setting: Setting) -> Counter:
-    """Return what is stated of a register whose kind is `register:MODULUS/STEP`."""
+    """Return modulus and step of a register whose kind is `register:MODULUS/STEP`."""
     modulus, _, step = setting.kind.partition(":")[2].partition("/")
     return Counter(int(modulus or 0), int(step or 0))

@@ -1,7 +1,7 @@
-"""A window as its stream's setting defines it: slots, what readings count for, one quantum, and the charge.
+"""A window as its stream's setting defines it: slots, how readings are used, one quantum, and the charge.
 
-This is the judge's own account, computed from the words of the setting and from the definitions in
-docs/design.md. It asks nothing of the agent, whose terms and kinds of windows it judges.
+It is computed from the words of the setting and from the definitions in docs/design.md, independently of the
+agent, whose terms and kinds of windows are judged by it.
 
 An accumulator counts in millionths of the readings' unit times ms; for an amount, times millionths of the
 price per kWh. `WindowSpec.lattice` converts one quantum to this unit.
@@ -18,7 +18,7 @@ Stretch = tuple[int, int]
 
 
 UNKNOWN = "unknown"
-"""The band without hours, for use of which only a register's readings long before and after are known."""
+"""The band without hours, for use whose time is unknown because a register's readings are far apart."""
 SPLIT_MS = 15 * MINUTE_MS
 """The longest span whose use is split at the boundaries of bands, if there is an unknown band."""
 
@@ -44,15 +44,15 @@ class PriceRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadingSpec:
-    """How readings count; limits are in millionths of W or Wh, or of Wh per hour for a register.
+    """How readings are used; limits are in millionths of W or Wh, or of Wh per hour for a register.
 
     kind         power, interval_energy or register
     hold_ms      the time for which a power stands; 0 for energies
     interval_ms  the time that an energy covers, an hour for a register; 0 for power
-    gap_u        what counts for time without a reading
+    gap_u        the value of time without a reading
     low_u        the lowest value
     high_u       the highest value
-    threshold_u  the power above which power counts; 0 if all of it counts
+    threshold_u  the power that is subtracted, down to 0; 0 if all power is used
     modulus_u    where a register starts again at 0; 0 if it does not
     step_u       the step in which a register is counted; 0 if it is unknown
     """
@@ -73,7 +73,7 @@ class ReadingSpec:
         return self.kind, self.interval_ms
 
     def count(self, value_u: int | None) -> int:
-        """Return what a value counts for, limited to the range; None stands for time without a reading."""
+        """Return the value that is integrated for a reading, limited to the range; None is a gap."""
         limited_u = sorted([self.low_u, self.gap_u if value_u is None else value_u, self.high_u])[1]
         return max(limited_u - self.threshold_u, 0) if self.threshold_u else limited_u
 
@@ -86,15 +86,15 @@ class WindowSpec:
     length_ms       the length of the window
     step_ms         the length of the slot, of a peak's part, or of the shortest band
     places          the slots
-    readings        how readings count
+    readings        how readings are used
     lateness_ms     the time from the end of a slot until it closes
     clock           wall or event
-    radius          what is hidden, in the unit of values
+    radius          the hidden change, in the unit of values
     quantum_u       the step of values, in millionths of their unit
     price           the rule for prices; None unless energy is weighted by them
     timezone        the zone of the local calendar; None on the epoch grid
-    group_id        the id of the group whose total the window counts in; empty if there is none
-    deadline_ms     the time from the end of the window until its report is useless to the group
+    group_id        the id of the group whose total includes the window; empty if there is none
+    deadline_ms     the time from the window's end until its report is too late for the group
     others_per_day  the charge of the meter's other streams on a day, as epsilon in 1/W
     """
 
@@ -152,7 +152,7 @@ class WindowSpec:
         return window_ms + self.places[slot_index].stretches[-1][1]
 
     def is_unknown(self, since_ms: int, until_ms: int) -> bool:
-        """Return whether use between two readings counts in the unknown band; times are after the start."""
+        """Return whether use between two readings belongs to the unknown band; times are after the start."""
         if self.places[-1].name != UNKNOWN or until_ms - since_ms <= SPLIT_MS:
             return False
         stretches = (stretch for place in self.places for stretch in place.stretches)
@@ -213,7 +213,7 @@ class WindowSpec:
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that is hidden in a slot or, if the promise covers all slots together, in all."""
+        """The energy that is hidden in a slot or, if the promise covers all slots together, in total."""
         if self.price is not None:
             return self.radius * KILO * MICRO / self.price.bound_u
         return self.radius * Fraction(self.step_ms, HOUR_MS) if self.is_mean else self.radius

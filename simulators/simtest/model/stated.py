@@ -1,4 +1,4 @@
-"""What descriptors state, compared with what their windows are."""
+"""What descriptors state, compared with the windows that they describe."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _COVERAGE = 0.95
 def read(payload: bytes) -> tuple[str, str]:
     """Return a descriptor's id and its facts as canonical text; the id must be the digest of the facts.
 
-    The bound for loads that are counted in steps is left out: it is no matter of what happens.
+    The bound for loads that are counted in steps is left out, because it does not affect releases.
     """
     facts = json.loads(payload)
     id_ = str(facts["id"])

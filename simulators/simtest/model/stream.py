@@ -1,4 +1,4 @@
-"""The model, computed from the definitions: which readings count, for which time, and when that is settled.
+"""The model, computed from the definitions: which reading applies at which time, and when that is settled.
 
 It implements first windows, `forget`, budgets, receivers and acknowledgements independently of the core;
 `meter` implements sample-and-hold and lateness.
@@ -29,8 +29,8 @@ class Model:
 
     `opened_windows`, `redrawn`, `lost`, `closed_slots` and `changed_meters` grow until the checker clears
     them. `lost` holds the slots of registers that got other noise. `exceeds` returns whether the budget
-    forbids a window of a meter, and charges the window if the budget allows it. `topics` says which topics
-    are known to be this store's.
+        forbids a window of a meter, and charges the window if the budget allows it. `topics` holds the topics
+        that are known to be this store's.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ INFLIGHT_3_1_1 = 20
 """The number of unacknowledged messages that mosquitto sends if the client sets no limit."""
 
 LOSSES = 4
-"""The number of lost connections after which an agent may suspect the flag to retain (design of its sink)."""
+"""The number of lost connections after which an agent may suspect the retain flag (`refused_topics`)."""
 
 KEEPALIVE_MAX_S = 2
 """The longest keep-alive with which a silent outage is detected within a schedule."""
@@ -108,7 +108,7 @@ class Broker:
 
     def settle(self) -> None:
         """End delays, refusals, silent outages and the limit on unanswered messages."""
-        if self.network.maximum:  # with so few unanswered messages, the backlog would not be sent in time
+        if self.network.maximum:  # with this limit, the backlog might not be sent before the end
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._silent:
@@ -417,7 +417,7 @@ class SinkBroker(Broker):
                 self._send(connection, topic, payload, 0)
 
     def _check_flag(self, connection: Connection, packet: mqtt.Publish) -> None:
-        """Check that a descriptor is to be retained, unless the broker may seem to refuse that.
+        """Check that a descriptor has the retain flag, unless the agent may believe it to be refused.
 
         With MQTT 5, a broker that retains nothing says so. With MQTT 3.1.1, it closes the connection, and
         never confirms such a message.

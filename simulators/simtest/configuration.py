@@ -16,12 +16,14 @@ from simulators.simtest.model.setting import (
     DEFAULT_PRICE_U,
     HOLIDAYS,
     KEYS,
+    PART_METER,
     PAYLOAD_MAX,
     ZONE,
     Pace,
     Setting,
     counter_of,
     kind_of,
+    phases_of,
 )
 from simulators.simtest.model.stream_spec import StreamNames, StreamSpec
 
@@ -95,7 +97,8 @@ def _format_stream(setting: Setting, pace: Pace, keys: Path) -> str:
         """Format the duration of a number of ticks."""
         return format_duration(count * pace.tick_ms)
 
-    power, counter = setting.kind == "power", counter_of(setting)
+    power, counter = kind_of(setting) == "power", counter_of(setting)
+    low_w = -setting.high_w if phases_of(setting).has_parts else 0
     key = f'pseudonym_key_file = "{keys}/key{setting.key}"\n' if setting.key else ""
     budget = f'budget = {{ level = {setting.limit}, per = "24h" }}\n' if setting.limit else ""
     return f"""
@@ -103,7 +106,7 @@ def _format_stream(setting: Setting, pace: Pace, keys: Path) -> str:
 name = "{setting.name}"
 [stream.source]
 url = "mqtt://source"
-topic = "meters/{{meter}}/power"
+{_format_topics(setting)}
 profile = "json"
 value = "v"
 {"" if setting.stamped else 'time = "t"'}
@@ -116,6 +119,7 @@ inflight = {setting.inflight}
 max_meters = {setting.meters}
 max_payload = "{PAYLOAD_MAX}B"
 protocol = "{"3.1.1" if setting.version == 4 else "5"}"
+{_format_parts(setting)}
 [stream.window]
 {_format_grid(setting, pace)}
 clock = "{setting.clock}"
@@ -124,7 +128,7 @@ ahead = "{ticks(setting.ahead)}"
 catch_up = "{ticks(setting.catch_up)}"
 forget = "{ticks(setting.forget)}"
 gap = {setting.gap}
-range = [0, {setting.high_w}]
+range = [{low_w}, {setting.high_w}]
 [stream.privacy]
 level = 1
 {_format_noise(setting)}
@@ -138,6 +142,29 @@ inflight = 5
 {key}
 {_format_crowd(setting, pace, keys)}
 """
+
+
+def _format_topics(setting: Setting) -> str:
+    """Return the topic of the readings, and the phases or the meter that it does not name."""
+    signs, has_parts = phases_of(setting)
+    if has_parts:
+        return f'topic = "meters/{PART_METER}/{signs[0][0]}/power"\nmeter = "{PART_METER}"'
+    if signs:
+        names = ", ".join(f'"{name}"' for name, _ in signs)
+        return f'topic = "meters/{{meter}}/{{phase}}/power"\nphases = [{names}]'
+    return 'topic = "meters/{meter}/power"'
+
+
+def _format_parts(setting: Setting) -> str:
+    signs, has_parts = phases_of(setting)
+    parts = signs[1:] if has_parts else ()
+    return "".join(
+        f"""[[stream.source.part]]
+topic = "meters/{PART_METER}/{name}/power"
+sign = "{"-" if sign < 0 else "+"}"
+"""
+        for name, sign in parts
+    )
 
 
 def _group_path(setting: Setting, pace: Pace, keys: Path) -> Path:
@@ -162,7 +189,7 @@ def _format_space(setting: Setting) -> str:
 def _format_noise(setting: Setting) -> str:
     if setting.bound:
         return f'hide = "{setting.radius}Wh"\nquantum = 0.{10 * setting.bound:06d}'
-    return f"radius = {setting.radius}\nquantum = {'1' if setting.kind == 'power' else '0.5'}"
+    return f"radius = {setting.radius}\nquantum = {'1' if kind_of(setting) == 'power' else '0.5'}"
 
 
 def _format_grid(setting: Setting, pace: Pace) -> str:

@@ -6,12 +6,14 @@ from random import Random
 
 from meteragent.domain import identity
 from meteragent.domain.prices import PRICE_MS
-from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.domain.units import DAY_MS
 from simulators.simtest import schedule as s
+from simulators.simtest.counting import count
 from simulators.simtest.crowding import CROWDED, Crowding
 from simulators.simtest.judge.crowd import is_available
 from simulators.simtest.model.names import public_name
 from simulators.simtest.model.setting import KEYS, PACES, TICK_S, Pace, Setting
+from simulators.simtest.phasing import Phasing
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
 from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
@@ -22,8 +24,10 @@ ABOVE_SHARE = 0.1
 """The share of the schedules in which most streams of power release the energy above a threshold."""
 SLOTS_SHARE = 0.2
 """The share of the schedules in which streams with equal slots release blocks of a curve, or peaks."""
-REGISTER_SHARE = 0.1
-"""The share of the schedules in which meters send registers, and most streams read them as such."""
+REGISTER_SHARE = {False: 0.1, True: 0.5}
+"""The share of the schedules in which meters send registers, without and with phases."""
+PHASED_SHARE = 0.12
+"""The share of the schedules in which meters send phases, and most streams of power or registers sum them."""
 PRICED_SHARE = 0.4
 """The share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
 FOREIGN = {False: 0.05, True: 0.3}
@@ -82,14 +86,12 @@ def generate(seed: int) -> Schedule:
     if Random(f"slots {seed}").random() < SLOTS_SHARE:
         sign = "~" if pace == "fast" else Random(f"sign {seed}").choice("~^^")
         configurations = [_with_slots(sign, settings) for settings in configurations]
-    if Random(f"register {seed}").random() < REGISTER_SHARE:
-        random = Random(f"registers of {seed}")
-        configurations = [_with_registers(random, settings) for settings in configurations]
-        events = _accumulate(random, events)
-        random = Random(f"counters of {seed}")
-        modulus, step = random.choice([0, 0, 500, 4000, 60_000]), random.choice([0, 0, 1, 100, 1000])
-        configurations = [_with_counters(random, settings, modulus, step) for settings in configurations]
-        events = _count_off(events, modulus, step)
+    is_phased = Random(f"phases {seed}").random() < PHASED_SHARE
+    if is_phased:
+        phasing = Phasing(Random(f"phases of {seed}"))
+        configurations, events = phasing.divide(configurations), [*phasing.divide_events(events)]
+    if Random(f"register {seed}").random() < REGISTER_SHARE[is_phased]:
+        configurations, events = count(seed, configurations, events)
     events += _draw_resumption(Random(f"resume {seed}"), pace, end_ms)
     is_priced = any(setting.bound for configuration in configurations for setting in configuration)
     if not is_priced and Random(f"sharing {seed}").random() < SHARED[pace]:
@@ -288,66 +290,6 @@ def _with_slots(sign: str, configuration: Configuration) -> Configuration:
         fits = setting.space == "linf" and (sign == "~" or setting.kind == "power")
         settings.append(replace(setting, grid=grid) if fits else setting)
     return tuple(settings)
-
-
-def _with_registers(random: Random, configuration: Configuration) -> Configuration:
-    """Let most streams read registers; each stream is drawn separately."""
-    return tuple(
-        replace(setting, kind="register", gap=0)
-        if setting.space != "above" and random.random() < 0.8
-        else setting
-        for setting in configuration
-    )
-
-
-def _with_counters(random: Random, configuration: Configuration, modulus: int, step: int) -> Configuration:
-    """Let most streams of registers state where they wrap and in which step they count, in Wh."""
-    return tuple(
-        replace(
-            setting,
-            kind=f"register:{modulus * (random.random() < 0.8)}/{step * (random.random() < 0.8)}",
-        )
-        if setting.kind == "register"
-        else setting
-        for setting in configuration
-    )
-
-
-def _count_off(events: Sequence[Event], modulus: int, step: int) -> list[Event]:
-    """Return the events, with readings that are cut off to a step and wrap, in Wh."""
-    return [
-        replace(event, value_u=_counted_u(event.value_u, modulus * MICRO, step * MICRO))
-        if isinstance(event, s.Read)
-        else event
-        for event in events
-    ]
-
-
-def _counted_u(value_u: int, modulus_u: int, step_u: int) -> int:
-    value_u = value_u // step_u * step_u if step_u else value_u
-    return value_u % modulus_u if modulus_u else value_u
-
-
-def _accumulate(random: Random, events: Sequence[Event]) -> list[Event]:
-    """Return the events, with readings of registers at different speeds, with resets, jumps and glitches."""
-    readings = [event for event in events if isinstance(event, s.Read)]
-    former_u = {(event.meter, event.time_ms): event.value_u for event in reversed(readings)}
-    registers_u, register_u = dict[tuple[int, int], int](), 0
-    for place in sorted(former_u):
-        step_u = random.randrange(random.choice([2, 10**6, 10**9]))
-        register_u = 0 if random.random() < 0.03 else register_u + step_u
-        registers_u[place] = register_u
-    for place, value_u in registers_u.items():  # wrong readings, and jumps after which the register stays
-        if (chance := random.random()) < 0.08:
-            registers_u[place] = random.choice([0, 0, value_u // 2, value_u + 10**9, 10**15])
-        elif chance < 0.09:
-            registers_u |= {later: u + 10**14 for later, u in registers_u.items() if later >= place}
-    return [
-        replace(event, value_u=registers_u[place] + event.value_u - former_u[place])
-        if isinstance(event, s.Read) and (place := (event.meter, event.time_ms))
-        else event
-        for event in events
-    ]
 
 
 def _without_times(configuration: Configuration) -> Configuration:

@@ -26,7 +26,7 @@ class Read(Event):
     """A reading that reaches the source's broker.
 
     `time_ms` is the time that the reading states, in wall-clock ms since the beginning of the world;
-    `value_u` is its value in millionths of the unit.
+    `value_u` is its value in millionths of the unit. Without `phase`, it is of the meter itself.
     """
 
     meter: int
@@ -34,6 +34,7 @@ class Read(Event):
     value_u: int
     qos: int = 1
     retain: int = 0
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Junk(Event):
 
     meter: int
     kind: int
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)

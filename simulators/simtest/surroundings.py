@@ -130,24 +130,23 @@ class FaultInjector:
         value_u, time_ms = self._value_u(event), self._pace.begin_ms + event.time_ms
         sign = "-" if value_u < 0 else ""
         units, millionths = divmod(abs(value_u), 10**6)
-        topic, payload = (
-            f"meters/m{event.meter}/power",
-            f'{{"t":{time_ms},"v":{sign}{units}.{millionths:06d}}}'.encode(),
-        )
-        self.meanings[topic, payload] = ExpectedMeaning(f"m{event.meter}", time_ms, value_u, None)
+        topic = f"meters/m{event.meter}/{_topic_end(event.phase)}"
+        payload = f'{{"t":{time_ms},"v":{sign}{units}.{millionths:06d}}}'.encode()
+        meaning = ExpectedMeaning(f"m{event.meter}", time_ms, value_u, None, phase=event.phase)
+        self.meanings[topic, payload] = meaning
         self._source.publish(topic, payload, event.qos, retain=bool(event.retain))
 
     def _value_u(self, event: s.Read) -> int:
         if not self._scramble:
             return event.value_u
-        reading = f"{event.meter} {event.time_ms} {event.value_u}".encode()
+        reading = f"{event.meter} {event.phase}{event.time_ms} {event.value_u}".encode()
         return int.from_bytes(hashlib.sha256(reading).digest()[:4])
 
     def _publish_junk(self, event: s.Junk) -> None:
         template, payload, reason = JUNK[event.kind % len(JUNK)]
-        topic = template.format(event.meter)
+        topic = template.format(event.meter).replace("power", _topic_end(event.phase))
         self.meanings[topic, payload[: PAYLOAD_MAX + 1]] = ExpectedMeaning(
-            f"m{event.meter}", 0, 5 * 10**6, reason
+            f"m{event.meter}", 0, 5 * 10**6, reason, phase=event.phase
         )
         self._source.publish(topic, payload, 1, retain=False)
 
@@ -191,3 +190,8 @@ class FaultInjector:
         if self._disk is not None:
             self._disk.takes_s, self._disk.max_bytes = takes_s, room_bytes
             self._disk.hesitates_s = self._hesitates_s
+
+
+def _topic_end(phase: str) -> str:
+    """Return the last segments of the topic of readings."""
+    return f"{phase}/power" if phase else "power"

@@ -35,6 +35,7 @@ from meteragent.store import Store, examine, file, generation, ledger, outbox, t
 from meteragent.store.openings import Openings
 from meteragent.store.outbox import WaitingRow
 from tests.simulators.crowd_mutants import CROWD_MUTANTS
+from tests.simulators.phase_mutants import PHASE_MUTANTS
 from tests.simulators.price_mutants import PRICE_MUTANTS
 from tests.simulators.receiver_mutants import RECEIVER_MUTANTS
 
@@ -430,6 +431,7 @@ MUTANTS = [
         (believes_every_row, "a retained message that leaves is not on disk", 241),
         (sends_each_descriptor_once, "does not retain the latest descriptor", 33),
         *PRICE_MUTANTS,
+        *PHASE_MUTANTS,
         *RECEIVER_MUTANTS,
         *CROWD_MUTANTS,
     )

@@ -19,7 +19,7 @@ from simulators.simtest.configuration import parse
 from simulators.simtest.generator import generate
 from simulators.simtest.judge import crowd
 from simulators.simtest.judge.ending import EPILOGUE_S, epilogue_s
-from simulators.simtest.model.setting import PACES, Setting, kind_of
+from simulators.simtest.model.setting import PACES, Setting, kind_of, phases_of
 from simulators.simtest.schedule import Clock, Crash, Drop, Foreign, Read, Schedule, Slow, Stop, read, write
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.store.disk import Disk
@@ -141,6 +141,24 @@ def test_a_receiver_gets_no_interval_that_another_store_released() -> None:
         assert counts[name] > 10, name
 
 
+def test_phases_are_summed_whatever_happens() -> None:
+    """Phases of power and registers, some subtracted, late, silent, reset and doubted, beside every trouble.
+
+    Each slot holds what the phases use together, and no reading is acknowledged that a sum still needs.
+    """
+    seeds = [seed for seed in range(200, 450) if _has_phases(generate(seed))]
+    outcomes = [runs.block([seed]) for seed in seeds]
+    assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
+    counts = sum((outcome.counts for outcome in outcomes), Counter[str]())
+    for name in ("schedules", "windows", "records", "redelivered"):
+        assert counts[name] > 10, name
+
+
+def _has_phases(plan: Schedule) -> bool:
+    """Whether a stream of a schedule sums phases."""
+    return any(phases_of(setting).signs for configuration in plan.configurations for setting in configuration)
+
+
 def test_share_and_pad_are_the_energy_of_each_slot() -> None:
     """Streams that count in a crowd, whose operators' lists of keys come late, forged, too old and short.
 
@@ -168,14 +186,13 @@ def _has_crowd(plan: Schedule) -> bool:
     return any(setting.crowd for configuration in plan.configurations for setting in configuration)
 
 
-@pytest.mark.parametrize("seed", [100_473, 105_636, 300_033, 300_900, 301_193, 301_784, 4_000_114])
+@pytest.mark.parametrize("seed", [100_473, 105_636, 300_900, 301_193, 301_784, 4_000_114])
 def test_the_judge_errs_on_nobody(seed: int) -> None:
     """Behaviour that looks wrong but is right is not reported.
 
-    An end between commit and acknowledgement; a crash just after a copy was taken in; a descriptor that is
-    said on a connection while its row waits for a clock; a stop that a second signal cuts short; a copy whose
-    clock is set right and wrong again before it looks; a stop that lasts until the end of the schedule;
-    a stop that comes after the device has failed, and before the agent knows.
+    An end between commit and acknowledgement; a crash just after a copy was taken in; a stop that a second
+    signal cuts short; a copy whose clock is set right and wrong again before it looks; a stop that lasts
+    until the end of the schedule; a stop that comes after the device has failed, and before the agent knows.
     """
     assert runs.block([seed]).violation is None
 
@@ -246,6 +263,7 @@ def test_the_seeds_exercise_everything() -> None:
         assert {bool(getattr(network, name)) for network in networks} == {False, True}
     assert {bool(one.receivers) for one in settings} == {bool(one.crowd) for one in settings} == {False, True}
     assert {kind_of(one) for one in settings} == {"power", "interval_energy", "register"}
+    assert {phases_of(one).has_parts for one in settings if phases_of(one).signs} == {False, True}
     assert {one.space for one in settings} == {str(space) for space in Space}
     assert {one.clock for one in settings} == {"wall", "event"}
     assert {one.grid.partition(":")[0] for one in settings} >= {"1d", "1d/4", "60/15"}

@@ -27,7 +27,7 @@ from simulators.simtest.model.meter import Arrival, Meter
 from simulators.simtest.model.other_stores import Topics
 from simulators.simtest.model.prices import OUTCOMES, PriceBook, PriceMessage
 from simulators.simtest.model.receivers import Share
-from simulators.simtest.model.setting import PAYLOAD_MAX
+from simulators.simtest.model.setting import PAYLOAD_MAX, reads
 from simulators.simtest.model.stream import Model
 from simulators.simtest.model.stream_spec import StreamSpec
 from simulators.simtest.mqtt.brokers import TIME_REFUSALS
@@ -37,7 +37,7 @@ class ExpectedMeaning(NamedTuple):
     """The true meaning of a message: a reading or, in `refused`, the reason why it is not a reading.
 
     `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for
-    a stream without such a topic.
+    a stream without such a topic. `phase` is empty unless the message is of a phase.
     """
 
     meter: str
@@ -45,6 +45,20 @@ class ExpectedMeaning(NamedTuple):
     value_u: int
     refused: str | None
     prices: PriceMessage | None = None
+    phase: str = ""
+
+    def arrival(self, message: Message, stream: StreamSpec) -> Arrival:
+        """Return what a delivery of the message means to a stream."""
+        received_ms, token = message.received_ms, message.token
+        if stream.has_prices and self.prices is not None:
+            return Arrival("", 0, 0, None, received_ms, token, self.prices)
+        time_ms, refused = self.time_ms, self.refused
+        if stream.is_stamped:
+            time_ms, refused = received_ms, None if refused in TIME_REFUSALS else refused
+        if refused != "refused_size" and not reads(stream.windows.setting, self.meter, self.phase):
+            refused = "refused_topic"
+        refused = "retained" if message.retain else refused
+        return Arrival(self.meter, time_ms, self.value_u, refused, received_ms, token, phase=self.phase)
 
 
 class Effects(Protocol):
@@ -243,9 +257,8 @@ class Oracle:
     ) -> None:
         """Check the effects that a core requests after a feed."""
         check(not self.is_copy, "a resumed copy continues as if nothing had left")
-        freed_tokens = model.feed(
-            [self._interpret(message, model.stream) for message in batch], now_ms, closing_ms
-        )
+        arrivals = [self._meaning_of(message).arrival(message, model.stream) for message in batch]
+        freed_tokens = model.feed(arrivals, now_ms, closing_ms)
         model.topics.check_waiting()
         self.checker.check_feed(model, effects.commit, effects.acknowledge, freed_tokens)
         self.process.check_catch_up(model, now_ms)
@@ -256,18 +269,8 @@ class Oracle:
             self.process.acknowledgeable.update(packet_ids)
         self.process.check_counters()
 
-    def _interpret(self, message: Message, stream: StreamSpec) -> Arrival:
-        """Return a message with its true meaning."""
-        meaning, is_stamped = (
-            self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]],
-            stream.is_stamped,
-        )
-        if stream.has_prices and meaning.prices is not None:
-            return Arrival("", 0, 0, None, message.received_ms, message.token, meaning.prices)
-        refused = None if is_stamped and meaning.refused in TIME_REFUSALS else meaning.refused
-        refused = "retained" if message.retain else refused
-        time_ms = message.received_ms if is_stamped else meaning.time_ms
-        return Arrival(meaning.meter, time_ms, meaning.value_u, refused, message.received_ms, message.token)
+    def _meaning_of(self, message: Message) -> ExpectedMeaning:
+        return self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]]
 
     # --- the disk ------------------------------------------------------------------------------
 

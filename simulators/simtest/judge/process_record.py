@@ -93,10 +93,6 @@ class ProcessRecord:
 
     def held_packet_ids(self) -> set[int]:
         """Return the packet ids of readings that may still apply to undecided time."""
-        readings = (
-            reading
-            for model in self.models.values()
-            for meter in model.meters.values()
-            for reading in meter.readings.values()
-        )
-        return {reading.token.token[0] for reading in readings if reading.token is not None}
+        meters = (meter for model in self.models.values() for meter in model.meters.values())
+        tokens = (token for meter in meters for token in meter.tokens())
+        return {token.token[0] for token in tokens if token is not None}

@@ -22,7 +22,8 @@ _STORED_AS_DIFFERENCE = ("linf", "curve")
 class Arrival(NamedTuple):
     """A message as sent: a reading or, in `refused`, the reason why the agent must refuse the message.
 
-    `token` identifies the delivery; `prices` holds the prices of a message on the price topic.
+    `token` identifies the delivery; `prices` holds the prices of a message on the price topic, and `phase` is
+    empty unless the reading is of a phase.
     """
 
     meter: str
@@ -32,13 +33,20 @@ class Arrival(NamedTuple):
     received_ms: int
     token: Any
     prices: PriceMessage | None = None
+    phase: str = ""
 
 
 class Held(NamedTuple):
-    """A reading that may still apply to undecided time."""
+    """A reading that may still apply to undecided time, or a sum of phases (`phases`).
+
+    Of a sum, `token` holds the readings in it, `since_ms` is the time of the oldest, and `shift_u` is the
+    part of its change since the sum before that is not use.
+    """
 
     value_u: int
     token: Any
+    since_ms: int | None = None
+    shift_u: int = 0
 
 
 class Decided(NamedTuple):
@@ -104,12 +112,17 @@ class Meter:
         """The rules that readings follow."""
         return self.ruling.readings
 
+    def _expiry_ms(self, time_ms: int) -> int:
+        """Return how long a held power applies if no other follows."""
+        since_ms = self.readings[time_ms].since_ms
+        return (time_ms if since_ms is None else since_ms) + self.rules.hold_ms
+
     def speaker(self, ms: int) -> int | None:
         """Return the time of the held reading that applies at time `ms`, or None in a gap."""
         rules = self.rules
         latest = max((t for t in self.readings if t <= ms), default=None)
         if rules.kind == "power":
-            return latest if latest is not None and ms < latest + rules.hold_ms else None
+            return latest if latest is not None and ms < self._expiry_ms(latest) else None
         following_ms = min((t for t in self.readings if t > ms), default=None)
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
@@ -123,13 +136,13 @@ class Meter:
         following = min((t for t in self.readings if t > ms), default=None)
         if self.rules.kind != "power" or (speaker := self.speaker(ms)) is None:
             return following
-        end_ms = speaker + self.rules.hold_ms
+        end_ms = self._expiry_ms(speaker)
         return end_ms if following is None else min(end_ms, following)
 
     def edge_ms(self, ms: int) -> int | None:
         """Return the next time after `ms` at which the speaker or the deciding time may change, if any."""
         before_ms = self.rules.interval_ms if self.rules.kind == "interval_energy" else 0
-        edges = {edge for t in self.readings for edge in (t, t + self.rules.hold_ms, t - before_ms)}
+        edges = {edge for t in self.readings for edge in (t, self._expiry_ms(t), t - before_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
 
     def span_end_ms(self, time_ms: int) -> int:
@@ -137,7 +150,9 @@ class Meter:
         if self.rules.kind == "interval_energy":
             return time_ms
         times_ms = [*self.readings, *([] if self.standing_ms is None else [self.standing_ms])]
-        return min([time_ms + self.rules.hold_ms, *(t for t in times_ms if t > time_ms)])
+        reading = self.readings.get(time_ms)
+        end_ms = time_ms + self.rules.hold_ms if reading is None else self._expiry_ms(time_ms)
+        return min([end_ms, *(t for t in times_ms if t > time_ms)])
 
     def decide(self, until_ms: int) -> list[Any]:
         """Decide all time before `until_ms`; return the tokens of readings that no longer apply."""
@@ -157,8 +172,19 @@ class Meter:
         covered = [t for t in self.readings if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
-        expired = [t for t in self.readings if self.span_end_ms(t) <= self.covered_ms]
-        return [self.readings.pop(t).token for t in sorted(expired)]
+        return self._drop([t for t in sorted(self.readings) if self.span_end_ms(t) <= self.covered_ms])
+
+    def _drop(self, times_ms: Iterable[int]) -> list[Any]:
+        """Drop held readings; return their tokens."""
+        return [self.readings.pop(time_ms).token for time_ms in list(times_ms)]
+
+    def release(self) -> list[Any]:
+        """Return the tokens of what is no longer in use, for meters with phases."""
+        return []
+
+    def tokens(self) -> list[Any]:
+        """Return the tokens of all held readings."""
+        return [reading.token for reading in self.readings.values()]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
         """Decide all pieces of time that the watermark decides; return the tokens of dropped readings.
@@ -211,8 +237,7 @@ class Meter:
         self.newest_ms = max(arrival.time_ms, self.covered_ms)
         if self.standing_ms is not None:
             self.standing_ms = min(self.standing_ms, arrival.time_ms)
-        dropped_ms = [t for t in sorted(self.readings) if t >= arrival.time_ms]
-        return [self.readings.pop(t).token for t in dropped_ms]
+        return self._drop([t for t in sorted(self.readings) if t >= arrival.time_ms])
 
     def slot_energy(self, spec: WindowSpec, window_ms: int, slot_index: int) -> int:
         """Return the energy of the decided readings in a slot of the window that starts at `window_ms`."""

@@ -4,13 +4,12 @@ Time is decided up to the newest reading that those up to the watermark confirm 
 closes. Of doubted readings, the last two are held. After a restart, the masked slot is resumed or lost.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from simulators.simtest.model.meter import Arrival, Decided, Held, Meter
-from simulators.simtest.model.registers import Count, MaskedSlot, Use, is_usual, spans_of
+from simulators.simtest.model.registers import Count, MaskedSlot, Span, Use, is_usual, spans_of
 
 
 @dataclass
@@ -21,6 +20,10 @@ class RegisterMeter(Meter):
         """Return the held readings in order of time, up to a time."""
         items = sorted((t, reading.value_u) for t, reading in self.readings.items())
         return [item for item in items if until_ms is None or item[0] <= until_ms]
+
+    def _spans(self, readings: list[Count]) -> list[Span]:
+        """Return the spans between those of the held readings that are good."""
+        return spans_of(self.rules, readings)
 
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading that is not older than the good one; otherwise as for other meters."""
@@ -44,7 +47,7 @@ class RegisterMeter(Meter):
         tokens = self._resume(until_ms)
         if self.masked_slot is not None or until_ms <= self.covered_ms:
             return tokens
-        for span in spans_of(self.rules, self._ordered()):
+        for span in self._spans(self._ordered()):
             from_ms, to_ms = max(span.start_ms, self.covered_ms), min(span.end_ms, until_ms)
             if from_ms >= to_ms:
                 continue
@@ -64,14 +67,10 @@ class RegisterMeter(Meter):
         readings = self._ordered()
         if not readings or readings[0][0] > self.covered_ms:
             return []
-        ends = [span.end_ms for span in spans_of(self.rules, readings) if span.end_ms <= self.covered_ms]
+        ends = [span.end_ms for span in self._spans(readings) if span.end_ms <= self.covered_ms]
         good_ms = max([readings[0][0], *ends])
         self.standing_ms = max(good_ms, self.standing_ms or 0)
         return self._drop(t for t, _ in readings if t < good_ms)
-
-    def _drop(self, times_ms: Iterable[int]) -> list[Any]:
-        """Drop held readings; return their tokens."""
-        return [self.readings.pop(time_ms).token for time_ms in list(times_ms)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
         """Decide all time up to the newest good reading that the watermark settles; return dropped tokens."""
@@ -80,7 +79,7 @@ class RegisterMeter(Meter):
         if self.masked_slot is not None:
             return tokens
         readings = self._ordered(frontier_ms)
-        spans = [span for span in spans_of(self.rules, readings) if span.settled_ms is not None]
+        spans = [span for span in self._spans(readings) if span.settled_ms is not None]
         if readings:
             good_ms = max([readings[0][0], *(span.end_ms for span in spans)])
             tokens += self.decide(self._whole_ms(good_ms))
@@ -98,7 +97,7 @@ class RegisterMeter(Meter):
         readings = self._ordered(frontier_ms)
         if len(readings) <= 3:
             return []
-        spans = spans_of(self.rules, readings)
+        spans = self._spans(readings)
         good_ms = max([readings[0][0], *(span.end_ms for span in spans if span.settled_ms is not None)])
         doubted = [t for t, _ in readings if t > good_ms]
         waiting_ms = [span.end_ms for span in spans if span.settled_ms is None]
@@ -136,21 +135,17 @@ class RegisterMeter(Meter):
 
     def _goes_on(self, start: Count, end: Count) -> bool:
         """Return whether a reading continues another one by a usual rise."""
-        return end[1] > start[1] and is_usual(self.rules, start, end)
+        has_moved = end[1] > start[1] or (self.rules.low_u < 0 and end[1] != start[1])
+        return has_moved and is_usual(self.rules, start, end)
 
     def _resume_at(self, slot: MaskedSlot, time_ms: int, value_u: int) -> list[Any]:
         """Resume the masked slot by a reading; return the tokens of those before it."""
         rules = slot.spec.readings
         turned_u = (slot.turns(time_ms, value_u) or 0) * rules.modulus_u
         units = (value_u + turned_u - slot.register_u) * rules.interval_ms
-        if self.covered_ms < time_ms:
-            use = Use(self.covered_ms, time_ms - self.covered_ms, units, is_exact=True)
-            self.stretches.append(Decided(self.covered_ms, time_ms, use))
+        # Now that other readings are good, the sum of phases at that time may differ: the slot follows it.
+        span_ms = max(time_ms - self.covered_ms, 1)
+        use = Use(self.covered_ms, span_ms, units, is_exact=True)
+        self.stretches.append(Decided(self.covered_ms, self.covered_ms + span_ms, use))
         self.covered_ms, self.masked_slot = time_ms, None
         return self._drop(t for t, _ in self._ordered() if t < time_ms) + self.free()
-
-
-def as_meter(meter: Meter) -> Meter:
-    """Return a meter of the class that its ordinary window's readings need."""
-    kind = RegisterMeter if meter.ordinary.readings.kind == "register" else Meter
-    return kind(**{item.name: getattr(meter, item.name) for item in fields(Meter)})

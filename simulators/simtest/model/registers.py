@@ -9,6 +9,7 @@ reading within the slot gives all of the slot's use, including the use during th
 slot is lost: all of it is gap, and it has other noise.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from meteragent.domain.units import HOUR_MS
@@ -52,9 +53,9 @@ class Span(NamedTuple):
 
 
 def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use of a span in the range, plus a second and a step."""
-    step = rules.step_u * HOUR_MS
-    return rules.low_u * (span_ms - _SECOND_MS) - step, rules.high_u * (span_ms + _SECOND_MS) + step
+    """Return the least and the largest use of a span by the range, by a second and by a step more."""
+    step, second_u = rules.step_u * HOUR_MS, abs(rules.low_u) * _SECOND_MS
+    return rules.low_u * span_ms - second_u - step, rules.high_u * (span_ms + _SECOND_MS) + step
 
 
 def explained(rules: ReadingSpec, start: Count, end: Count) -> int | None:
@@ -84,8 +85,11 @@ def is_contradicted(rules: ReadingSpec, good: Count, reading: Count, following: 
     return explained(rules, good, following) is not None and explained(rules, reading, following) is None
 
 
-def spans_of(rules: ReadingSpec, readings: list[Count]) -> list[Span]:
-    """Return the spans between good readings, for a range that begins at 0."""
+def spans_of(rules: ReadingSpec, readings: list[Count], believed: Collection[int] = ()) -> list[Span]:
+    """Return the spans between good readings; the range begins at 0.
+
+    A possible change to a reading of the times `believed` is settled.
+    """
     spans: list[Span] = []
     if not readings:
         return spans
@@ -98,6 +102,7 @@ def spans_of(rules: ReadingSpec, readings: list[Count]) -> list[Span]:
         if explained_u is not None:
             following = later[0] if later else None
             is_sure = explained_u == reading[1] - good[1] and is_usual(rules, good, reading)
+            is_sure = is_sure or reading[0] in believed
             if not is_sure and following and is_contradicted(rules, good, reading, following):
                 continue
             settled = reading if is_sure else following

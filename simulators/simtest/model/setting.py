@@ -4,6 +4,7 @@ All durations are counted in ticks, so that one schedule of faults fits windows 
 calendar days. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock time.
 """
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -11,6 +12,9 @@ from zoneinfo import ZoneInfo
 from meteragent.domain.units import MINUTE_MS
 from simulators.simtest.model.clock_text import parse_time
 from simulators.simtest.model.receivers import Receiver
+
+PART_METER = "m1"
+"""The meter of a stream with parts."""
 
 TICK_S = 0.1
 """The length of a tick in the loop's time."""
@@ -64,6 +68,13 @@ class Counter(NamedTuple):
 
     modulus: int
     step: int
+
+
+class Phases(NamedTuple):
+    """The phases that are summed, if any, each with its sign, and whether they are parts."""
+
+    signs: tuple[tuple[str, int], ...]
+    has_parts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +168,27 @@ class Setting:
 
 def kind_of(setting: Setting) -> str:
     """Return what a stream's readings are: `power`, `interval_energy` or `register`."""
-    return setting.kind.partition(":")[0]
+    return re.split("[:@]", setting.kind)[0]
 
 
 def counter_of(setting: Setting) -> Counter:
-    """Return modulus and step of a register whose kind is `register:MODULUS/STEP`."""
-    modulus, _, step = setting.kind.partition(":")[2].partition("/")
+    """Return what is stated of a register whose kind is `register:MODULUS/STEP`, perhaps with phases."""
+    modulus, _, step = setting.kind.partition("@")[0].partition(":")[2].partition("/")
     return Counter(int(modulus or 0), int(step or 0))
+
+
+def phases_of(setting: Setting) -> Phases:
+    """Return the phases of a stream whose kind ends with `@` and their names, separated by commas.
+
+    If a name begins with `-`, the phase is subtracted, and all phases are parts with topics of their own.
+    """
+    names = filter(None, setting.kind.partition("@")[2].split(","))
+    signs = tuple((name.removeprefix("-"), -1 if name.startswith("-") else 1) for name in names)
+    return Phases(signs, has_parts=any(sign < 0 for _, sign in signs))
+
+
+def reads(setting: Setting, meter: str, phase: str) -> bool:
+    """Return whether a stream reads the topic of a phase of a meter or, if it is empty, of a meter."""
+    signs, has_parts = phases_of(setting)
+    is_named = phase in dict(signs) if signs else not phase
+    return is_named and (meter == PART_METER or not has_parts)

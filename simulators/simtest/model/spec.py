@@ -55,6 +55,7 @@ class ReadingSpec:
     threshold_u  the power that is subtracted, down to 0; 0 if all power is used
     modulus_u    where a register starts again at 0; 0 if it does not
     step_u       the step in which a register is counted; 0 if it is unknown
+    phases       the phases that are summed, each with its sign; empty if there are none
     """
 
     kind: str
@@ -66,6 +67,7 @@ class ReadingSpec:
     threshold_u: int = 0
     modulus_u: int = 0
     step_u: int = 0
+    phases: tuple[tuple[str, int], ...] = ()
 
     @property
     def meaning(self) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from simulators.invariant import check
 from simulators.simtest.model.clock_text import duration_text
-from simulators.simtest.model.spec import WindowSpec
+from simulators.simtest.model.spec import ReadingSpec, WindowSpec
 
 Facts = dict[str, Any]
 _OF_METER = ("id", "meter", "valid_from", "store")
@@ -69,8 +69,8 @@ def facts_of(spec: WindowSpec) -> str:
     if spec.others_per_day:
         facts["meter_epsilon_per_day"] = str(spec.charge_per_day + spec.others_per_day)
         facts["meter_epsilon_unit"] = "1/W"
-    if spec.readings.step_u:
-        facts["readings"] = {"dead_band": str(Fraction(spec.readings.step_u, MICRO))}
+    if readings := _facts_of_readings(spec.readings):
+        facts["readings"] = readings
     return _canonical(facts | _own_facts(spec))
 
 
@@ -95,6 +95,15 @@ def _own_facts(spec: WindowSpec) -> Facts:
         return {"threshold_w": str(Fraction(spec.readings.threshold_u, MICRO))}
     constants: dict[str, Facts] = {"curve": {"reconstruction": "steps"}, "peak": {"each_draw": True}}
     return constants.get(spec.space, {})
+
+
+def _facts_of_readings(rules: ReadingSpec) -> Facts:
+    """Return what is stated of a register's step, and of how many registers are summed."""
+    counters = len(rules.phases) if rules.kind == "register" else 0
+    facts: Facts = {"counters": counters} if counters > 1 else {}
+    if rules.step_u:
+        facts["dead_band"] = str(Fraction(rules.step_u, MICRO * max(1, counters)))
+    return facts
 
 
 def _figure(number: float) -> float:

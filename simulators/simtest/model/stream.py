@@ -13,8 +13,8 @@ from meteragent.domain.units import DAY_MS
 from simulators.simtest.model.meter import Arrival, Decided, Meter
 from simulators.simtest.model.open_windows import ClosedSlot, OpenWindow
 from simulators.simtest.model.other_stores import Topics
+from simulators.simtest.model.phases import as_meter
 from simulators.simtest.model.prices import PriceBook, Row
-from simulators.simtest.model.register_meter import as_meter
 from simulators.simtest.model.registers import MaskedSlot
 from simulators.simtest.model.spec import WindowSpec
 from simulators.simtest.model.stream_spec import StreamSpec
@@ -100,6 +100,7 @@ class Model:
             self.lost += [(name, *slot) for slot in meter.lost]
             self.outcomes["register_lost"] += len(meter.lost)
             meter.lost.clear()
+            free += meter.release()
         return free
 
     def _take_prices(self, batch: Sequence[Arrival], now_ms: int) -> list[Any]:
@@ -125,9 +126,8 @@ class Model:
             return list(batch)
         counting = []
         for index, arrival in enumerate(batch):
-            moment = arrival.refused, arrival.meter, arrival.received_ms
-            later_moments = [(a.refused, a.meter, a.received_ms) for a in batch[index + 1 :]]
-            if arrival.refused is None and moment in later_moments:
+            later = batch[index + 1 :]
+            if arrival.refused is None and any(_is_of_one_moment(arrival, other) for other in later):
                 self.outcomes["replaced"] += 1
                 free.append(arrival.token)
             else:
@@ -171,7 +171,7 @@ class Model:
                 continue
             break
         if meter.next_ms is None and not meter.windows:
-            yield from (reading.token for reading in meter.readings.values())
+            yield from meter.tokens()
             del self.meters[name]
             self.topics.forget(self.stream.destinations_of(name))
             self.changed_meters.add(name)
@@ -273,3 +273,9 @@ class Model:
                 self.topics.ask(self.stream.destinations_of(arrival.meter))
             meter.next_ms = first_ms
         return meter
+
+
+def _is_of_one_moment(arrival: Arrival, other: Arrival) -> bool:
+    """Return whether two readings of a meter, or of a phase of it, are stamped with the same time."""
+    moments = [(a.refused, a.meter, a.phase, a.received_ms) for a in (arrival, other)]
+    return moments[0] == moments[1]

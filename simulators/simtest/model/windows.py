@@ -21,6 +21,7 @@ from simulators.simtest.model.setting import (
     Setting,
     counter_of,
     kind_of,
+    phases_of,
 )
 from simulators.simtest.model.spec import UNKNOWN, Place, PriceRule, ReadingSpec, WindowSpec
 
@@ -101,7 +102,7 @@ def _window(windows: Windows, length_ms: int, bands: tuple[Place, ...]) -> Windo
     price, radius, quantum_u = (
         None,
         Fraction(setting.radius),
-        MICRO if setting.kind == "power" else MICRO // 2,
+        MICRO if kind_of(setting) == "power" else MICRO // 2,
     )
     if space == "weighted":
         price = PriceRule(setting.bound * MICRO // 100, DEFAULT_PRICE_U)
@@ -143,14 +144,17 @@ def _equal_slots(length_ms: int, step_ms: int) -> tuple[Place, ...]:
 
 def _readings(setting: Setting, pace: Pace) -> ReadingSpec:
     stands_ms = setting.stands * pace.tick_ms
-    if setting.kind == "power":
+    signs, has_parts = phases_of(setting)
+    if kind_of(setting) == "power":
         threshold_u = setting.threshold * MICRO if setting.space == "above" else 0
-        high_u = setting.high_w * MICRO
-        return ReadingSpec("power", stands_ms, 0, setting.gap * MICRO, 0, high_u, threshold_u)
+        gap_u, high_u = setting.gap * MICRO, setting.high_w * MICRO
+        low_u = -high_u if has_parts else 0
+        return ReadingSpec("power", stands_ms, 0, gap_u, low_u, high_u, threshold_u, phases=signs)
     kind, (modulus, step) = kind_of(setting), counter_of(setting)
     interval_ms = HOUR_MS if kind == "register" else stands_ms
     high_u = (2 * setting.high_w * MICRO * interval_ms + HOUR_MS) // (2 * HOUR_MS)  # rounded half up
-    return ReadingSpec(kind, 0, interval_ms, 0, 0, high_u, 0, modulus * MICRO, step * MICRO)
+    low_u, step_u = -high_u if has_parts else 0, step * MICRO * max(1, len(signs))
+    return ReadingSpec(kind, 0, interval_ms, 0, low_u, high_u, 0, modulus * MICRO, step_u, signs)
 
 
 # --- local days --------------------------------------------------------------------------------

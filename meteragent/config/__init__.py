@@ -77,12 +77,15 @@ __all__ = [
 ]
 
 
-def load(path: Path) -> Config:
-    """Return the checked configuration of a file and the `profiles` next to it. Raises ConfigError."""
+def load(path: Path, draft: str | None = None) -> Config:
+    """Return the checked configuration of a file, or of a draft for it, and the `profiles` next to it.
+
+    Raises ConfigError with all errors.
+    """
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:
-        config = parse(text_of_file(path), profiles)
+        config = parse(text_of_file(path) if draft is None else draft, profiles).at(path)
     except ConfigError as refusal:
         # A profile whose file is refused must not also be reported as unknown.
         names = {repr(name) for name in refusals}

@@ -90,6 +90,11 @@ class Receiver(Broker):
     _verb: str = PrivateAttr("")
 
     @property
+    def verb(self) -> str:
+        """The last action on the receiver: "pause", "resume" or "end"; "" if there is none."""
+        return self._verb
+
+    @property
     def state(self) -> str:
         """Whether an action has "ended" it or it is "paused", there or in the file; "" if it gets numbers."""
         return "ended" if self._verb == "end" else "paused" if self.paused or self._verb == "pause" else ""
@@ -374,6 +379,8 @@ class Page(Section):
     """A file that holds the token for the login."""
     hosts: tuple[str, ...] = ()
     """Host names under which browsers may request the page, besides the address."""
+    actions: bool | None = Field(None, strict=True)
+    """Let anyone who logs in act on receivers. Default: only if no other machine can reach the page."""
     url: PageUrl | None = None
     """The page's address in a browser, to which the devices in Home Assistant link."""
 
@@ -471,6 +478,12 @@ class Config(Section):
     """Archives in Parquet, for `sanitise`; `run` does not need this table."""
 
     _key_prefixes: tuple[str, ...] = PrivateAttr(())
+    _path: Path | None = PrivateAttr(None)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the configuration; None if it was not read from one."""
+        return self._path
 
     @property
     def key_prefixes(self) -> tuple[str, ...]:
@@ -481,6 +494,12 @@ class Config(Section):
     def prefixed_streams(self) -> list[tuple[Stream, str]]:
         """Each stream with its key prefix."""
         return list(zip(self.stream, self.key_prefixes, strict=True))
+
+    def at(self, path: Path) -> Self:
+        """Return a copy that was read from a file."""
+        config = self.model_copy()
+        config._path = path.absolute()  # noqa: SLF001 -- same class
+        return config
 
     def with_streams(self, streams: Sequence[Stream], key_prefixes: Sequence[str]) -> Self:
         """Return a copy with other streams, which have these `key_prefixes`."""

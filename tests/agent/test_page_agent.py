@@ -279,6 +279,15 @@ def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
     assert settings("") == view.Settings("127.0.0.1", 8321)
     far = settings(f'listen = "[::]:80"\nhosts = ["Gateway.local"]\ntoken_file = "{path}"')
     assert far == view.Settings("::", 80, frozenset({"gateway.local"}), b"0123456789abcdef")
+    near = f'token_file = "{path}"\n'
+    has_actions = [
+        settings(text).has_actions
+        for text in ("", near, f"{near}actions = false", f'{near}hosts = ["gateway.local"]')
+    ]
+    assert has_actions == [False, True, False, False]
+    assert settings(f'{near}listen = "[::]:80"\nactions = true').has_actions
+    with pytest.raises(ConfigError, match=r"page\.token_file: .*page\.actions needs a login"):
+        settings("actions = true")
     path.write_text("short")
     with pytest.raises(ConfigError, match=r"page\.token_file: found a token of 5 characters"):
         settings(f'token_file = "{path}"')

@@ -126,7 +126,7 @@ async def test_guesses_from_one_address_hold_up_no_other(monkeypatch: pytest.Mon
     """Each address waits for its own guesses, and nothing is remembered of those that need not wait."""
     now_s = [1000.0]
     monkeypatch.setattr(guard, "monotonic", lambda: now_s[0])
-    keys = guard.Login(TOKEN)
+    keys = guard.Login(TOKEN, b"")
 
     def compared(token: bytes, client: str) -> bool | None:
         return keys.matches(token, Request({"type": "http", "client": (client, 1), "headers": []}))

@@ -15,7 +15,7 @@ PAGES = sorted(STATIC.glob("*.html"))
 TEXTS = read_texts("en")
 SAYING = [
     *sorted((ROOT / "meteragent" / "report").rglob("*.py")),
-    ROOT / "meteragent" / "agent" / "page" / "serialise.py",
+    *(ROOT / "meteragent" / "agent" / "page" / f"{name}.py" for name in ("draft", "serialise")),
     *sorted((ROOT / "meteragent" / "cli").glob("*.py")),
 ]
 REPORTS = "".join(path.read_text() for path in SAYING)

@@ -71,20 +71,22 @@ def receipts(folder: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def running(mosquitto: MakeBroker, folder: Path) -> AsyncIterator[Scene]:
-    """Run the agent and both receivers, until both have got numbers."""
+async def running(mosquitto: MakeBroker, folder: Path, more: str = "") -> AsyncIterator[Scene]:
+    """Run the agent and both receivers, until both have got numbers; `more` is more of the configuration."""
     with mosquitto() as home, mosquitto(is_persistent=True, settings=KEPT) as outside:
         make_clock(folder, START_MS, hour_s=1)
-        content = text(home, outside)
+        content = text(home, outside, more)
         async with Receiver(home, "utility") as utility, Receiver(outside, "app") as app:
             with service(folder, content, program=HURRIED) as agent:
                 rewrite(agent, content)
                 feeding = asyncio.create_task(sending(home))
                 agent.start()
-                await until(lambda: slots(app, APP) and slots(utility, UTILITY))
-                yield Scene(agent, outside, utility, app)
-                await agent.stop()
-                await end_tasks(feeding)
+                try:
+                    await until(lambda: slots(app, APP) and slots(utility, UTILITY))
+                    yield Scene(agent, outside, utility, app)
+                    await agent.stop()
+                finally:
+                    await end_tasks(feeding)
 
 
 async def test_a_receiver_is_paused_resumed_and_ended_while_the_other_gets_all(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from meteragent.domain.grid import Calendar
 from meteragent.domain.problem import Problem
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import MICRO
+from meteragent.store.grants import Action
 from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
@@ -70,15 +71,20 @@ class FakeView:
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]]
     compute_history: Callable[[str, str], Awaitable[page_history.History]]
+    config: config.Config
+    act: Callable[[str, str, str, int], Awaitable[str | None]]
+    actions: dict[str, Action] = field(default_factory=dict)
 
 
 class PageWorld:
     """The page's view of one stream `main`, whose state a test sets."""
 
     def __init__(self, extra: str = "", *, text: str = "", **sections: str) -> None:
-        self.stream = config.parse(text or written(**sections) + extra).stream[0]
+        settings = config.parse(text or written(**sections) + extra)
+        self.stream = settings.stream[0]
         self.viewers = Viewers()
         self.counts = Counts()
+        self.acts: list[tuple[str, str]] = []
         self.meters = ["house"]
         self.now_ms = START_MS
         self.spent = {"today": Fraction(7, 220), "month": Fraction(900, 220), "start": Fraction(9000, 220)}
@@ -97,7 +103,8 @@ class PageWorld:
         stream_view = replace(seen(self.stream), meters=lambda: self.meters, arrivals=lambda: self.arrivals)
         self.problems: list[Problem] = []
         self.view: Any = FakeView(
-            [stream_view], self._glance, self._history, self.counts, self._problems, self._past
+            [stream_view],
+            *(self._glance, self._history, self.counts, self._problems, self._past, settings, self._act),
         )
 
     @property
@@ -126,6 +133,15 @@ class PageWorld:
     async def _past(self, _stream: str, _meter: str) -> page_history.History:
         released = page_history.TopicRecords(self.history, [], config.schedule(self.stream))
         return page_history.build_history(released, self.now_ms, self.tariffs)
+
+    async def _act(self, verb: str, name: str, _origin: str, known_id: int) -> str | None:
+        """Note an action, as the store does; the first refused name is unknown."""
+        if name not in [receiver.name for receiver in self.view.config.receiver]:
+            return "unknown"
+        if known_id != len(self.acts):
+            return "outdated"
+        self.acts.append((verb, name))
+        return None
 
     async def _problems(self) -> Sequence[Problem]:
         return self.problems

@@ -10,6 +10,8 @@ routes for this machine's tools replace it (see below).
 3. If a token is set, the request carries the cookie of a login with it: a keyed hash under a key of this
    run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure, because the page is
    served over plain HTTP. After a wrong token, no token from that address is checked for `GUESS_S`.
+4. A request that acts (any POST but the login) has an `Origin`, and `page.actions` allows it. The action
+   itself requires a nonce of its login, which is good until the next action by anybody.
 
 Routes for this machine's tools answer only on the loopback interface, which a proxy uses, too: if a token is
 set, they require it as `Authorization: Bearer`. Without it, an `open` route answers only with its status.
@@ -54,14 +56,26 @@ _log = logging.getLogger("meteragent")
 
 
 class Login:
-    """The token, compared in constant time, and the cookie that represents it during this run."""
+    """The token, compared in constant time, and the cookies of logins, which represent it during this run."""
 
-    def __init__(self, token: bytes | None) -> None:
+    def __init__(self, token: bytes | None, key: bytes) -> None:
         self._token = token
+        self._key = hmac.digest(key, token or b"", "sha256")
         self._waits: dict[str, float] = {}
         self._refused_count = 0
         self._log_due_s = 0.0
-        self.cookie = hmac.new(secrets.token_bytes(32), token or b"", hashlib.sha256).hexdigest()
+
+    def _mac(self, text: str) -> str:
+        return hmac.new(self._key, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    def make_cookie(self) -> str:
+        """Return the cookie of a new login."""
+        name = secrets.token_hex(16)
+        return f"{name}.{self._mac(name)}"
+
+    def nonce(self, request: Request, known_id: int) -> str:
+        """Return a request's nonce for an action by someone who has seen those up to `known_id`."""
+        return self._mac(f"{request.cookies.get(COOKIE, '')} {known_id}")  # the name of a login has no space
 
     @property
     def is_set(self) -> bool:
@@ -91,8 +105,8 @@ class Login:
 
     def allows(self, request: Request) -> bool:
         """Return whether a request carries the cookie of a login, or no token is set."""
-        cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
-        return not self.is_set or hmac.compare_digest(cookie, self.cookie.encode())
+        name, _, mac = request.cookies.get(COOKIE, "").encode("utf-8", "replace").decode().partition(".")
+        return not self.is_set or hmac.compare_digest(mac.encode(), self._mac(name).encode())
 
 
 class Guard:
@@ -104,6 +118,7 @@ class Guard:
         self._names = _LOOPBACK | settings.hosts | {host}
         self._app = app
         self._login = login
+        self._has_actions = settings.has_actions
         self._local = {route.path: route for route in local}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,10 +148,19 @@ class Guard:
         if path in self._local:
             return self._local_refusal(request, self._local[path])
         if path in OPEN_PATHS or self._login.allows(request):
-            return None
+            return self._action_refusal(request)
         if path == "/":
             return RedirectResponse(LOGIN_PATH, 303)
         return PlainTextResponse("Log in first.\n", 401)
+
+    def _action_refusal(self, request: Request) -> Response | None:
+        if request.method != "POST" or request.url.path == LOGIN_PATH:
+            return None
+        if "origin" not in request.headers:
+            return PlainTextResponse("Send the header Origin.\n", 403)
+        if not self._has_actions:
+            return PlainTextResponse("Set page.token_file and, beyond this machine, page.actions.\n", 403)
+        return None
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
         if request.client is None or not is_loopback(request.client.host):

@@ -3,19 +3,20 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from meteragent import __version__
 from meteragent.agent.page.view import Allowance, MeterState, Promises, StreamView
 from meteragent.agent.viewers import News, Viewer
-from meteragent.config.model import Stream
+from meteragent.config.model import Config, Receiver, Stream
 from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
 from meteragent.report import facts as report
-from meteragent.report import wording
+from meteragent.report import together, wording
 from meteragent.report.guarantee import Guarantee
 from meteragent.report.language import say
 
@@ -32,9 +33,16 @@ def encode_event(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 def encode_facts(
-    streams: Sequence[StreamView], promises: Sequence[Promises], counts: Counts, problems: Sequence[Problem]
+    streams: Sequence[StreamView],
+    promises: Sequence[Promises],
+    counts: Counts,
+    problems: Sequence[Problem],
+    sharing: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
-    """Encode the version, state, counters' meanings, and each stream's promises, meters and arrivals."""
+    """Encode the version, state, counters' meanings, and each stream's promises, meters and arrivals.
+
+    `sharing` says what can be done to receivers (`sharing_fields`).
+    """
     views = [
         {
             "name": stream.name,
@@ -49,14 +57,28 @@ def encode_facts(
     ]
     meanings = {name: say(f"counter.{name}") for name in COUNTERS}
     document = {"version": __version__, "streams": views, "counters": meanings}
-    return json.dumps(document | {"counts": counts, "problems": problem_rows(problems)}).encode()
+    state = {"counts": counts, "problems": problem_rows(problems)}
+    return json.dumps({**document, **state, **sharing}).encode()
+
+
+def sharing_fields(config: Config, known_id: int, nonce: str | None) -> dict[str, Any]:
+    """Return all receivers, with what `check` says of their cost and, if they may be acted on, the nonce.
+
+    `config` is the configuration after the actions up to `known_id`.
+    """
+    receivers = list(map(_receiver_row, config.receiver))
+    costs = [*together.receiver_lines(config)][len(receivers) :] if receivers else []
+    return {"receivers": receivers, "costs": costs, "acted": known_id, "nonce": nonce}
 
 
 def _receiver_rows(stream: Stream) -> list[dict[str, Any]]:
     """Return who gets a stream's records: its receivers or, without any, all who read its sink's topic."""
-    fields = {"name", "topic", "start", "end", "paused"}
-    rows = [receiver.model_dump(include=fields) for receiver in stream.receivers]
-    return rows or [dict.fromkeys(fields) | {"topic": stream.sink.topic}]
+    rows = [_receiver_row(receiver) for receiver in stream.receivers]
+    return rows or [{"name": None, "topic": stream.sink.topic, "start": None, "end": None, "state": ""}]
+
+
+def _receiver_row(receiver: Receiver) -> dict[str, Any]:
+    return receiver.model_dump(include={"name", "topic", "start", "end"}) | {"state": receiver.state}
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from meteragent import config as settings
 from meteragent.agent import parts
 from meteragent.agent.environment import Context
+from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import Outlet
 from meteragent.agent.unit import Unit
 from meteragent.agent.watch import Watch
@@ -49,19 +51,27 @@ this commit becomes visible a little later."""
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, host names and token. Raises ConfigError if others could read it without one."""
+    """The page's address, host names and token. Raises ConfigError if others could read it without one.
+
+    `key` is that of this run's logins. If `has_actions`, anyone who is logged in may act on receivers.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8321
     hosts: frozenset[str] = frozenset()
     token: bytes | None = field(default=None, repr=False)
+    has_actions: bool = False
+    key: bytes = field(default_factory=partial(os.urandom, 32), repr=False, compare=False)
 
     @classmethod
     def of(cls, page: settings.Page) -> Self:
         """Return the configured address, host names and token. Raises ConfigError also for a bad file."""
         host, _, port = page.listen.rpartition(":")
         token = None if page.token_file is None else read_token(page.token_file)
-        return cls(host.strip("[]"), int(port), frozenset(map(str.lower, page.hosts)), token)
+        host, hosts = host.strip("[]"), frozenset(map(str.lower, page.hosts))
+        is_default = page.actions is None and is_loopback(host) and not hosts
+        has_actions = token is not None and (page.actions or is_default)
+        return cls(host, int(port), hosts, token, has_actions)
 
     def __post_init__(self) -> None:
         """Refuse a page that other machines could read without a token."""
@@ -228,12 +238,18 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
 
 
 class View:
-    """The data available to the page: `counts` are the agent's, and `problems` returns the current ones."""
+    """The data available to the page: `counts` are the agent's, and `problems` returns the current ones.
+
+    `config` is the configuration after `actions`, and `act` adds one (`receivers.act`).
+    """
 
     def __init__(
         self, streams: Sequence[StreamView], context: Context, problems: Callable[[], Awaitable[Problems]]
     ) -> None:
         self.streams = streams
+        self.config = context.config
+        self.actions = context.actions
+        self.act = partial(receivers.act, context)
         self.counts = context.counts
         self.problems = problems
         self._by_name = {stream.name: stream for stream in streams}

@@ -169,9 +169,12 @@ def page_refusals(table: Page, wrong_paths: Collection[Path]) -> Refusals:
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         expected = "an address and a port, such as '127.0.0.1:8321'"
         yield ConfigError("page.listen", repr(table.listen), expected)
-    elif table.token_file is None and not is_wrong(wrong_paths, "page.token_file") and not _is_local(host):
-        expected = "a token file: the page shows raw readings, and other machines can reach this address"
-        yield ConfigError("page.token_file", "nothing", expected)
+    elif table.token_file is None and not is_wrong(wrong_paths, "page.token_file"):
+        if not _is_local(host):
+            expected = "a token file: the page shows raw readings, and other machines can reach this address"
+            yield ConfigError("page.token_file", "nothing", expected)
+        elif table.actions:
+            yield ConfigError("page.token_file", "nothing", "a token file: page.actions needs a login")
 
 
 def _broker_of(url: str) -> tuple[str, int]:

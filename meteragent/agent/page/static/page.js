@@ -2,6 +2,7 @@
 
 import { History, period } from "./history.js";
 import { Plot } from "./plot.js";
+import { load, Receivers } from "./receivers.js";
 import * as show from "./sections.js";
 import { hasBands, hasPowers, Means, Numbers, Trace } from "./series.js";
 import { Tabs } from "./tabs.js";
@@ -31,6 +32,7 @@ class Page {
     this.facts = facts;
     this.plot = new Plot(at("trace-plot"), at("trace-reader"), (slot) => this.#read(slot));
     this.history = new History();
+    this.receivers = new Receivers(facts);
     this.tabs = new Tabs(at("tabs"), () => this.draw());
     this.ahead = 0;
     this.over = 0;
@@ -81,7 +83,7 @@ class Page {
     show.showArrivals(stream.arrivals, (meter) => this.#chooseMeter(meter));
     show.showHidden(own);
     if (!stream.group) show.showLimit(own, null);
-    show.showReceivers(stream, this.now);
+    this.receivers.show(stream, this.now);
     const yours = own.said.name ? `${own.said.name} (${say("preset.own")})` : say("preset.own");
     const presets = Object.entries(stream.presets).map(([name, said]) => this.#card(name, said.name, said));
     fill("preset-choice", this.#card("yours", yours, own.said), ...presets);
@@ -201,7 +203,7 @@ class Page {
     this.#state(glance.health.source && glance.health.sink ? "open" : "offline");
     show.showHealth(glance, this.facts.counters);
     this.#showArrivals(glance.arrivals);
-    show.showReceivers(this.stream, this.now);
+    this.receivers.show(this.stream, this.now);
     show.showProblems(glance, this.facts.counters);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
   }
@@ -315,15 +317,15 @@ class Page {
   }
 }
 
-/** Load JSON from the server; return null if the server does not answer. Without a login, show the login form. */
-async function load(path) {
-  try {
-    const answer = await fetch(path);
-    if (answer.status === 401) location.reload();
-    return answer.ok ? await answer.json() : null;
-  } catch {
-    return null;
-  }
+/** Show only the receivers, because no stream runs; once one does, show the whole page. */
+function idle(facts) {
+  for (const tab of document.querySelectorAll("[role=tab]")) tab.hidden = tab.id !== "tab-receivers";
+  at("last").hidden = true;
+  at("line").dataset.state = "waiting";
+  fill("line", say("line.idle"));
+  new Receivers(facts).show({}, Date.now());
+  new Tabs(at("tabs"), () => {}).choose("receivers");
+  setInterval(async () => (await load("/facts.json"))?.streams.length && location.reload(), RETRY_MS);
 }
 
 async function start() {
@@ -336,6 +338,7 @@ async function start() {
   fill("foot", say("foot", { version: facts.version }));
   const asked = new URLSearchParams(location.search);
   show.showProblems(facts, facts.counters);
+  if (!facts.streams.length) return idle(facts);
   const page = new Page(facts);
   page.choose(asked.get("stream"), asked.get("meter"));
   const isFleet = page.stream.meters.length > METERS && !asked.get("meter");

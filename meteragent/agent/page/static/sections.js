@@ -137,16 +137,6 @@ export function showReports(reports, { name, id, hide_wh: energy, level, smalles
   ]);
 }
 
-/** Show who gets the numbers, and whether they get them now. */
-export function showReceivers({ receivers, group }, now) {
-  const time = (ms) => (ms === null ? "–" : `${day(ms)}, ${clock(ms)}`);
-  const state = ({ start, end, paused }) => (paused ? "paused" : now < start ? "later" : end !== null && now >= end ? "ended" : "gets");
-  const rows = group ? Object.values(group.operators).map((name) => ({ name, topic: "–", start: null, end: null })) : receivers;
-  const heads = ["name", "topic", "start", "end", "state"].map((name) => say(`receiver.${name}`));
-  const cells = rows.map((row) => [row.name || say("receiver.anybody"), element("code", row.topic), time(row.start), time(row.end), say(`receiver.${state(row)}`)]);
-  fillTable("receivers-table", say("receiver.table"), heads, cells);
-}
-
 /** Show the last message that was sent. */
 export function showLast(last) {
   at("last-message").hidden = !last;

@@ -108,7 +108,7 @@ class Agent:
         """Run with an open store until cancelled, or until a receiver is to be admitted or revoked."""
         store = await self._open_free_store(await _wait_for_clock(clock))
         actions = grants.last_actions(store.connection)
-        config = settings.with_actions(self._config, {name: row.verb for name, row in actions.items()})
+        config = settings.with_actions(self._config, actions)
         now_ms = max(clock.newest_ms, store.clock_ms)
         streams = [stream for stream in config.stream if receivers.must_run(stream, now_ms)]
         queues = {stream.name for stream in streams}

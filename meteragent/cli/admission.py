@@ -30,7 +30,7 @@ def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> con
     all refusals. If `needs_folder`, a store in a folder that does not exist is refused, too.
     """
     settings = config.load(path)
-    settings = after_actions(settings, stored_actions(settings, out))
+    settings = config.with_actions(settings, stored_actions(settings, out))
     settings, refusals = _with_running_lateness(path, settings, out)
     running = _started_streams(settings)
     for stream, refusal in config.reading_refusals(settings):
@@ -64,11 +64,6 @@ def stored_actions(settings: config.Config, out: TextIO) -> Mapping[str, Action]
     except (StoreError, OSError):
         print(f"{path}: warning: not readable, so it is unknown who is paused or has ended", file=out)
         return {}
-
-
-def after_actions(settings: config.Config, actions: Mapping[str, Action]) -> config.Config:
-    """Return a configuration after the last action on each receiver."""
-    return config.with_actions(settings, {name: action.verb for name, action in actions.items()})
 
 
 def _with_running_lateness(

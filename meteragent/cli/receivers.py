@@ -5,8 +5,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from pathlib import Path
 
 from meteragent import config
@@ -35,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
     names = [receiver.name for receiver in settings.receiver]
     with use_language(language_of_environment(os.environ)):
         if options.verb is None:
-            return _list(settings, is_json=options.json)
+            _print_list(settings, is_json=options.json)
+            return 0
         if options.name not in names:
             return fail(say("receivers.known", names=", ".join(names) or "–"))
         if options.verb == "end" and not options.yes:
@@ -68,36 +67,22 @@ def _act_on_file(path: Path, settings: config.Config, action: Action) -> str | N
         return refusal_of(settings, action) or grants.add_action(store, action)
 
 
-def _list(settings: config.Config, *, is_json: bool) -> int:
+def _print_list(settings: config.Config, *, is_json: bool) -> None:
+    """Print the lines of `check` about the receivers, each receiver's with its cost and its last action."""
     actions = admission.stored_actions(settings, sys.stderr)
-    settings = admission.after_actions(settings, actions)
-    costs = {
-        receiver.name: Fraction(0) if receiver.state else config.terms(stream).epsilon_per_w_day
-        for stream in settings.stream
-        for receiver in stream.receivers
-    }
+    settings = config.with_actions(settings, actions)
+    pairs = [(receiver, stream) for stream in settings.stream for receiver in stream.receivers]
+    costs = [config.terms(stream).epsilon_per_w_day * (not receiver.state) for receiver, stream in pairs]
+    last = [actions.get(receiver.name) for receiver, _ in pairs]
     if is_json:
         facts = together.receiver_facts(settings) or {"receivers": []}
-        for row in facts["receivers"]:
-            action = actions.get(row["name"])
-            row["epsilon_per_day"] = exact_text(costs[row["name"]])
-            row["last_action"] = action and action._asdict()
+        for row, epsilon, action in zip(facts["receivers"], costs, last, strict=True):
+            row |= {"epsilon_per_day": exact_text(epsilon), "last_action": action and action._asdict()}
         print(json.dumps(facts, indent=2))
-    elif costs:
-        print("\n".join(_lines(settings, actions, costs)))
-    else:
-        print(say("receivers.none"))
-    return 0
-
-
-def _lines(
-    settings: config.Config, actions: Mapping[str, Action], costs: Mapping[str, Fraction]
-) -> Iterator[str]:
-    """Yield the lines of `check` about the receivers, each receiver's with its cost and its last action."""
-    lines = [*together.receiver_lines(settings)]
-    for line, (name, epsilon) in zip(lines, costs.items(), strict=False):
-        parts = [line, say("receivers.cost", epsilon=figures_text(epsilon))]
-        if (action := actions.get(name)) is not None:
-            parts.append(say("receivers.last", **action._asdict(), time=iso_time(action.at_ms)))
-        yield "; ".join(parts)
-    yield from lines[len(costs) :]
+        return
+    lines = [*together.receiver_lines(settings)] if pairs else [say("receivers.none")]
+    for index, (epsilon, action) in enumerate(zip(costs, last, strict=True)):
+        lines[index] += f"; {say('receivers.cost', epsilon=figures_text(epsilon))}"
+        if action is not None:
+            lines[index] += f"; {say('receivers.last', **action._asdict(), time=iso_time(action.at_ms))}"
+    print("\n".join(lines))

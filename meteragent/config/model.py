@@ -90,11 +90,6 @@ class Receiver(Broker):
     _verb: str = PrivateAttr("")
 
     @property
-    def verb(self) -> str:
-        """The last action on the receiver: "pause", "resume" or "end"; "" if there is none."""
-        return self._verb
-
-    @property
     def state(self) -> str:
         """Whether an action has "ended" it or it is "paused", there or in the file; "" if it gets numbers."""
         return "ended" if self._verb == "end" else "paused" if self.paused or self._verb == "pause" else ""

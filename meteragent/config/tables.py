@@ -12,6 +12,7 @@ named after its preset and not after its receivers, because the name is a key of
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from meteragent.config.model import Config, Crowd, Privacy, Receiver, Sink, Stream
 from meteragent.config.shapes import preset, window_of
@@ -23,6 +24,9 @@ from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import text_of_file
 from meteragent.domain.shapes import Space
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+
+if TYPE_CHECKING:
+    from meteragent.store.grants import Action
 
 NO_TOPIC = "{meter}"
 """A stand-in for the topic of a sink with receivers or with a crowd, which have topics of their own."""
@@ -130,8 +134,9 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
     return next((receiver for receiver in peers if not receiver.state), peers[0])
 
 
-def with_actions(config: Config, verbs: Mapping[str, str]) -> Config:
+def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
     """Return a configuration after the last action on each receiver, by its name."""
+    verbs = {name: action.verb for name, action in actions.items()}
     receivers = {item.name: item.after_action(verbs.get(item.name, "")) for item in config.receiver}
     groups = [[receivers[item.name] for item in stream.receivers] for stream in config.stream]
     streams = [

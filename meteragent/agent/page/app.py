@@ -144,7 +144,7 @@ class _Page:
 
         async with self._slow_lock:
             with use_language(_language(request)):
-                answer = await asyncio.to_thread(draft.describe_draft, self._view.config, fields.get("text"))
+                answer = await asyncio.to_thread(draft.describe_draft, self._view, fields.get("text"))
         return _json_response(answer)
 
     async def _confirmed_json(self, request: Request, limit: int) -> dict[str, str] | Response:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fractions import Fraction
@@ -13,9 +15,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from meteragent.domain.grid import iso_time
+from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.browser import chromium
+from tests.integration.look import TABS
 from tests.integration.service import (
     LIMIT_S,
     TELL_ALL,
@@ -111,6 +114,54 @@ async def _keep_sending(sending: Meters) -> None:
     while True:
         await sending.send("house", 250)
         await asyncio.sleep(0.1)
+
+
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process."""
+    [kilobytes] = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(kilobytes) * 1024 / 1e6
+
+
+async def test_an_open_page_takes_little_memory(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """With the page open in a browser, all its tabs shown, the agent has at most 6 MB more than before."""
+    port = free_port()
+    with mosquitto(settings=TELL_ALL) as broker:
+        async with utility(broker) as inbox, meters(broker) as sending, chromium() as browser:
+            page_table = f'[page]\nlisten = "127.0.0.1:{port}"\n'
+            with service(tmp_path / "agent", stream(broker.url), page_table, through=()) as agent:
+                agent.start()
+                await subscribed(broker)
+                feeding = asyncio.create_task(_keep_sending(sending))
+                await until(lambda: len(inbox.records()) > 10)  # it has warmed up
+                before_mb = resident_mb(agent.pid)
+                page: Page = await browser.new_page()
+                await page.goto(f"http://127.0.0.1:{port}/")
+                await expect(page.locator("#off-about")).to_contain_text("measured on average")
+                for name in TABS:
+                    await page.click(f"#tab-{name}")
+                await asyncio.sleep(5)
+                growth_mb = resident_mb(agent.pid) - before_mb
+                feeding.cancel()
+    assert 0.5 < growth_mb < 6
+
+
+async def test_the_next_number_leaves_when_the_log_says(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """In a browser: the time and the countdown of a meter's first number are those of the agent's log."""
+    await asyncio.sleep(max(0, 90 - (20 - time.time()) % 1800))  # not near a boundary of half hours
+    slots = {"window": 'length = "30min"', "privacy": "level = 1\nradius = 220"}
+    with mosquitto(settings=TELL_ALL) as broker:
+        async with home(tmp_path, broker, **slots) as running, chromium() as browser:
+            [logged] = re.findall(r"a new meter's first number leaves at (\S+) \(in", running.agent.log)
+            await running.line.send("house", 250)
+            page: Page = await browser.new_page(timezone_id="UTC", locale="en")
+            await page.goto(f"http://127.0.0.1:{running.port}/")
+            at = logged[11:16] if logged.endswith(":00Z") else logged[11:19]
+            await expect(page.locator("#next-about")).to_have_text(re.compile(rf", sent at {at}$"))
+            minutes, seconds = map(
+                int, re.findall(r"\d+", f"{await page.locator('#next').inner_text()} 0")[:2]
+            )
+            wait_s = (parse_time(logged) - now_ms()) / 1000
+    assert minutes * 60 + seconds == pytest.approx(wait_s, abs=5)
 
 
 FIGURES = ("sent", "sent-about", "off", "off-about", "next-about", "limit")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -58,6 +58,7 @@ EVENTS = {
         "a TV evening, every day 100%",
     ],
 }
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 CONTROLS = {
     "now": ["trace-reader"],
     "history": ["trace-numbers"],
@@ -304,7 +305,7 @@ async def test_the_address_names_the_tab(site: Site) -> None:
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_nothing_is_cut_off(site: Site, width: int, language: str) -> None:
-    """In each tab, no cell, label or figure is out of sight, nor in a container that scrolls sideways."""
+    """In each tab, light and dark, no cell, label or figure is out of sight, nor in what scrolls sideways."""
     rows = [ArrivalRow(f"Wohnung {part}", None, 86_400, 3_725_000, None, "wrong_profile") for part in "ab"]
     site.world.arrivals = tuple(rows)
     site.world.problems = [make_problem("no_readings", "main", meters=2, of=2, limit_ms=3_600_000)]
@@ -318,8 +319,10 @@ async def test_nothing_is_cut_off(site: Site, width: int, language: str) -> None
             await look.tab(name)
             if name == "promise":
                 await look.page.check("input[value=television]")
-            assert "\n".join(await look.cut_off()) == "", name
-            assert await look.page.evaluate("document.documentElement.scrollWidth") == width
+            for scheme in SCHEMES:
+                await look.page.emulate_media(color_scheme=scheme)
+                assert "\n".join(await look.cut_off()) == "", (name, scheme)
+                assert await look.page.evaluate("document.documentElement.scrollWidth") == width
             names = await look.landmarks()
             assert len({text for text in names if text}) == len(names), names
 
@@ -341,7 +344,7 @@ async def test_the_first_screen_needs_no_scrolling(
         site.world.upcoming = None
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [360, 1280])
 async def test_it_is_fit_for_everybody(site: Site, width: int, scheme: Any) -> None:
     """On a phone and on a desk, light and dark: no serious finding of axe in any tab, and pictures."""

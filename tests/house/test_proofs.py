@@ -60,18 +60,11 @@ def test_only_the_standard_library_is_imported() -> None:
         )
 
 
-def test_numbers_are_those_of_the_theory_and_back() -> None:
-    """Each number in the table is a section that names the theorem, and no section names any other."""
-    assert {section for row in TABLE for section in row.sections} <= set(NUMBERS)
-    in_table = {(section, row.file, row.name) for row in TABLE for section in row.sections}
-    in_theory = {
-        (number, file, name)
-        for number, text in SECTIONS.items()
-        for paragraph in re.findall(r"^Machine-checked: (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
-        for file, names in re.findall(r"`proofs/(\w+\.v)`,((?:\s+`\w+`,?)+)", paragraph)
-        for name in re.findall(r"`(\w+)`", names)
-    }
-    assert in_theory == in_table
+def test_sections_are_those_of_the_theory_and_back() -> None:
+    """The sections in the table are those that the theory calls machine-checked, and no others."""
+    marked = re.compile(r"^Machine-checked[.,]", re.MULTILINE)
+    in_theory = {number for number, text in SECTIONS.items() if marked.search(text)}
+    assert in_theory == {section for row in TABLE for section in row.sections}
 
 
 def test_a_theorem_s_comment_has_its_number() -> None:

@@ -39,10 +39,11 @@ REASONS: Final = {
     "range": "the value exceeds 64 bits in millionths of the unit",
     "early": "the slot starts too far ahead of this machine's clock",
     "old": "the slot is older than `accept.oldest`",
-    "twice": "the table already has a different value for the interval",
+    "twice": "the table already has a different value for the interval, which stays",
     "overlap": "the slot overlaps another slot of the meter in the same stream",
     "no_descriptor": "too many records wait for a descriptor, or the record waited longer than `accept.wait`",
-    "unstorable": "the message breaks no rule, but its data cannot be stored",
+    "unstorable": "the message breaks no rule, but its data cannot be stored; with Parquet, it is in "
+    "the table `quarantine` of `collect.db`",
 }
 """The meaning of each reason for a refusal."""
 

@@ -1,7 +1,8 @@
 """Generate the tables of `docs/signs.md`: problems with their remedies, and counts with their meanings.
 
 `python -m tests.commands.signs_table` rewrites them from the English texts, and from the sections that
-`deploy/prometheus/alerts.yaml` names; and the problems of collectors and operators on their pages.
+`deploy/prometheus/alerts.yaml` names; and, on their pages, the problems of collectors and
+operators, and a collector's reasons for refusals.
 """
 
 import re
@@ -12,14 +13,16 @@ from pathlib import Path
 import yaml
 
 from meteragent.collect import vitals as collector
+from meteragent.collect.core import REASONS
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, Meaning
 from meteragent.operators import vitals as operators
 from tests.support.not_run import ROOT
 
 PAGE: Path = ROOT / "docs" / "signs.md"
+COLLECT = ROOT / "docs" / "collect.md"
 SERVICES = {
-    ROOT / "docs" / "collect.md": collector.PROBLEMS,
+    COLLECT: collector.PROBLEMS,
     ROOT / "docs" / "crowd-operators.md": operators.PROBLEMS,
 }
 """The pages with the problems of other services."""
@@ -89,11 +92,14 @@ def filled(text: str) -> str:
 
 def tables(page: Path) -> dict[str, list[str]]:
     """Return the rows of each table of a page, the head first."""
-    head = ["| problem | cause | do |", "|---|---|---|"]
-    if page != PAGE:
-        return {"problems": [*head, *service_rows(SERVICES[page])]}
-    counts = ["| count | meaning | see |", "|---|---|---|", *count_rows()]
-    return {"problems": [*head, *problem_rows()], "counts": counts}
+    rows = problem_rows() if page == PAGE else service_rows(SERVICES[page])
+    made = {"problems": ["| problem | cause | do |", "|---|---|---|", *rows]}
+    if page == PAGE:
+        made["counts"] = ["| count | meaning | see |", "|---|---|---|", *count_rows()]
+    if page == COLLECT:
+        reasons = (f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items())
+        made["reasons"] = ["| reason | meaning |", "|---|---|", *reasons]
+    return made
 
 
 def renewed(page: Path) -> str:

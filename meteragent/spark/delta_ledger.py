@@ -2,16 +2,16 @@
 
 The rules are those of the ledger in a folder, but no lock is needed:
 
-1. Spark keeps the windows. Their digest, the policy and the key determine the run's id. If the table has it,
-   what is registered with it is returned.
-2. Workers release the windows that overlap no interval in the table, into files (`part`).
-3. The driver registers the files of the tasks that succeeded in one commit, which is not repeated, under one
-   application id whose version grows by one. Of two drivers with the same version of the table, one fails:
-   it reads what the other has added, and workers release again if that overlaps its windows.
-4. On a disk, files are flushed before the commit, the log after it. Only then are releases returned, by
-   reading the registered files: a run that is repeated returns the same ones.
+1. Spark caches the windows. Their digest, the policy and the key determine the run's id. If the table already
+   has files under this id, their releases are returned.
+2. Workers release the windows that overlap no interval in the table, and write them to files (`part`).
+3. The driver registers the files of the successful tasks in one commit, which also adds one to the version of
+   `APP_ID`. If two drivers commit to the same version of the table, one of them fails. It reads the files
+   that the other has added, and lets the workers release again if these files overlap its windows.
+4. On a disk, files are flushed before the commit, and the log after it. Only then are releases returned, by
+   reading the registered files. So a repeated run returns the same releases.
 
-Files that are not registered are in no output, but may be left: the folder is as private as any ledger.
+A failed task may leave files that are never registered or returned. Keep the folder as private as any ledger.
 """
 
 import json
@@ -52,16 +52,16 @@ APP_ID = "meteragent"
 """The application id of every commit."""
 _PROPERTIES = {"delta.appendOnly": "true", "delta.enableExpiredLogCleanup": "false"}
 _PART_WINDOWS = 1 << 18
-"""The largest number of windows for which a worker holds the ledger's rows."""
+"""The largest number of windows whose rows of the ledger a worker holds in memory."""
 _UNSAFE = "AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME"
-"""Variables with which two commits of the same version can both succeed."""
+"""Environment variables that would let two commits of the same version both succeed."""
 
 
 @dataclass(frozen=True)
 class FrameResult:
-    """The releases of a frame, read from the ledger's files, and what only the operator may see.
+    """The releases of a frame, read from the ledger's files, with counts that only the operator may see.
 
-    `releases` has the columns meter, start, end, values, d and key. `counts` covers all windows' numbers.
+    `releases` has the columns meter, start, end, values, d and key. `counts` covers all windows.
     """
 
     releases: DataFrame
@@ -72,9 +72,9 @@ class FrameResult:
     ledger: "DeltaLedger"
 
     def remove_releases(self) -> None:
-        """Remove the files of the releases once these have been written elsewhere.
+        """Remove the files of the releases, after the caller has written the releases elsewhere.
 
-        The run can then not be repeated: its windows stay debited.
+        The run can then not be repeated, and its windows stay debited.
         """
         store = part.files_below(self.ledger.address)
         for file in _files(self.ledger.open(), pc.field("partition.run") == self.run):
@@ -88,10 +88,10 @@ def sanitise_frame(
     """Release a frame of readings, each window once under a ledger that is a Delta table.
 
     Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for the long layout. `ledger`
-    is the table's path or an address such as s3://bucket/ledger; it is created for a new key, whose folder
-    `policy.ledger` keeps it. `clamp` accepts that most numbers are outside the range. Called again with the
-    same rows, policy and key, it returns the same releases; other windows that overlap what is in the ledger
-    are refused and counted.
+    is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created, and its
+    address is stored in the folder `policy.ledger`. `clamp` accepts that most numbers are outside the range.
+    A second call with the same rows, policy and key returns the same releases. Other windows that overlap
+    windows in the ledger are refused and counted.
 
     Raises ArchiveError, before anything is released, if a column or row is wrong, most numbers are outside
     the range, rows change while they are read, or the ledger cannot be used or is not the key's; KeyRefused
@@ -115,7 +115,7 @@ class DeltaLedger:
 
     @classmethod
     def of(cls, address: Path | str, policy: Policy) -> Self:
-        """Return the ledger of the policy's key, created if it has none. Raises ArchiveError."""
+        """Return the ledger of the policy's key; create it if the key has none. Raises ArchiveError."""
         if unsafe := [name for name in _UNSAFE if os.environ.get(name, "").lower() in {"1", "true"}]:
             raise ArchiveError(f"{address}: {unsafe[0]} would let two runs debit the same window: unset it")
         if extras.missing_module("tables") == "deltalake":
@@ -146,7 +146,7 @@ class DeltaLedger:
         self._flush(["_delta_log/*"])
 
     def open(self) -> "DeltaTable":
-        """Return the newest version. Raises ArchiveError if there is none, or it is not a ledger."""
+        """Return the table's newest version. Raises ArchiveError if there is none, or it is not a ledger."""
         from deltalake import DeltaTable  # noqa: PLC0415  the extra may be missing
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ class DeltaLedger:
     def release(
         self, windows: DataFrame, policy: Policy, *, needs_check: bool = False, clamp: bool = True
     ) -> FrameResult:
-        """Release windows as `sanitise_frame` does. `needs_check` means that one may be there twice."""
+        """Release windows as `sanitise_frame` does. `needs_check` is True if a window may occur twice."""
         windows = windows.withColumn("hash", F.xxhash64("meter", "start", "end", "quanta")).persist()
         try:
             total = _Total.of(windows)
@@ -182,12 +182,12 @@ class DeltaLedger:
         rows = self._read(
             windows.sparkSession, (file for file, _ in releases), reader, frame.release_ddl(policy)
         )
-        # The order of the files' rows would tell of the meters' own names.
+        # The order of the rows in the files would reveal the order of the meters' own names.
         ordered_rows = frame.sort_into_parts(rows, frame.part_count(count, policy))
         return FrameResult(ordered_rows, run, count, total.windows - count, total.counts, self)
 
     def _debit(self, windows: DataFrame, total: "_Total", policy: Policy, run: str) -> frozenset[str]:
-        """Register a run, unless it is registered; return its files."""
+        """Return the files of a run; release its windows and register the files if the table has none."""
         table, checked, reports = self.open(), frozenset[str](), list[dict[str, Any]]()
         while not (registered := _files(table, pc.field("partition.run") == run)):
             files = _files(table, total.is_near)
@@ -199,7 +199,7 @@ class DeltaLedger:
         return registered
 
     def _mark_taken(self, windows: DataFrame, files: frozenset[str]) -> DataFrame:
-        """Mark windows as `taken` if they overlap an interval in these files of the ledger."""
+        """Add the column `taken`: whether a window overlaps an interval in these files of the ledger."""
         if not files:
             return windows.withColumn("taken", F.lit(False))
         reader, spark = part.interval_reader(self.address), windows.sparkSession
@@ -210,7 +210,7 @@ class DeltaLedger:
         return names.mapInArrow(reader, schema)
 
     def _write(self, windows: DataFrame, total: "_Total", policy: Policy, run: str) -> list[dict[str, Any]]:
-        """Release windows that are not taken; return the reports of the tasks that have released any."""
+        """Release the windows that are not taken; return the reports of tasks that released at least one."""
         fingerprint, columns = KeyFingerprint.of(Key.load(policy.key_file)), ("meter", "start", "quanta")
         count = max(frame.part_count(total.windows, policy), -(-total.windows // _PART_WINDOWS))
         by_meter = windows.repartition(count, "meter")
@@ -222,7 +222,7 @@ class DeltaLedger:
         return [report for report in reports if "file" in report]
 
     def _commit(self, table: "DeltaTable", run: str, reports: list[dict[str, Any]]) -> "DeltaTable":
-        """Register files in the next version of `table`, if it is free; return the newest version.
+        """Register files in the next version of `table` if no other driver has made it; return the newest.
 
         Raises ArchiveError if files are missing, or the table cannot be written.
         """
@@ -255,21 +255,21 @@ class DeltaLedger:
         return newest
 
     def _flush(self, patterns: Iterable[str]) -> None:
-        """Flush files and their folders if they are on a disk. Raises ArchiveError if one is missing."""
+        """Flush files and their folders if they are on a disk. Raises ArchiveError if a file is missing."""
         if "://" in self.address:
             return
         root, folders = Path(self.address), {Path(self.address), Path(self.address).parent}
         with path_in_errors(root, "cannot be written"):
             for pattern in patterns:
                 for path in root.glob(pattern) if "*" in pattern else [root / pattern]:
-                    sync_folder(path)  # which does the same for a file
+                    sync_folder(path)  # flushes a file, too
                     folders |= {path.parent, path.parent.parent}
             for folder in folders:
                 sync_folder(folder)
 
 
 class _Total(NamedTuple):
-    """What the driver knows of all windows."""
+    """The number, digest, times and counts of all windows, as the driver computes them."""
 
     windows: int
     digest: int
@@ -279,7 +279,7 @@ class _Total(NamedTuple):
 
     @classmethod
     def of(cls, windows: DataFrame) -> Self:
-        """Sum up windows, in the pass in which Spark begins to keep them."""
+        """Return the totals of windows, computed in the pass in which Spark caches the windows."""
         has_counts = "counts" in windows.columns
         row = windows.agg(
             F.sum(F.col("hash").cast("decimal(20, 0)")).alias("digest"),
@@ -292,7 +292,7 @@ class _Total(NamedTuple):
 
     @property
     def is_near(self) -> pc.Expression:
-        """Whether a file may have intervals that overlap the windows: as long as the log does not deny it."""
+        """A filter for files that may overlap the windows; one without statistics in the log passes, too."""
         start, end = pc.field("min.start"), pc.field("max.end")
         first_time, end_time = (pa.scalar(time_ms, kernel.TIME) for time_ms in (self.first_ms, self.end_ms))
         return (start < end_time) & (end > first_time) | start.is_null() | end.is_null()
@@ -304,7 +304,7 @@ class _Total(NamedTuple):
 
 
 def _files(table: "DeltaTable", is_wanted: pc.Expression) -> frozenset[str]:
-    """Return the paths of files in a version, by what the log says of them."""
+    """Return the paths of those files of a version whose entries in the log pass a filter."""
     files = pa.table(table.get_add_actions(flatten=True))
     return frozenset(files.filter(is_wanted)["path"].to_pylist()) if len(files) else frozenset()
 
@@ -315,7 +315,7 @@ def _statistics(report: dict[str, Any]) -> str:
 
 
 def _require_unique(windows: DataFrame) -> None:
-    """Raise ArchiveError if a window is there more than once."""
+    """Raise ArchiveError if a window occurs more than once."""
     repeats = windows.groupBy("meter", "start").count().where("count > 1")
     example = repeats.orderBy("meter", "start").first()
     if example is not None:

@@ -40,8 +40,8 @@ def by_feeder(
     `rules.share` refers to these capacities instead of `rules.capacity`, and a cell with a meter that has
     no capacity is withheld under this rule. A meter that is missing from `feeders` is in no cell. If
     `feeders` is None, all meters belong to one feeder, whose name is empty. Raises ValueError as
-    `require_total`; or if `rules` has capacities, but `feeders` has no column `capacity`; or coverage is not
-    between 0 and 1.
+    `require_total` does, if `rules` has capacities but `feeders` has no column `capacity`, or if coverage
+    is not between 0 and 1.
     """
     terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
     has_capacity = feeders is not None and "capacity" in feeders.columns
@@ -130,7 +130,7 @@ def _mark_shown(
 
 
 def _sum(values: str) -> Column:
-    """Sum a column of lists of values, in millionths."""
+    """Return the sum of a column of lists of values, in millionths."""
     return F.aggregate(values, F.lit(0).cast("bigint"), lambda total, value: total + _micro(value))
 
 

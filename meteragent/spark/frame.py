@@ -34,11 +34,11 @@ PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
 
 Rows = Callable[[Work, str], DataFrame]
-"""The rows of an input, as a function that applies work to their batches; its result has the given schema."""
+"""A function that applies work to the batches of an input's rows; its result has the given schema."""
 
 
 def layout_of(readings: DataFrame, policy: Policy) -> Layout:
-    """Return "wide" if a row is a window, "long" if a reading. Raises ArchiveError if a column is wrong."""
+    """Return "wide" if each row is a window, else "long". Raises ArchiveError if a column is wrong."""
     fields = [field for field in readings.schema if field.name in policy.columns]
     no_rows = readings.sparkSession.createDataFrame([], StructType(fields))
     return acceptance.layout_of(no_rows.toArrow().schema, policy)
@@ -55,7 +55,7 @@ def select_columns(readings: DataFrame, policy: Policy) -> DataFrame:
 
 
 def quote(name: str) -> str:
-    """Return a column's name as Spark reads it: a dot outside of backticks means a field of a structure."""
+    """Return a column's name in backticks, without which Spark would take a dot for access to a field."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -73,7 +73,7 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
 
 
 def count_columns() -> list[Column]:
-    """Return aggregates of the column `counts`: the number of windows, and what `counts_of` takes."""
+    """Return aggregates of the column `counts`: the number of windows, and the figures for `counts_of`."""
     first = F.min("counts.first")
     figures = [F.sum(f"counts.{name}").alias(name) for name in TOTALS]
     places = [first[name].alias(name) for name in ("meter", "time_ms")]
@@ -81,7 +81,7 @@ def count_columns() -> list[Column]:
 
 
 def counts_of(figures: dict[str, Any]) -> Counts:
-    """Return the counts that `count_columns` sums up."""
+    """Return the counts with the figures that the aggregates of `count_columns` yield."""
     first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
     return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
 
@@ -105,21 +105,20 @@ def _lists(groups: GroupedData) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key. The caller must keep a ledger of its own.
 
-    The noise is exact, and does not depend on how Spark divides the work. Raises ArchiveError if a column is
-    missing or has the wrong type; KeyMissing if the driver cannot read the key, which each worker must have,
-    too.
+    The noise is exact, and does not depend on how Spark divides the work. Each worker must have the key.
+    Raises ArchiveError if a column is missing or wrong; KeyMissing if the driver cannot read the key.
     """
     return add_noise(windows(readings, policy), policy)
 
 
 def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Add noise to windows; every worker must have the key that the driver has now."""
+    """Add noise to windows. Every worker must have the driver's current key."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(safely(worker.noise_adder(policy, fingerprint)), release_ddl(policy))
 
 
 def part_count(windows: int, policy: Policy) -> int:
-    """Return the number of parts, which depends only on public facts: the policy and the window count."""
+    """Return the number of parts, computed only from public facts: the policy and the window count."""
     return max(1, -(-windows * policy.usual.n // PART_VALUES))
 
 
@@ -133,7 +132,7 @@ def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
 
 
 def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
-    """Mark each window as `taken` if it overlaps one of its meter's intervals in the ledger."""
+    """Add the column `taken`: whether a window overlaps one of its meter's intervals in the ledger."""
     overlaps = F.exists(
         "taken", lambda interval: (interval["start"] < F.col("end")) & (F.col("start") < interval["end"])
     )
@@ -142,18 +141,18 @@ def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
 
 
 def read(spark: SparkSession, paths: Iterable[Path], schema: str | None = None) -> DataFrame:
-    """Return the rows of these Parquet files, whose names Spark would otherwise take as patterns."""
+    """Return the rows of these Parquet files; a character such as ``*`` in a name stands for itself."""
     reader = spark.read.schema(schema) if schema else spark.read
     return reader.parquet(*(literal(_address(path)) for path in paths))
 
 
 def literal(address: str) -> str:
-    """Return the pattern by which Spark finds this address alone."""
+    """Escape an address so that Spark does not take it as a pattern, and finds only this address."""
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", address)
 
 
 def _address(path: Path) -> str:
-    """Return the address of a path, which Spark would otherwise look for in its default file system."""
+    """Return a path with the scheme ``file``; Spark looks up a bare path in its default file system."""
     return f"file://{path.absolute()}"
 
 

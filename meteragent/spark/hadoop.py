@@ -1,7 +1,7 @@
 """Inputs and outputs in any file system that Hadoop knows by its scheme, through the Java of Spark's driver.
 
 Workers have no Java, so the driver alone reads such an input with the archive's own reader. An output is made
-next to the ledger, on the disk that driver and workers share, and then copied. No address is a pattern.
+next to the ledger, on the disk that driver and workers share, and then copied. An address is not a pattern.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from meteragent.domain.errors import ArchiveError
 
 @contextmanager
 def _java(address: str) -> Iterator[None]:
-    """Turn an error of Java into an ArchiveError that names the address."""
+    """Raise an ArchiveError that names the address instead of an error of Java."""
     try:
         yield
     except Py4JJavaError as error:
@@ -34,12 +34,12 @@ def _java(address: str) -> Iterator[None]:
 
 
 class _Stream(io.RawIOBase):
-    """A file that Java has opened."""
+    """A Python file object over an input stream of Java."""
 
     def __init__(self, stream: Any, size: int) -> None:
         self._stream, self._size = stream, size
 
-    def readable(self) -> bool:  # names: of `io`
+    def readable(self) -> bool:  # names: as in `io`
         """Return True."""
         return True
 
@@ -73,7 +73,7 @@ class _System:
             self.root = self.java.makeQualified(self.path(address)).toString()
 
     def get_file_info(self, where: str | fs.FileSelector) -> Any:
-        """Return what is at a path, or all files below a folder."""
+        """Return the facts of the file or folder at a path, or of all files below a selector's folder."""
         address = where if isinstance(where, str) else where.base_dir
         with _java(address):
             place = self.path(address)
@@ -107,7 +107,7 @@ class HadoopTree(Tree):
 
     @classmethod
     def find(cls, spark: SparkSession, address: Path | str) -> "HadoopTree | None":
-        """Return the tree at an address, None if that is not one of Hadoop's. Raises ArchiveError."""
+        """Return the tree at an address, or None if it is not an address of Hadoop's. Raises ArchiveError."""
         scheme, mark, _ = str(address).partition("://")
         if not mark or "/" in scheme or scheme in {"file", "s3", "iceberg"}:
             return None
@@ -116,11 +116,11 @@ class HadoopTree(Tree):
 
     @property
     def address(self) -> tuple[str, dict[str, str]]:
-        """Raise ArchiveError: what reads tables does not know this file system."""
+        """Raise ArchiveError, because the readers of tables do not support this file system."""
         raise ArchiveError(f"{self.root}: a table in a file system of Hadoop: release its data frame instead")
 
     def beside(self, ledger: Path) -> Path:
-        """Return where the output is made. Raises ArchiveError if others' files are at this address."""
+        """Return the local folder of the output. Raises ArchiveError if other files are at this address."""
         digest = hashlib.sha256(self.root.encode()).hexdigest()
         out = ledger.with_name(f"{ledger.name}.outputs") / f"{digest[:16]}.parquet"
         names = [info.base_name for info in self.system.get_file_info(fs.FileSelector(self.root))]
@@ -129,7 +129,7 @@ class HadoopTree(Tree):
         return out
 
     def publish(self, out: Path) -> None:
-        """Copy an output to this address, each file atomically, its manifests last. Raises ArchiveError."""
+        """Copy an output to this address, each file atomically, the manifests last. Raises ArchiveError."""
         for file in sorted(out.iterdir(), key=lambda file: (file.name.startswith("_"), file.name)):
             final, part_address = (f"{self.root}/{name}" for name in (file.name, f".{file.name}.part"))
             info, path = self.system.get_file_info(final), self.system.path

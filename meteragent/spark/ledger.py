@@ -1,6 +1,6 @@
-"""The key's ledger on Spark: the same folder and rows as with the local engine, a row for each stretch.
+"""The key's ledger on Spark, in the same folder and with the same rows as the local engine's ledger.
 
-The driver holds a piece of a run's rows at a time.
+The driver holds only a piece of a run's rows at a time (`_PIECE_ROWS`).
 """
 
 import json
@@ -33,7 +33,7 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     files = [file for path in sorted(runs) for file in parts_of(path)]
     if not files:
         schema = "meter string, taken array<struct<start: timestamp, end: timestamp>>"
-        return spark.createDataFrame([], schema).limit(0)  # or else Spark sorts all windows for a join
+        return spark.createDataFrame([], schema).limit(0)  # otherwise Spark sorts all windows for a join
     return merge_intervals(read(spark, files, INTERVALS))
 
 
@@ -50,7 +50,7 @@ def merge_intervals(rows: DataFrame) -> DataFrame:
 
 
 def ledger_rows(windows: DataFrame, policy: Policy) -> Iterator[pa.Table]:
-    """Convert windows (meter, start) to rows of the ledger, at least one table of them.
+    """Yield the rows of the ledger for windows (meter, start), in one or more tables.
 
     All rows of a meter are in one table, in order of meter and start.
     """
@@ -71,10 +71,9 @@ _PIECE_ROWS = 1 << 20
 
 
 def debit(windows: DataFrame, releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Enter the windows of the micro-batch `run` in the ledger, unless they are there already.
+    """Enter the windows of the micro-batch `run` in the ledger, unless it has them; return their number.
 
-    Return the number of windows. Raises ArchiveError if the ledger has this micro-batch with other
-    releases, which may have been published.
+    Raises ArchiveError if the ledger has this micro-batch with other releases, which may be published.
     """
     table = pa.concat_tables(ledger_rows(windows, policy))
     (digest,) = releases.agg(F.bit_xor(F.xxhash64("meter", "start", "values", "d", "key"))).collect()[0]

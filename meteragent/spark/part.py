@@ -1,8 +1,8 @@
 """Files below a ledger's Delta table, as Spark's workers write and read them.
 
-A task writes the ledger's rows and, below `_releases`, the releases that they debit. Both files have one
-name, which consists of the digests of their contents and the number of windows. So a task that runs twice
-writes the same files, and what is read is compared with what was registered.
+A task writes a file with the ledger's rows and, below `_releases`, a file with the releases that they debit.
+Both have the same name, which consists of the digests of their contents and the number of windows. So a task
+that runs twice writes the same files, and a reader can compare a file's content with the registered digest.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, Reader, attempt, milliseconds
 
 RELEASES = "_releases"
-"""The folder of the releases; Delta passes over names that begin with an underscore."""
+"""The folder of the releases; Delta ignores names that begin with an underscore."""
 _PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"run=(.+/part-([0-9a-f]+)-[0-9a-f]+-(\d+)\.parquet)")
 
 
 def part_writer(policy: Policy, fingerprint: KeyFingerprint, address: str, run: str) -> Reader:
-    """Return a function that writes a task's windows as `write_part`, and yields its report as JSON."""
+    """Return a function that passes a task's windows to `write_part`, and yields its report as JSON."""
 
     def work_on_task(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Write the files of a task."""
@@ -46,8 +46,8 @@ def write_part(
 ) -> dict[str, Any]:
     """Release the windows that are not `taken`, and write both files if there are any.
 
-    Return the count and the digest of all windows; of the file of the ledger's rows the path, size, number of
-    rows, first start and last end.
+    Return the count and the digest of all windows, and for the file of the ledger's rows its path, size,
+    number of rows, first start and last end.
     """
     make_rows = worker.row_maker(policy, fingerprint)
     count, windows, digest, tables, sink = 0, 0, 0, [], pa.BufferOutputStream()
@@ -73,7 +73,7 @@ def write_part(
 
 
 def releases_of(file: str) -> tuple[str, int]:
-    """Return the path and the number of the releases that a file of the ledger debits."""
+    """Return the path of the releases that a file of the ledger debits, and their number."""
     match = _NAME.fullmatch(file)
     if match is None:
         raise ArchiveError(f"{file}: not a file that `sanitise_frame` has added to the ledger")
@@ -81,12 +81,12 @@ def releases_of(file: str) -> tuple[str, int]:
 
 
 def interval_reader(address: str) -> Reader:
-    """Return a function from files of the ledger to their rows' meter, start and end."""
+    """Return a function that reads meter, start and end of the rows in files of the ledger."""
     return worker.each(lambda files: _batches(address, files, {"columns": ["meter", "start", "end"]}))
 
 
 def release_reader(address: str, policy: Policy) -> Reader:
-    """Return a function from files of releases to their rows."""
+    """Return a function that reads the rows of files of releases."""
     schema = kernel.release_schema(policy)
     return worker.each(lambda files: map(worker.for_spark, _batches(address, files, {"schema": schema})))
 
@@ -96,13 +96,13 @@ def _write(address: str, path: str, content: pa.Buffer) -> None:
         path_in_errors(f"{address}/{path}", "cannot be written"),
         files_below(address).open_output_stream(path, buffer_size=2 * _PIECE_BYTES) as stream,
     ):
-        # What fits into the buffer is copied into bytes; larger pieces are not, and `deltalake` refuses them.
+        # Arrow passes pieces that fit into its buffer on as `bytes`; `deltalake` refuses other types.
         for start in range(0, len(content), _PIECE_BYTES):
             stream.write(content[start : start + _PIECE_BYTES])
 
 
 def _batches(address: str, files: RecordBatch, options: dict[str, Any]) -> Iterator[RecordBatch]:
-    """Yield the rows of files. Raises ArchiveError if one is missing or not what was registered."""
+    """Yield the rows of files. Raises ArchiveError if a file is missing or its digest is not in its name."""
     for file in files.column("file").to_pylist():
         with (
             path_in_errors(f"{address}/{file}", "missing or cannot be read"),
@@ -117,7 +117,7 @@ def _batches(address: str, files: RecordBatch, options: dict[str, Any]) -> Itera
 
 @lru_cache(maxsize=4)
 def files_below(address: str) -> Any:
-    """Return the files below a table's path or address as a file system of Arrow's."""
+    """Return an Arrow file system whose root is a table's path or address."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415  the extra may be missing
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
@@ -125,5 +125,5 @@ def files_below(address: str) -> Any:
 
 
 def _digest(content: pa.Buffer) -> str:
-    """Return the first half of a content's SHA-256."""
+    """Return the first half of the content's SHA-256, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""`sanitise --engine spark`: the local engine's run, of which Spark's workers take the steps.
+"""`sanitise --engine spark`: the local engine's run, whose steps Spark's workers execute.
 
-Lock, ledger, parts and bytes are those of the local engine, so either goes on with what the other has begun.
+Lock, ledger, parts and bytes are those of the local engine, so each engine can continue a run of the other.
 Workers read the input's files, and write files that exist in full or not at all. The driver plans the steps,
 holds the results of a few at a time, and enters them in the ledger.
 """
@@ -72,31 +72,31 @@ def preview(policy: Policy, path: Path | str, out: Path | str, show: ProgressRep
 def _places(
     spark: SparkSession, policy: Policy, path: Path | str, out: Path | str
 ) -> tuple[Tree, Path, HadoopTree | None]:
-    """Return an input, the folder in which the output is made, and where it is copied, if anywhere."""
+    """Return the input, the folder in which the output is made, and where to copy it (None: nowhere)."""
     target = HadoopTree.find(spark, out)
     place = Path(out) if target is None else target.beside(policy.ledger)
     return HadoopTree.find(spark, path) or Tree.at(path), place, target
 
 
 def _engine(spark: SparkSession, tree: Tree) -> Local:
-    """Return the engine for an input: what only Java can open, only the driver can read."""
+    """Return the engine for an input: the local one if only Java, and so only the driver, can read it."""
     return Local() if isinstance(tree, HadoopTree) else _SparkEngine(spark)
 
 
 def _session() -> SparkSession:
-    """Return the active session, or a new one, which logs nothing unless Spark's settings say what."""
+    """Return the active session, or a new one that logs nothing unless Spark's settings have a log level."""
     # Otherwise, workers would run the first python3 on their path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_new = SparkSession.getActiveSession() is None
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     if is_new and spark.conf.get("spark.log.level", None) is None:
-        spark.sparkContext.setLogLevel("OFF")  # stacks of Java
+        spark.sparkContext.setLogLevel("OFF")  # no stack traces of Java
     return spark
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise a worker's error, in its class, or an ArchiveError, for Spark's, which quote plans and stacks."""
+    """Raise a worker's own error, or an ArchiveError, instead of Spark's, which quotes plans and stacks."""
     try:
         yield
     except AnalysisException as error:  # raised before anything is read
@@ -115,14 +115,14 @@ def translate_errors() -> Iterator[None]:
 
 
 class _SparkEngine(Local):
-    """The engine that gives steps to Spark's workers."""
+    """The engine whose steps Spark's workers execute."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
         self._spark, self.tasks = spark, 4 * spark.sparkContext.defaultParallelism
 
     def each(self, work: Callable[[T], Iterator[R]], items: Sequence[T]) -> Iterator[R]:
-        """Yield the results of steps, in the order of `items`; the driver has those of `tasks` at a time."""
+        """Yield the results of steps, in the order of `items`; the driver holds those of `tasks` steps."""
         for first in range(0, len(items), self.tasks):
             steps = items[first : first + self.tasks]
             numbers = self._spark.range(0, len(steps), 1, len(steps))
@@ -131,7 +131,7 @@ class _SparkEngine(Local):
                 yield pickle.loads(row.result)  # noqa: S301 -- from a worker
 
     def key_loader(self, key: Key, policy: Policy) -> Callable[[], Key]:
-        """Return what loads a worker's own key, and refuses it if it is not the driver's."""
+        """Return a function that loads a worker's own key, and raises an error if it is not the driver's."""
         return partial(worker.key_of, policy.key_file, KeyFingerprint.of(key))
 
     @translate_errors()

@@ -1,8 +1,8 @@
 """Structured Streaming: the releases of readings that keep arriving, each window once.
 
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed its end or, for
-energies in the long layout, the latest time that one of its readings can have. Until then its readings are in
-Spark's state. Spark drops and counts readings that arrive later. All meters share one watermark, so a reading
+energies in the long layout, the latest time that one of its readings can have. Until then Spark's state holds
+its readings. Spark drops and counts readings that arrive later. All meters share one watermark, so a reading
 whose time is ahead of the wall clock by more than `window.ahead` is refused and counted (`early` among the
 query's observed metrics). For each micro-batch, in this order:
 
@@ -84,7 +84,7 @@ def stream(
     ledger: Path | str | None = None,
     **trigger: Any,
 ) -> Iterator[StreamingQuery]:
-    """Run a query that passes releases to a sink; stop it, and unlock the ledger, when the context ends.
+    """Run a query that passes releases to a sink; stop it and unlock the ledger when the context ends.
 
     `readings` is a streaming frame with the policy's columns, whose source can deliver the same data again,
     as Kafka and files can but MQTT cannot. `sink` gets the releases, such as `folder(out, policy)`.
@@ -109,7 +109,7 @@ def stream(
 
 @contextmanager
 def _closing(policy: Policy, sink: Sink, table: Path | str | None) -> Iterator[Sink]:
-    """Yield what releases the windows of a micro-batch, with the ledger in a table or in the key's folder."""
+    """Yield the function that releases micro-batches, with the ledger in a table or the key's folder."""
     if table is not None:
         yield _TableClosing(policy, sink, DeltaLedger.of(table, policy))
         return
@@ -127,7 +127,7 @@ def folder(out: Path, policy: Policy) -> Sink:
     """Return a sink that writes Parquet below `out` on the driver, in folders such as ``query=<id>/batch=7``.
 
     `meteragent.consume` reads `out` like an output of `sanitise`. A manifest in each micro-batch's folder
-    lists its parts, and that of `out` has the first and the last micro-batch of each query.
+    lists its parts. The manifest of `out` has the first and the last micro-batch of each query.
     """
 
     def write_batch(releases: DataFrame, batch: int) -> None:
@@ -150,7 +150,7 @@ def _save(path: Path, facts: dict[str, Any]) -> None:
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
-    """Return the descriptors that releases name in `d`: one for each of the policy's `shapes`."""
+    """Return the descriptors to which releases refer in `d`, one for each of the policy's `shapes`."""
     all_descriptors = [policy.descriptor(terms) for terms in policy.shapes]
     return [json.loads(descriptor.encode_message("", 0)) for descriptor in all_descriptors]
 
@@ -159,7 +159,7 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     """Return each window, as quanta, when the watermark has passed it: meter, start, quanta, end.
 
     If a window of the wide layout arrives several times before it closes, the copy with the smallest quanta
-    (in the order of arrays) counts.
+    (compared as arrays) is returned.
     """
     kind, time = layout_of(readings, policy), policy.columns.time
     # Spark fixes the current time for each micro-batch, so a repeated micro-batch has the same time.
@@ -224,7 +224,7 @@ class _TableClosing:
         result = self.ledger.release(windows, self.policy)
         _log.info(_COUNTS, batch, result.released_windows, result.refused_windows)
         self.sink(result.releases, batch)
-        if self.last_result is not None:  # Spark never repeats its micro-batch, because this one follows
+        if self.last_result is not None:  # this micro-batch follows it, so Spark never repeats it
             self.last_result.remove_releases()
         self.last_result = result
 
@@ -235,6 +235,6 @@ def _query(spark: SparkSession) -> str:
 
 
 def _name(policy: Policy) -> str:
-    """Return a short hash of the policy's facts and grid; a different hash makes a different run."""
+    """Return a short hash of the policy's facts and grid; a different hash means a different run."""
     facts = json.dumps(dict(policy.facts), sort_keys=True) + repr(policy.schedule.grid)
     return hashlib.sha256(facts.encode()).hexdigest()[:8]

@@ -3,7 +3,7 @@
 Rules:
 
 * A worker's exception ends up in logs, which must not contain readings, and the messages of Arrow and numpy
-  quote values. So of an exception from outside this package, only the type is passed on (`safely`).
+  quote values. So only the type of an exception from outside this package is passed on (`safely`).
 * A worker reads the key from the key file, and caches it until the file changes. No closure, plan or event
   log contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing, because a
   task that is retried on another worker must not use a different key.
@@ -41,7 +41,7 @@ _FIRST = pa.struct([("meter", pa.string()), ("time_ms", pa.int64())])
 COUNTS = pa.struct([*((name, pa.int64()) for name in number.TOTALS), ("first", _FIRST)])
 """The type of the column with the counts of a batch's numbers."""
 _KEYS: dict[Path, tuple[tuple[int, int], Key]] = {}
-"""The keys that this process has read, with the versions of their files, by path."""
+"""The keys that this process has read, each with the version of its file, by path."""
 
 
 class WorkerError(MeteragentError):
@@ -54,7 +54,7 @@ def safely(work: Work) -> Reader:
 
 
 def each(work: Callable[[RecordBatch], Iterator[RecordBatch]]) -> Reader:
-    """Return a function that yields all results of `work` for each batch; its errors quote no values."""
+    """Return a function that yields every result of `work` for each batch; its errors quote no values."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the results for one batch after the other."""
@@ -67,10 +67,10 @@ def each(work: Callable[[RecordBatch], Iterator[RecordBatch]]) -> Reader:
 
 
 def step_taker(work: Callable[[T], Iterator[Any]], items: Sequence[T]) -> Reader:
-    """Return a function from the indices of `items` to the results of `work` for these, pickled."""
+    """Return a function from indices of `items` to the pickled results of `work` on these items."""
 
     def take(indices: RecordBatch) -> Iterator[RecordBatch]:
-        """Do the work; attempts at one step may overlap, so they name unfinished files differently."""
+        """Do the work; each attempt has its own names for unfinished files, as attempts may overlap."""
         files.WRITER = f".{task.taskAttemptId() if (task := TaskContext.get()) else 0}"
         for index in indices.column(0).to_pylist():
             for result in work(items[index]):
@@ -80,7 +80,7 @@ def step_taker(work: Callable[[T], Iterator[Any]], items: Sequence[T]) -> Reader
 
 
 def attempt(call: Callable[[], T]) -> T:
-    """Return the result of `call`. Raises WorkerError if this fails."""
+    """Return the result of `call`. Raises WorkerError, which quotes no values, if `call` fails."""
     try:
         return call()
     except MeteragentError as error:
@@ -91,7 +91,7 @@ def attempt(call: Callable[[], T]) -> T:
 
 
 class KeyFingerprint(NamedTuple):
-    """The driver's first epoch and its id, both public, by which workers refuse another key."""
+    """The driver's first epoch and its id, both public; a worker compares them with its own key."""
 
     epoch: int
     id: str
@@ -109,7 +109,7 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     except OSError as error:
         raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
     version = status.st_mtime_ns, status.st_ino
-    if path not in _KEYS or _KEYS[path][0] != version:  # forgotten epochs must leave the cache
+    if path not in _KEYS or _KEYS[path][0] != version:  # a forgotten epoch must not stay in the cache
         _KEYS[path] = version, Key.load(path)
     key = _KEYS[path][1]
     id_ = key.epoch(fingerprint.epoch).id
@@ -166,7 +166,7 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
 
 
 def group_reader(policy: Policy) -> Work:
-    """Return a function from meter, start, readings (pairs of time and value) to windows as quanta."""
+    """Return a function that converts lists of readings (pairs of time and value) to windows as quanta."""
     return lambda batch: _with_end(*layout.read_grouped(batch, policy), policy)
 
 
@@ -190,7 +190,7 @@ def add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -
 
 
 def row_maker(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function from windows, in order of meter and start, to rows of the ledger."""
+    """Return a function that converts windows, in order of meter and start, to rows of the ledger."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Debit the windows of a batch. Raises KeyForgotten, or as `key_of` does."""
@@ -206,13 +206,13 @@ def row_maker(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
 
 def exact_sum(column: pa.Array) -> int:
-    """Return the sum of a column of 64-bit integers, of any size."""
+    """Return the sum of a column of 64-bit integers, which may need more than 64 bits."""
     numbers = column.to_numpy()
     return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 
 
 def _with_end(windows: RecordBatch, counts: number.Counts, policy: Policy) -> RecordBatch:
-    """Add the columns `end` and `counts` to windows, for Spark; the first row has the batch's counts."""
+    """Add columns `end` and `counts` to windows, for Spark; only the first row has counts: the batch's."""
     ends = policy.ends(milliseconds(windows.column("start")))
     meter, time_ms = counts.first_conflict or (None, None)
     totals = {name: getattr(counts, name) for name in number.TOTALS}

@@ -1,7 +1,6 @@
 """The open pages, each on one meter, the events that wait for them, and the means of the meters they showed.
 
-Means are kept for `KEEP_S` after a page closes, in memory only (law 3). The oldest events and means are
-dropped first.
+Means are kept for `KEEP_S` after a page closes, in memory only (law 3). The oldest are dropped first.
 """
 
 import asyncio

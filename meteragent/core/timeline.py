@@ -24,8 +24,7 @@ Rules
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING_MAX` readings are pending; if there are more, those closest to their predecessors are
-   dropped.
+5. At most `PENDING_MAX` readings are pending; of more, those closest to their predecessors are dropped.
 6. A slot is integrated only once it is open. The split is ahead of the clock only in lost or sealed slots.
 """
 

@@ -2,8 +2,8 @@
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can appear in the readings. This module applies these bounds to a stream's terms, within one slot and
-*in all*, that is, over all slots together. Unknown facts about a source (`unknown_keys`) are ignored, so the
-true level may be higher.
+*in all* (over all slots together). Unknown facts about a source (`unknown_keys`) are ignored, so the true
+level may be higher.
 
 In all. If the readings follow the load, a change that adds or removes energy X over any number of slots has a
 loss of at most kappa * level * X / hide (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise, the values
@@ -103,9 +103,8 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
     """Return a bound on the level of a change over any number of slots (THEORY T.7), as `in_all_wh`.
 
-    It is the smaller of two bounds: kappa * level / hide per Wh, and the level if each slot's value is
-    rounded up by a quantum. Without a dither, or if epsilon * quantum exceeds `A_LIMIT`, only the second
-    holds.
+    It is the smaller of kappa * level / hide per Wh, and the level if each slot's value is rounded up by a
+    quantum. Without a dither, or if epsilon * quantum exceeds `A_LIMIT`, only the second bound holds.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

@@ -68,7 +68,7 @@ class Store(OpenStore):
 
     `connection` is passed to the reading functions of the other modules, such as `ledger` and `outbox`.
     `damage` says why this start replaced a corrupt or missing store, or is empty; `is_blanked` is False if
-    the replaced store may still contain open windows. `erased` refers to old accumulators in the WAL.
+    the replaced store may still contain open windows.
     """
 
     SERVICE = "agent"
@@ -160,9 +160,8 @@ class Store(OpenStore):
     def claim_shard(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard (rule 5). Raises StoreLost if the stream is new
-        here and follows its meters' clocks: another store may have released its times, up to one that
-        `restore_at` must state.
+        Raises StoreMoved if the stream had another shard (rule 5). Raises StoreLost if it is new here and
+        follows its meters' clocks, unless `restore_at` has set a floor: another store may have released it.
         """
         key = f"shard/{stream}"
         with file.raise_device_errors(self.path):

@@ -53,9 +53,7 @@ class Refusals:
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._accepted_trials: set[str] = set()
-        self._pauses: dict[
-            str, tuple[float, float]
-        ] = {}  # by topic: the end of its pause, and the pause's length
+        self._pauses: dict[str, tuple[float, float]] = {}  # by topic: the pause's end and length
         self._recount = False
         self._abrupt_ends = 0
         self._connection_s = -inf

@@ -115,9 +115,9 @@ class MeterState(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` was the last to be delivered for any meter, and
-    `lag_ms` is how long the first undelivered one has been due. `upcoming` is the next slot to be released.
-    `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is the last delivered one of any meter; `lag_ms` is
+    how long the first undelivered one has been due. `upcoming` is the slot that is released next. `reports`
+    is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -144,9 +144,8 @@ class StreamView:
     """One stream: its configuration, and functions that read its running parts.
 
     `others_per_day` is the daily charge of all other streams, as epsilon in 1/W. `is_connected` takes a side
-    ("source" or "sink"), `upcoming` returns a meter's next slot, and `arrivals` a row for each meter and
-    phase. `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection, if
-    any.
+    ("source" or "sink"), `upcoming` returns a meter's next slot, and `arrivals` a row per meter and phase.
+    `receiver` is the one that is shown, `tariffs` price its bands, and `outlet` is its connection or None.
     """
 
     stream: settings.Stream

@@ -1,7 +1,7 @@
 """Release readings from one Kafka topic to another: an example to start from.
 
 Usage: spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 from_kafka.py
-archive.toml kafka:9092 meters.raw meters.private /srv/checkpoint
+stream.toml kafka:9092 meters.raw meters.private /srv/checkpoint
 """
 
 import json

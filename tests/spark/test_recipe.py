@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,10 +32,8 @@ def recipe() -> ModuleType:
 
 
 def test_configuration() -> None:
-    """The configuration of streams in the page on archives is one that can be released under."""
-    page = (ROOT / "meteragent" / "archive" / "README.md").read_text().partition("\n### A stream\n")[2]
-    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    policy = Policy.of(config.parse(block))
+    """The configuration of streams is one that can be released under."""
+    policy = Policy.of(config.load(FOLDER / "stream.toml"))
     assert policy.columns == ("meter", "time", "value")
 
 

@@ -427,9 +427,8 @@ class Arrivals:
     ) -> tuple[str | None, list[OriginHistory]]:
         """Return the code of a meter's problem, if any, and those of its origins that have it."""
         meter_history, *phases = origins
-        newest_ms = _newest_ms(origins)
-        silent = self._silent_phases(meter_history, phases, newest_ms, limits)
-        histories_by_code, limits = defaultdict(list), self._own_limits(newest_ms, limits)
+        silent = self._silent_phases(origins, limits)
+        histories_by_code, limits = defaultdict(list), self._own_limits(origins, limits)
         for history in phases or [meter_history]:
             code = history.code(self.now_ms, limits) or ("phase_silent" if history in silent else None)
             histories_by_code[code].append(history)
@@ -438,21 +437,20 @@ class Arrivals:
         code = min(filter(None, histories_by_code), key=CODES.index, default=None)
         return code, histories_by_code[code] if code else []
 
-    def _own_limits(self, newest_ms: int, limits: Limits) -> Limits:
+    def _own_limits(self, origins: tuple[OriginHistory, ...], limits: Limits) -> Limits:
         """Return the limits for one phase: its own silence is no problem while others stand in for it."""
-        is_standing = limits.phase_ms is None and self.now_ms - newest_ms <= (limits.meter_ms or 0)
+        is_standing = limits.phase_ms is None and self.now_ms - _newest_ms(origins) <= (limits.meter_ms or 0)
         return limits._replace(meter_ms=None) if self._phases and is_standing else limits
 
-    def _silent_phases(
-        self, meter_history: OriginHistory, phases: list[OriginHistory], newest_ms: int, limits: Limits
-    ) -> list[OriginHistory]:
+    def _silent_phases(self, origins: tuple[OriginHistory, ...], limits: Limits) -> list[OriginHistory]:
         """Return the silent phases for lack of which a meter's other phases cannot be summed."""
+        meter_history, *phases = origins
         unheard_phases = [history for history in phases if history.counted_ms is None]
         is_summed = self.now_ms - (meter_history.counted_ms or 0) <= (limits.phase_ms or BAD_FOR_MS)
         if is_summed or len(unheard_phases) == len(phases):
             return []
         limit_ms = limits.stands_ms if limits.phase_ms is None else limits.phase_ms
-        oldest_ms = 0 if limit_ms is None else newest_ms - limit_ms
+        oldest_ms = 0 if limit_ms is None else _newest_ms(origins) - limit_ms
         return [history for history in phases if history.counted_ms is None or history.counted_ms < oldest_ms]
 
     def _fields(self, code: str, histories: list[OriginHistory], limits: Limits) -> dict[str, str | int]:
@@ -472,7 +470,7 @@ class Arrivals:
         """Yield a row for each origin, in order of meter and phase."""
         for meter, origins in sorted(self._origins.items()):
             code, histories = self._judge(origins, limits)
-            own_limits = self._own_limits(_newest_ms(origins), limits)
+            own_limits = self._own_limits(origins, limits)
             for phase, history in zip(self._phases or [None], origins[1:] or origins, strict=True):
                 own_code = code if history in histories else history.code(self.now_ms, own_limits)
                 heard_ago_ms, counted_ago_ms = self._ago(history.heard_ms), self._ago(history.counted_ms)

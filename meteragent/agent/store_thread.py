@@ -9,6 +9,7 @@ from meteragent.agent.clock import loop_s
 from meteragent.domain.commit import Budget, Commit, Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox, transaction
+from meteragent.store.file import raise_device_errors
 
 REFUSED_PART = 10
 """While messages on refused topics occupy 1 / REFUSED_PART or more of the store's space, no window of these
@@ -39,8 +40,9 @@ class StoreThread:
         self._unerased_since_s: float | None = None
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function on the store's thread."""
-        return await self._submit(function, *arguments)
+        """Run a function on the store's thread. Raises StoreError if the device fails."""
+        with raise_device_errors(self.store.path):
+            return await self._submit(function, *arguments)
 
     def _submit(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent import runner as module
-from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.store_thread import OutboxReader, StoreThread
 from meteragent.domain.commit import Budget, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
@@ -269,6 +269,18 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
         await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w, 86_400_000))
         assert [row.due_ms for row in outbox.pending_rows(store.connection, "main", START_MS, 9)] == [7]
         assert store.snapshot("main").marks
+        thread._generation_thread.shutdown()
+        thread._thread.shutdown()
+
+
+async def test_a_device_that_fails_on_reading_is_named(tmp_path: Path) -> None:
+    """The error is the store's, with its path, as after a commit that fails, and no crash of the agent."""
+    with open_store(tmp_path / "db") as store:
+        thread = StoreThread(store, 1000, 2**20, {"main"}, Counts())
+        store.connection.set_progress_handler(lambda: True, 1)
+        with pytest.raises(StoreError, match=f"^{tmp_path / 'db'}: interrupted$"):
+            await OutboxReader(thread, "main").latest_descriptors()
+        store.connection.set_progress_handler(None, 1)
         thread._generation_thread.shutdown()
         thread._thread.shutdown()
 

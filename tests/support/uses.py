@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import pytest
 
-EVERYWHERE = frozenset({"bash", "cp", "git", "sh"})
+EVERYWHERE = frozenset({"bash", "cp", "git", "sh", "uname"})
 """Programs that are there wherever a clone is made; so is Python."""
 _PYTHON, _PACKAGES = (sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib"))
 _sockets: WeakSet[socket] = WeakSet()

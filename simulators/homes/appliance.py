@@ -113,7 +113,7 @@ class Appliance:
         if self.signature.swing:
             levels *= self._draw_swings(people, row, number, day)
         runs = Runs(row, start_s, ends_s, np.rint(1000 * levels).astype(np.int64))
-        valid = np.ones(len(row), np.bool_) if self.can_overlap else _starts_when_free(runs)
+        valid = np.ones(len(row), np.bool_) if self.can_overlap else starts_when_free(runs)
         if self.is_attended:
             valid &= ~absences.cover(row, start_s)
         return runs.where(valid)
@@ -201,7 +201,7 @@ class Makes(NamedTuple):
         return cls(1 + _POWER_SPREAD * (2 * chance[0] - 1), length)
 
 
-def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
+def starts_when_free(runs: Runs) -> NDArray[np.bool_]:
     """Return whether, at each start, all earlier runs in the home have ended, including runs left out."""
     order = np.lexsort((runs.start_s, runs.row))
     # Put all homes on one time axis, so far apart that no run reaches into the next home.

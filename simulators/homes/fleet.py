@@ -10,17 +10,23 @@ home's day has the same bits in any batch, after any other day, and in any proce
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import repeat
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.homes.appliance import CATALOGUE, Load, Runs
+from simulators.homes.battery import STEP_S, Batteries, Flow, as_runs
 from simulators.homes.chance import Floats, Integers
+from simulators.homes.equipment import BATTERY
 from simulators.homes.household import Households
+from simulators.homes.region import Region
 from simulators.homes.signature import DAY_S
 from simulators.homes.television import Viewings, brightness_sums, viewings
+from simulators.homes.today import catalogue as catalogue_of_today
 
 TELEVISION, AWAY = "television", "nobody home"
 """Names of events that are not in the catalogue. An absence draws no power."""
@@ -74,7 +80,7 @@ class Day:
 class _Starts:
     """The runs and viewings that start on one day."""
 
-    runs: Sequence[Runs]
+    runs: list[Runs]
     viewings: Viewings
 
 
@@ -82,12 +88,25 @@ class _Starts:
 class Fleet:
     """The homes with the given numbers, simulated from a seed.
 
+    Homes of a `region` share its weather, seasons and holidays; `of_today` also gives them cars, electric
+    heating, solar panels and batteries, according to the region's shares. Then power is negative while a
+    home delivers more than it uses.
+
     Raises ValueError if the numbers are not distinct, or not all from 0 to 2³² - 1.
     """
 
     seed: int
     homes: Sequence[int]
     catalogue: tuple[Load, ...] = field(default=CATALOGUE, repr=False)
+    region: Region | None = field(default=None, repr=False)
+    has_batteries: bool = field(default=False, repr=False)
+
+    @classmethod
+    def of_today(cls, seed: int, homes: Sequence[int], region: Region | None) -> Self:
+        """Return homes as they are today in a region, or plain homes if there is none."""
+        if region is None:
+            return cls(seed, homes)
+        return cls(seed, homes, catalogue_of_today(region), region, has_batteries=True)
 
     def __post_init__(self) -> None:
         if len(set(self.homes)) != len(self.homes) or not all(0 <= home < 1 << 32 for home in self.homes):
@@ -96,12 +115,13 @@ class Fleet:
     @cached_property
     def people(self) -> Households:
         """The people who live in the homes, and their habits."""
-        return Households.of(self.seed, np.array(self.homes, np.int64))
+        return Households.of(self.seed, np.array(self.homes, np.int64), self.region)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of events."""
-        return (*(load.name for load in self.catalogue), TELEVISION, AWAY)
+        batteries = [BATTERY] if self.has_batteries else []
+        return (*(load.name for load in self.catalogue), *batteries, TELEVISION, AWAY)
 
     def day(self, day: int, step_s: int = 1) -> Day:
         """Simulate one day, with the mean power over each step of `step_s` seconds.
@@ -118,12 +138,34 @@ class Fleet:
         if step_s < 1 or DAY_S % step_s:
             raise ValueError(f"a step must be a whole number of seconds that divides a day, not {step_s} s")
         starts_before = self._draw(first - 1)
-        for day in range(first, first + count):
+        for day, batteries in zip(range(first, first + count), self._batteries(first, count), strict=False):
             starts = self._draw(day)
+            if batteries is not None:
+                starts.runs.append(batteries)
             yield Day(
                 day, self._sum_watts(day, starts_before, starts, step_s), self._list_events(day, starts)
             )
             starts_before = starts
+
+    def _batteries(self, first: int, count: int) -> Iterator[Runs | None]:
+        """Yield the batteries' runs of each day; a battery follows all else that its home uses."""
+        if not self.has_batteries:
+            yield from repeat(None, count)
+            return
+        row = np.flatnonzero(self.people.owns[BATTERY])
+        if not len(row):
+            idle = Flow(np.zeros((0, DAY_S // STEP_S), np.int64), np.zeros((0, DAY_S // STEP_S), np.int64))
+            yield from repeat(as_runs(row, idle), count)
+            return
+        homes = [self.homes[index] for index in row.tolist()]
+        remainder = replace(self, homes=homes, has_batteries=False)
+        batteries = Batteries.of(remainder.people)
+        for flow in batteries.flows(remainder.minutes, first, count):
+            yield as_runs(row, flow)
+
+    def minutes(self, first: int, count: int) -> Iterator[NDArray[np.float32]]:
+        """Yield the mean power of each minute of consecutive days, shape (homes, 1440)."""
+        return (day.watts for day in self.days(first, count, STEP_S))
 
     def _draw(self, day: int) -> _Starts:
         state = self.people, self.people.absences(day), self.people.activity(day), day

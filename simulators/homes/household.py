@@ -3,19 +3,22 @@
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everyone
 goes to work on weekdays. In each week, a household may begin a journey of 1 to 14 days. While nobody is home,
 no attended appliance starts. Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day
-(330 W) on average; this folder's README compares simulated homes with real ones. Weather, seasons and public
-holidays are left out. Day 0 is a Monday.
+(330 W) on average; this folder's README compares simulated homes with real ones. Homes of a region share its
+seasons and public holidays, and own what `equipment` says; homes without a region do not. Day 0 is a Monday.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.homes.chance import Floats, Integers, lognormal, normal, uniforms
+from simulators.homes.equipment import owners, season
+from simulators.homes.region import Region
 from simulators.homes.signature import DAY_S
 
 _HOME_SPREAD, _DAY_SPREAD = 0.45, 0.35
@@ -50,7 +53,8 @@ class Households:
     """Homes and their traits, each an array of shape (homes,); `homes` holds the homes' numbers.
 
     `busy` is a factor with mean 1 on the number of starts, `late_s` the delay of all starts in a home
-    (negative if they are early), and `commutes` says whether nobody is home during work on weekdays.
+    (negative if they are early), and `commutes` says whether nobody is home during work on weekdays. `owns`
+    holds, for each thing that `equipment` names, whether each home has it; without a `region`, it is empty.
     """
 
     seed: int
@@ -59,9 +63,11 @@ class Households:
     busy: Floats
     late_s: Integers
     commutes: NDArray[np.bool_]
+    region: Region | None = None
+    owns: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, seed: int, homes: Integers) -> Self:
+    def of(cls, seed: int, homes: Integers, region: Region | None = None) -> Self:
         """Draw the traits of homes; a home's traits do not depend on the other homes."""
         size, people = uniforms(seed, "size", homes), uniforms(seed, "people", homes)
         standby_w = _STANDBY_W * lognormal(size[0], size[1], _HOME_SPREAD)
@@ -72,18 +78,34 @@ class Households:
             lognormal(size[2], size[3], _HOME_SPREAD),
             np.rint(_LATE_S * normal(people[0], people[1])).astype(np.int64),
             people[2] < _COMMUTERS,
+            region,
+            {} if region is None else owners(seed, homes, region),
+        )
+
+    def select(self, rows: Integers) -> Self:
+        """Return the homes in the given rows."""
+        return replace(
+            self,
+            homes=self.homes[rows],
+            standby_mw=self.standby_mw[rows],
+            busy=self.busy[rows],
+            late_s=self.late_s[rows],
+            commutes=self.commutes[rows],
+            owns={name: mask[rows] for name, mask in self.owns.items()},
         )
 
     def activity(self, day: int) -> Floats:
         """Return the factor on each home's start rates on the given day."""
         chance = uniforms(self.seed, "day", self.homes, day)
-        return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
+        activity = self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
+        return activity if self.region is None else activity * season(day)
 
     def absences(self, day: int) -> Absences:
         """Return when nobody is home on the given day."""
         chance = uniforms(self.seed, "absence", self.homes, day)
         begin, end = _interpolate(_LEAVING_S, chance[0]), _interpolate(_RETURNING_S, chance[1])
-        working = self.commutes & (day % 7 < 5)
+        works = day % 7 < 5 if self.region is None else not self.region.is_free(day)
+        working = self.commutes & works
         travels = self.travels(day)
         return Absences(
             np.where(working & ~travels, begin, 0), np.where(travels, DAY_S, np.where(working, end, 0))

@@ -330,9 +330,8 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
     """Return the path of the systemd unit to write; None if the operator wants no unit."""
     if options.yes and "unit-file" not in options.answers:
         return None
-    answer = yield from _ask(
-        options, Question("unit-file", say("init.unit_file"), default=NO), _unit_objection
-    )
+    question = Question("unit-file", say("init.unit_file"), default=say("init.page_no"))
+    answer = yield from _ask(options, question, _unit_objection)
     name = _unit_name(answer)
     return None if name == NO else Path(name)
 

@@ -51,8 +51,13 @@ def _percent(share: float | None) -> str:
 
 
 def _auc(outcome: Outcome) -> str:
-    best = max(result.auc or 0 for result in outcome.results)
-    return f"{best:.3f}" + ("" if outcome.auc_bound is None else f" (at most {outcome.auc_bound:.3f})")
+    best = max(outcome.results, key=lambda result: result.auc or 0)
+    limit = "" if outcome.auc_bound is None else f"; at most {outcome.auc_bound:.3f}"
+    return f"{best.auc:.3f} ({best.auc_low:.3f} to {best.auc_high:.3f}){limit}"
+
+
+def _best_auc_low(outcome: Outcome) -> float:
+    return max(result.auc_low or 0 for result in outcome.results)
 
 
 def _odds(outcome: Outcome) -> str:
@@ -64,6 +69,7 @@ def _promise(outcome: Outcome) -> str:
         return "none"
     exact = Fraction(outcome.epsilon)
     epsilon = exact if exact.denominator < 10**6 else f"{float(exact):.6g}"
-    is_beaten = outcome.bound is not None and outcome.worst.low > outcome.bound
+    lows, limits = (outcome.worst.low, _best_auc_low(outcome)), (outcome.bound, outcome.auc_bound)
+    is_beaten = any(limit is not None and low > limit for low, limit in zip(lows, limits, strict=True))
     verdict = "**broken**" if outcome.is_broken else "**in doubt**: give more --trials"
     return f"epsilon = {epsilon} per W: {verdict if outcome.is_broken or is_beaten else 'not refuted'}"

@@ -255,6 +255,7 @@ def test_questions_fit_the_terminal_and_are_in_its_language(
     assert "Haben Sie eine Solaranlage" in words
     assert "ein Shelly Pro 3EM oder 3EM Gen3 (Profil triphase), Zähler: Leistung in W" in words
     assert "bezogen minus eingespeist: ein Wert, negativ, während Sie einspeisen" in words
+    assert words.endswith("mit dem Rechner startet? ja, ein Dateiname oder nein")
     assert "(Leistungsänderungen innerhalb des Totbands werden nicht gemeldet)" in words
     assert not re.search("meter|power in|drawn|register", re.sub("meteragent|ower_meter", "", words)), words
     assert max(map(len, asked.splitlines())) <= 50

@@ -10,6 +10,7 @@ from meteragent import config
 from meteragent.agent import parts
 from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import presence_of
+from meteragent.config.terms import _distinct_starts_ms
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -49,9 +50,13 @@ def written(case: Case, folder: Path) -> Path:
 
 @contextmanager
 def few_years() -> Iterator[None]:
-    """Check two years of calendar windows instead of ten, until the block ends."""
+    """Check two years of calendar windows instead of ten, and forget them when the block ends."""
+    _distinct_starts_ms.cache_clear()
     with patch("meteragent.config.terms.SHAPES_END_MS", parse_time("2027-01-01T00:00:00Z")):
-        yield
+        try:
+            yield
+        finally:
+            _distinct_starts_ms.cache_clear()
 
 
 def load(case: Case, folder: Path) -> config.Config:

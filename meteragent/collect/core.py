@@ -42,8 +42,7 @@ REASONS: Final = {
     "twice": "the table already has a different value for the interval, which stays",
     "overlap": "the slot overlaps another slot of the meter in the same stream",
     "no_descriptor": "too many records wait for a descriptor, or the record waited longer than `accept.wait`",
-    "unstorable": "the message breaks no rule, but its data cannot be stored; with Parquet, it is in "
-    "the table `quarantine` of `collect.db`",
+    "unstorable": "the message cannot be stored; with Parquet, the table `quarantine` of `collect.db` has it",
 }
 """The meaning of each reason for a refusal."""
 

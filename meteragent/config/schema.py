@@ -8,7 +8,6 @@ import ast
 import inspect
 from fractions import Fraction
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -45,7 +44,7 @@ def file_schema() -> dict[str, Any]:
     """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_SchemaGenerator)
     definitions = generated["$defs"]
-    sentences = key_docstrings(model)
+    sentences = key_docstrings(inspect.getsource(model))
     for title, table in [("Config", generated), *definitions.items()]:
         if keys := table.get("properties"):
             described = {name: {"description": text} | keys[name] for name, text in sentences[title].items()}
@@ -77,10 +76,10 @@ def file_schema() -> dict[str, Any]:
     }
 
 
-def key_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
+def key_docstrings(source: str) -> dict[str, dict[str, str]]:
     """Return keys' docstrings by table and key; pydantic would read them at each start of the agent."""
     tables = dict[str, dict[str, str]]()
-    for table in ast.parse(inspect.getsource(module)).body:
+    for table in ast.parse(source).body:
         if isinstance(table, ast.ClassDef):
             keys = tables[table.name] = {}
             for base in table.bases:

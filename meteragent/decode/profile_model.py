@@ -124,8 +124,7 @@ class QuantityTable(_Table):
     kind: Kind
     """`power`, `register` or `interval_energy`."""
     unit: Literal[*POWERS_W, *ENERGIES_WH] | None = None  # type: ignore[valid-type]  # pydantic knows it
-    """The device's unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Without this key, the configuration
-    states it."""
+    """The device's unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Otherwise the configuration has it."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_parse_sums)] = ()
@@ -230,8 +229,7 @@ class ProfileTable(_Table):
     topics: list[Annotated[_Text, AfterValidator(_check_topic)]] = Field(min_length=1)
     """The usual topics, most likely first. `{meter}` and `{phase}` are segments, and `+` is any segment."""
     match: _Match = ()
-    """The conditions that this family's messages meet: a table of paths with `true` (present), `false`
-    (absent), a value or a list of values. Of several tables in a list, one must be met."""
+    """The conditions that this family's messages meet; of several tables in a list, one must be met."""
     partial: _Match | None = None
     """The conditions that messages meet if they omit unchanged values. If such a message lacks the
     quantity, it is counted as `other`. `{}` matches all messages."""
@@ -243,13 +241,11 @@ class ProfileTable(_Table):
     beside: list[_Text] = []
     """If `ends` may be of others, too: topics of this family in the same place, one of which was heard."""
     time: Annotated[str | None, BeforeValidator(_parse_time_path)]
-    """The path of a Unix time in s or ms, or of an RFC 3339 text with its zone. `arrival` is for a local time
-    without a zone; the time of arrival is also used if the object that contains the time is absent."""
+    """The path of a Unix time in s or ms, or an RFC 3339 text with its zone; without either, `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
     """The path of the string that names the meter; `source.id` selects one."""
     last_seen: Annotated[str, AfterValidator(_plain_path)] | None = None
-    """The path of the time at which a gateway last heard from the meter. A power that it repeats for longer
-    than `hold` is refused."""
+    """The path of the time when the gateway last heard the meter; a power older than `hold` is refused."""
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_parse_period)] | None = None

@@ -4,6 +4,7 @@
 and the JSON Schema in deploy/.
 """
 
+import inspect
 import json
 import re
 from fractions import Fraction
@@ -127,7 +128,7 @@ def renewed_list(text: str) -> str:
 
 def key_tables() -> str:
     """Return the keys of a profile's file, with their docstrings, in Markdown."""
-    docstrings = key_docstrings(profile_model)
+    docstrings = key_docstrings(inspect.getsource(profile_model))
     text = ""
     for head, model in (
         ("key", ProfileTable),

@@ -93,13 +93,13 @@ def filled(text: str) -> str:
 def tables(page: Path) -> dict[str, list[str]]:
     """Return the rows of each table of a page, the head first."""
     rows = problem_rows() if page == PAGE else service_rows(SERVICES[page])
-    made = {"problems": ["| problem | cause | do |", "|---|---|---|", *rows]}
+    rows_by_table = {"problems": ["| problem | cause | do |", "|---|---|---|", *rows]}
     if page == PAGE:
-        made["counts"] = ["| count | meaning | see |", "|---|---|---|", *count_rows()]
+        rows_by_table["counts"] = ["| count | meaning | see |", "|---|---|---|", *count_rows()]
     if page == COLLECT:
         reasons = (f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items())
-        made["reasons"] = ["| reason | meaning |", "|---|---|", *reasons]
-    return made
+        rows_by_table["reasons"] = ["| reason | meaning |", "|---|---|", *reasons]
+    return rows_by_table
 
 
 def renewed(page: Path) -> str:

@@ -49,9 +49,9 @@ class Runner:
 
     `heartbeat` is called in every round (watchdog, intake's clock, log), `on_commit` with each commit's rows.
 
-        In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears
-        out flash memory. So readings are collected, unacknowledged, for up to `store.flush`; a slot that is
-        due is never delayed.
+    In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears
+    out flash memory. So readings are collected, unacknowledged, for up to `store.flush`; a slot that is
+    due is never delayed.
     """
 
     pipeline: Pipeline

@@ -16,8 +16,8 @@ Rules
    record, or a count of refusals. The exception is an MQTT message that is too large to be read.
 2. The first value of a (stream, meter, time, band) is never changed. The same value again has no effect;
    a different value is refused and counted.
-3. A record whose descriptor is unknown waits in the sink until the descriptor arrives, for a time and
-   with a number that are bounded. It does not remain unacknowledged, because brokers stop sending when
+3. A record whose descriptor is unknown waits in the sink until the descriptor arrives; the time and the
+   number of such records are limited. It does not remain unacknowledged, because brokers stop sending when
    too many messages are unacknowledged.
 4. While the sink is unavailable, no message is acknowledged. The number of messages in memory is bounded.
 5. If the data of a batch cannot be stored, its halves are tried, down to one message, which is refused.

@@ -264,8 +264,8 @@ def _room_share(maximum: int, count: int, room: int) -> float:
 class Core:
     """The rules by which messages are accepted or refused, and the state that the rules need.
 
-    `announced` and `links` are the content of the sink; those of meters that are not in `limits.meters`, if
-    there is such a list, are left out. `waiting` is the number of records that wait there,
+    `announced` and `links` are the content of the sink; if there is a list `limits.meters`, those of other
+    meters are left out. `waiting` is the number of records that wait in the sink,
     by stream and meter. The id of a descriptor has 32 bits and can be forged, so it refers only to what its
     own meter has announced in the stream.
     """

@@ -144,7 +144,7 @@ class RepairedDocument:
             self._replace(path)
 
     def _refuse_unknown(self, path: Path) -> Path | None:
-        """Refuse an unknown key. Return its new path if it is misspelt and can be renamed; else None."""
+        """Refuse an unknown key. Return its new path if the key is misspelt and can be renamed, else None."""
         *parent, name = path
         table = self._table(tuple(parent))
         value = table.pop(name)

@@ -443,7 +443,7 @@ class Stream(Section):
         return not self._receivers or any(not receiver.state for receiver in self._receivers)
 
     def with_changes(self, *, group: Group | None = None, name: str | None = None, **tables: Any) -> Self:
-        """Return a copy with other keys in some tables, with another name, or that counts in a group."""
+        """Return a copy with other keys in `tables`, another name, or membership of `group`."""
         update = {table: getattr(self, table).model_copy(update=keys) for table, keys in tables.items()}
         stream = self.model_copy(update=update if name is None else {**update, "name": name})
         stream._group = group or self._group  # noqa: SLF001 -- same class

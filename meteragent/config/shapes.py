@@ -40,13 +40,13 @@ Build = Callable[[Stream, int, tuple[Band, ...]], Shape]
 class ShapeRow(NamedTuple):
     """What a configuration says about one kind of window. Keys are those of `[window]`.
 
-        build         builds the shape
-        rules         returns the rules for the places of bands or price hours; None if there are none
-        hours         the key with the hours of these rules
-        implied_by    the key that implies the kind, if `privacy.space` is not set
-        own_keys      the keys that only rows listing them accept, each with what to write if it is required,
-                      or else with None
-        excludes      keys of slots that are refused, each with what to write instead
+    build         builds the shape
+    rules         returns the rules for the places of bands or price hours; None if there are none
+    hours         the key with the hours of these rules
+    implied_by    the key that implies the kind, if `privacy.space` is not set
+    own_keys      the keys that only rows listing them accept, each with what to write if it is required,
+                  or else with None
+    excludes      keys of slots that are refused, each with what to write instead
     readings      why the kind takes only some kinds of readings
     is_archived   whether archives support the kind
     own_refusals  yields refusals of the values of its own keys

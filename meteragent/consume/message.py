@@ -161,7 +161,7 @@ class Descriptor(WithShape):
         return self.shape.slot_ms(0 if band is None else self.shape.names.index(band))
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """Return the kWh per unit of a value, or of a band's. Raises ValueError if there is no energy."""
+        """Return the kWh per unit of a value, or of a band's value. Raises ValueError without energy."""
         self.require_load()
         kilo = self.shape.wh_per_value(self.unit, self.kind) / KILO
         return kilo if self.shape.is_energy(self.kind) else kilo * self.slot_ms(band) / HOUR_MS

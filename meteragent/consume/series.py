@@ -259,13 +259,13 @@ def mean_energy(
 ) -> Estimate:
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh.
 
-    By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records do
-        not show how the load varied within a slot. With `cut="even"`, the fraction of such a slot's energy is
-        used that lies within that time, as if its load were even. The interval is then for this fraction of
-        the measured energy, and does not include the error of the assumption. Raises
-    ValueError if there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
-    allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not between
-    0 and 1, and TypeError if `meters` is a mapping.
+    By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records
+    do not show how the load varied within a slot. With `cut="even"`, the fraction of such a slot's energy is
+    used that lies within that time, as if its load were even. The interval is then for this fraction of the
+    measured energy, and does not include the error of the assumption. Raises ValueError if there is no
+    meter; a meter's records do not fill that time (with whole slots, unless `cut` allows parts); bands of a
+    mean day are cut; no energy follows from the values; or coverage is not between 0 and 1, and TypeError if
+    `meters` is a mapping.
     """
     select = Series.between if cut is None else Series.around
     homes = [select(series, start_ms, end_ms) for series in require_series(meters)]

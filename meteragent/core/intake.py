@@ -205,7 +205,7 @@ class Intake:
     def undo_fast_clock(self, timeline: Timeline, reading: Pending, received_ms: int) -> list[Token] | None:
         """Drop the later readings if a reading shows that the meter's clock was fast and is now right.
 
-        Return the freed tokens; None if it does not show this. The decision depends on times alone.
+        Return the freed tokens, or None if the clock was not fast. The decision depends on times alone.
         """
         newest_ms = timeline.newest_ms
         if newest_ms is None or newest_ms <= received_ms + _FAST_MS:

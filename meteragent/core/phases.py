@@ -7,8 +7,8 @@ may be acknowledged once a newer reading of the phase stands and every sum that 
 integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged.
 
 Phases on different topics have different delays. A power that is older than the meter's newest changes each
-sum at which it stands, so within the lateness the sums do not depend on the order of arrival. What has been
-integrated does not change (`timeline`, rule 2).
+sum at which it stands, so within the lateness the sums do not depend on the order of arrival. Time that
+has been integrated does not change (`timeline`, rule 2).
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its

@@ -103,7 +103,7 @@ class RegisterTimeline(Timeline):
             start = change.end
 
     def _settled_until_ms(self, watermark_ms: int) -> int | None:
-        """Return the time of the newest reading that those up to the watermark confirm as good."""
+        """Return the time of the newest reading that is confirmed as good by readings up to the watermark."""
         count = self._count_up_to(watermark_ms)
         ends = [change.end for _, change in self._changes(count) if change.settled_by < count]
         return self.pending[max(ends, default=0)].time_ms if count else None

@@ -109,7 +109,7 @@ def next_change(items: Sequence[Count], good: int, readings: ReadingRules) -> Ch
     """Return the change from the good reading at index `good` to the next one; None while that is doubted.
 
     If no reading settles the change yet, `settled_by` is `len(items)`; it may then be believed only when
-        there is no time to wait. `items` are in order of time.
+    there is no time to wait. `items` are in order of time.
     """
     start = items[good]
     for index in range(good + 1, len(items)):

@@ -67,8 +67,8 @@ class Term(NamedTuple):
 class Value:
     """The place of a quantity's number: alternative sums, of which the first that has a value is used.
 
-        `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A
-        string that spells a number is accepted only if `accepts_text` is true. In a message that meets one of
+    `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A
+    string that spells a number is accepted only if `accepts_text` is true. In a message that meets one of
     the alternatives in `negative`, the number's sign is reversed. `unit` is the unit that the string at
     `unit_path` must equal.
     """

@@ -294,7 +294,7 @@ class Amount(Shape):
 
     A price is known before its time begins. So it does not depend on this home's use during that time, and an
     amount is a linear function of the load: a change of 1 kWh in total changes it by at most the bound
-        (THEORY 3.10).
+    (THEORY 3.10).
     """
 
     currency: str
@@ -358,8 +358,8 @@ class Peak(Shape):
 class Excess(Shape):
     """A window with one number, the energy above `threshold_w`.
 
-    Each reading is replaced by max(value - threshold, 0), which changes by no more than it does, so the
-    noise that hides a change in the total energy also hides it here (THEORY A.14). The energy used *while*
+    Each reading is replaced by max(value - threshold, 0), which changes by no more than the reading, so noise
+    that hides a change in the total energy also hides it here (THEORY A.14). The energy used *while*
     the power is above a threshold is another quantity, which jumps by the threshold times the duration.
     """
 

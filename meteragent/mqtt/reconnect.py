@@ -111,7 +111,7 @@ class ConnectionLog:
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
     REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of those that
-        were only counted. Until then, a new connection is logged only when it has lasted for STABLE_S.
+    were only counted. Until then, a new connection is logged only when it has lasted for STABLE_S.
     """
 
     def __init__(self, name: str, advice: Callable[[str], str]) -> None:

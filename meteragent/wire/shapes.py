@@ -35,8 +35,8 @@ TWO_OPERATORS = {"mechanism": "two-operator-laplace", "noise": "operators"}
 class ShapeRow(NamedTuple):
     """What a descriptor states about one kind of window.
 
-        fields   the fields that only descriptors of this kind (and perhaps few others) contain, each with its
-                 JSON Schema
+    fields   the fields that only descriptors of this kind (and perhaps few others) contain, each with its
+             JSON Schema
     write    returns these fields of a shape
     read     returns the shape from a descriptor's facts, `length` and `step`; may raise ValueError,
              TypeError, KeyError, AttributeError or ZeroDivisionError. None if no such descriptor is sent

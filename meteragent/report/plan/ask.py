@@ -17,7 +17,7 @@ _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)
 _WORDS = re.compile(r"[a-z]+|\d+", re.ASCII)
 ENERGY_MAX_WH = 10**7
-"""The largest energy that a question may state, and that a search tries."""
+"""The largest energy that a question may state and that the search tries."""
 _EVENT_MAX_MS = 31 * DAY_MS
 _ARTICLES = {"a", "an", "the"}
 _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "programme", "empty": "away"}

@@ -29,8 +29,8 @@ class Model:
 
     `opened_windows`, `redrawn`, `lost`, `closed_slots` and `changed_meters` grow until the checker clears
     them. `lost` holds the slots of registers that got other noise. `exceeds` returns whether the budget
-        forbids a window of a meter, and charges the window if the budget allows it. `topics` holds the topics
-        that are known to be this store's.
+    forbids a window of a meter, and charges the window if the budget allows it. `topics` holds the topics
+    that are known to be this store's.
     """
 
     def __init__(

@@ -235,10 +235,11 @@ def _guarantee_lines(part: Part) -> list[str]:
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.odds_sentence(promise)
     distance = METRICS[terms.metric].distance
-    loads = f"{wording.curves_sentence(promise)} {wording.loads_sentence(promise)}"
+    of_loads = wording.curves_sentence, wording.space_sentence, wording.loads_sentence
+    loads = " ".join(filter(None, (sentence(promise) for sentence in of_loads)))
     return [
         _wrap(f"{wording.hidden_sentence(promise)} {odds} That holds against {adversary}."),
-        _wrap(loads.strip()),
+        _wrap(loads),
         _wrap(wording.in_all_sentences(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",

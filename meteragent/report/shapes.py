@@ -24,6 +24,7 @@ class ShapeRow(NamedTuple):
     values     the noun for the values; None: means or energies of slots
     in_all     where energy is hidden in l1
     large      the sentence about changes that are not hidden, in l1
+    distance   the promise for two loads at a distance, if it is stated
     first      sentences before the promise
     about      sentences after the promise
     repeats    sentences after those about how levels add
@@ -39,6 +40,7 @@ class ShapeRow(NamedTuple):
     values: str | None = None
     in_all: str = "promise.in_all"
     large: str = "hidden.large_in_all"
+    distance: str | None = None
     first: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
 
 ROWS: dict[Space, ShapeRow] = {
     Space.LINF: ShapeRow(),
-    Space.CURVE: ShapeRow(numbers="stream.curve"),
+    Space.CURVE: ShapeRow(numbers="stream.curve", distance="promise.curves"),
     Space.PROFILE: ShapeRow(numbers="stream.profile", slot="stream.band"),
     Space.BANDS: ShapeRow(numbers="stream.bands", slot="stream.band"),
     Space.WEIGHTED: ShapeRow(

@@ -104,6 +104,7 @@ def promise_lines(guarantee: Guarantee) -> list[str]:
         *recharge_sentences(guarantee),
         streams_sentence(guarantee),
         curves_sentence(guarantee),
+        space_sentence(guarantee),
         loads_sentence(guarantee),
     )
     return [line for line in lines if line]
@@ -159,6 +160,20 @@ def curves_sentence(guarantee: Guarantee) -> str:
     radius = say(METRICS[terms.metric].radius, radius=f"{full_text(terms.radius)} {terms.value_unit}")
     step = f"{full_text(guarantee.step)} {terms.readings.unit}"
     return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds_text(level))
+
+
+def space_sentence(guarantee: Guarantee) -> str:
+    """Return the promise for two curves at a distance in C([0, T]) (THEORY 4.1); empty without curves."""
+    terms, key = guarantee.terms, row_of(guarantee.terms.shape).distance
+    if key is None:
+        return ""
+    return say(
+        key,
+        length=duration(terms.length_ms),
+        radius=f"{full_text(terms.radius_w)} W",
+        step=f"{full_text(guarantee.step)} {terms.readings.unit}",
+        odds=odds_text(loads.level_of_curves(terms)),
+    )
 
 
 def loads_sentence(guarantee: Guarantee) -> str:

@@ -27,6 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "window": "lateness = '1min'",
     },
     "intervals": {"source": energy("kWh")},
+    "a curve": {"source": "every = '10s'\ndead_band = 10", "privacy": "space = 'curve'"},
     "months": {"window": LOCAL, "privacy": "preset = 'bill'"},
     "a mean day": {"window": LOCAL, "privacy": "preset = 'typical-day'"},
 }
@@ -48,6 +49,7 @@ def all_of(promised: Guarantee) -> list[str]:
         wording.windows_sentence(promised),
         wording.streams_sentence(promised),
         wording.curves_sentence(promised),
+        wording.space_sentence(promised),
         wording.loads_sentence(promised),
         say("guess.title"),
         *wording.exposed_sentences(promised),
@@ -73,7 +75,7 @@ def test_all_say_the_promise_in_the_same_words(what: str) -> None:
     page = [*shown["said"]["promise"], *shown["does_not_hide"], *shown["warnings"], say("guess.title")]
     assert [text for text in all_of(promised) if text not in printed] == []
     assert [text for text in all_of(promised) if text not in stated] == []
-    assert [text for text in all_of(promised)[:8] if text and text not in page] == []
+    assert [text for text in all_of(promised)[:9] if text and text not in page] == []
     assert shown["said"]["table"][1:] == [list(row) for row in wording.guess_rows(promised)]
     assert set(wording.exposed_sentences(promised)) <= set(page)
 

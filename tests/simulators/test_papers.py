@@ -102,7 +102,16 @@ NUMBERS: dict[str, dict[str, str]] = {
         "sensitivity of the earliest date, d_1": "1",
         **FIGURE_3,
     },
-    "cabp-example-2": FIGURE_4,
+    "cabp-example-2": {
+        "ε of the descriptor, radius 10 W": "0.1",
+        "± of a reading in the descriptor, ε=0.1": "316.5",
+        "readings that left, ε=0.1": "1,800",
+        "noise / promised, rms, ε=0.1": "1.0",
+        "ε of the descriptor, radius 2 W": "0.5",
+        "± of a reading in the descriptor, ε=0.5": "63.5",
+        "readings that left, ε=0.5": "1,800",
+        "noise / promised, rms, ε=0.5": "1.0",
+    },
     "cabp-theorem-9": {
         "users A and B, ε=0.5": "0.0000",
         "users A and B, ε=0.55": "0.0000",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meteragent.config.model import Stream, Window
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact_text, three_figures
+from meteragent.domain.figures import energy_figures, exact_text, three_figures
 from meteragent.domain.grid import Band, BandRule, Hours, format_duration
 from meteragent.domain.presets import PRESETS, Preset
 from meteragent.domain.prices import Price, join_equal_prices
@@ -112,6 +112,13 @@ def window_of(preset: Preset, window: Window) -> Window:
     return window.model_copy(update={name: Window.model_fields[name].default for name in names})
 
 
+def stated_radius(stream: Stream, usual: Terms, where: str) -> tuple[str, str]:
+    """Return the key that sets how much is hidden `where`, and its value in its own unit."""
+    if stream.privacy.radius is not None:
+        return "privacy.radius", f"{three_figures(usual.radius)} {usual.value_unit} {where}"
+    return "privacy.hide", f"{energy_figures(usual.hides_wh)} {where}"
+
+
 def range_text(stream: Stream) -> str:
     """Return a stream's range as written in its configuration."""
     return f"[{', '.join(map(exact_text, stream.window.range))}]"
@@ -121,10 +128,14 @@ def range_text(stream: Stream) -> str:
 
 
 def _equal_builder(shape: type[Equal]) -> Build:
-    """Return the builder of a kind with equal slots: `step` or, without it, `blocks` (1 by default)."""
-    return lambda stream, window_ms, _: shape(
-        window_ms, stream.window.step or window_ms // (stream.window.blocks or 1)
-    )
+    """Return the builder of a kind with equal slots: `step`, `blocks` or, without `length`, the preset's."""
+
+    def build(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Equal:
+        """Build the shape."""
+        usual = 1 if stream.window.length is not None else preset(stream).slots
+        return shape(window_ms, stream.window.step or window_ms // (stream.window.blocks or usual))
+
+    return build
 
 
 def _banded_builder(kind: type[Banded]) -> Build:
@@ -234,12 +245,11 @@ def _peak_usefulness_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigEr
     half_w = Fraction(usual.half_width(0.95)) * UNIT_FACTOR[usual.value_unit]
     width_w = usual.readings.width_w
     if 2 * half_w > width_w:
-        key = "radius" if stream.privacy.radius is not None else "hide"
         expected = (
             f"less: the peak would be within ± {three_figures(half_w)} W, and window.range is"
             f" {three_figures(width_w)} W wide"
         )
-        yield ConfigError(f"privacy.{key}", f"{three_figures(usual.hides_wh)} Wh in each part", expected)
+        yield ConfigError(*stated_radius(stream, usual, "in each part"), expected)
 
 
 _SLOTS = ("step", "blocks")
@@ -301,5 +311,7 @@ OWN_KEYS = tuple(dict.fromkeys(key for row in ROWS.values() for key in row.own_k
 SLOT_KEYS = ("length", *_SLOTS, *OWN_KEYS)
 """The keys of `[window]` that define windows and slots, apart from the time zone."""
 
-FULL_PRESETS = {name: preset for name, preset in PRESETS.items() if not keys_needed(preset)}
-"""The presets that need no further key, except perhaps a time zone."""
+FULL_PRESETS = {
+    name: preset for name, preset in PRESETS.items() if not keys_needed(preset) and preset.slots == 1
+}
+"""The presets for homes that need no further key, except perhaps a time zone."""

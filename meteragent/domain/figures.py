@@ -52,3 +52,8 @@ def three_figures(number: float | Fraction) -> str:
     """Format a number to three figures; from 1,000 on, as a whole number: ``0.0123``, ``659``, ``12,345``."""
     rounded = float(number)
     return f"{rounded:,.3g}" if abs(rounded) < _WHOLE_FROM else f"{rounded:,.0f}"
+
+
+def energy_figures(wh: Fraction) -> str:
+    """Format an energy in Wh to three figures; from 1 kWh on, in kWh."""
+    return f"{three_figures(wh)} Wh" if wh < 1000 else f"{three_figures(wh / 1000)} kWh"

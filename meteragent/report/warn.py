@@ -57,7 +57,7 @@ def stream_warnings(
     noise_w = terms.half_width(0.95) * float(terms.radius_w / terms.radius)
     largest_w = float(max(map(abs, stream.window.range)))
     wide = {"within": amount_text(noise_w, "W"), "range": amount_text(largest_w, "W")}
-    is_wide = noise_w > _NOISE_SHARE * largest_w and terms.slots_per_bound <= _SLOTS_MANY
+    is_wide = noise_w > _NOISE_SHARE * largest_w
     zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {

@@ -38,7 +38,9 @@ from simulators.adversary.scene import Floats, Integers
 from simulators.homes.fleet import Fleet
 from simulators.tariffs import example_tariffs
 
-ATTACKED = [name for name, preset in PRESETS.items() if SHAPES[preset.space].is_additive]
+ATTACKED = [
+    name for name, preset in PRESETS.items() if SHAPES[preset.space].is_additive and preset.slots == 1
+]
 """The presets whose values follow a home's energy over time."""
 POPULATIONS = 3
 """The number of separate populations of homes to attack."""

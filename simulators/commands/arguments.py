@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.domain.grid import parse_duration
-from meteragent.domain.presets import DEFAULT, PRESETS
+from meteragent.domain.presets import DEFAULT, OFFERED_PRESETS, PRESETS
 from simulators.commands import option
 from simulators.commands.option import positive
 from simulators.homes.signature import DAY_0
 from simulators.papers import ITEMS
 from simulators.utility.row import MONTH_DAYS
 
-WITHIN_A_DAY = [name for name, preset in PRESETS.items() if preset.length != "1mo"]
+WITHIN_A_DAY = [name for name in OFFERED_PRESETS if PRESETS[name].length != "1mo"]
 """The presets whose windows divide a day; `check` and its attackers play single days."""
 _PRESETS = f"{', '.join(WITHIN_A_DAY[:-1])} or {WITHIN_A_DAY[-1]} (default %(default)s)"
 DEFAULT_MECHANISM = "linf epsilon=1/40"

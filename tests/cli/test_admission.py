@@ -69,7 +69,14 @@ def run_before(folder: Path, stream: str = "main") -> None:
                 "privacy.accept = ['coarse_register']",
             ),
         ),
-        (SPARSE + "privacy.radius = 220\n", ("privacy.radius: found 110 Wh", "at least 3,334 W")),
+        (
+            SPARSE + "privacy.radius = 220\n",
+            (
+                "privacy.radius: found 220 W within a slot; ",
+                "of 220 W can count as 3,553 W,",
+                "at least 3,334 W",
+            ),
+        ),
         (SPARSE + "source.dead_band = 800\n", ("at least 2.47 kWh; or the device's energy",)),
     ],
 )

@@ -13,6 +13,7 @@ from meteragent import config
 from meteragent.config.model import Source
 from meteragent.domain import loads
 from meteragent.domain.presets import PRESETS
+from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.report.format import round_up
@@ -31,7 +32,7 @@ AWAY = "8 h away"
 def stream(preset: str) -> config.Stream:
     """A stream of a preset, on the local calendar where it needs one."""
     window = "timezone = 'Europe/Amsterdam'" if PRESETS[preset].has_calendar else ""
-    if preset not in config.FULL_PRESETS:
+    if PRESETS[preset].space is Space.BANDS:
         window += "\nrest = 'night'\nband = [{ name = 'day', days = 'mon-fri', hours = ['07/23'] }]"
     return config.parse(written(window=window, privacy=f"preset = '{preset}'")).stream[0]
 

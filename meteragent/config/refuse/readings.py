@@ -8,11 +8,12 @@ from fractions import Fraction
 from math import ceil
 
 from meteragent.config.model import Config, Stream
+from meteragent.config.shapes import preset, stated_radius
 from meteragent.config.source import completes_slots, every_ms, has_period, lateness_ms
 from meteragent.config.terms import terms
 from meteragent.domain import loads
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import three_figures
+from meteragent.domain.figures import energy_figures, three_figures
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
@@ -60,7 +61,7 @@ def _loss_refusal(stream: Stream, prefix: str) -> ConfigError | None:
     if share <= LOST_MAX or _LOST in stream.privacy.accept:
         return None
     late, period = map(format_duration, (lateness_ms(source, window), every_ms(source)))
-    cost = f"{late!r}, up to {_energy_text(lost_wh)} of each slot ({three_figures(100 * share)}%) are lost"
+    cost = f"{late!r}, up to {energy_figures(lost_wh)} of each slot ({three_figures(100 * share)}%) are lost"
     longer = f"at least {period!r}, because the reading that completes a slot comes so long after its end"
     return ConfigError(f"{prefix}window.lateness", cost, f"{longer}; or privacy.accept = ['{_LOST}']")
 
@@ -68,7 +69,20 @@ def _loss_refusal(stream: Stream, prefix: str) -> ConfigError | None:
 def is_too_coarse(stream: Stream) -> bool:
     """Return whether readings follow the load too coarsely and `privacy.accept` does not allow this."""
     rules = terms(stream)
-    return loads.level_factor(rules) > LEVEL_FACTOR_MAX and _word(rules) not in stream.privacy.accept
+    is_coarse = loads.level_factor(rules) > LEVEL_FACTOR_MAX and _word(rules) not in stream.privacy.accept
+    return is_coarse and not _is_for_readings(stream, rules)
+
+
+def _is_for_readings(stream: Stream, rules: Terms) -> bool:
+    """Return whether slots are readings of power, and what is hidden in one is stated as in the papers.
+
+    It is, as a distance, by a radius for slots with a reading at most, or by a preset of several slots, for
+    slots with a reading at least.
+    """
+    privacy, hold_ms = stream.privacy, rules.readings.longest_hold_ms
+    by_radius = privacy.radius is not None and rules.step_ms <= hold_ms
+    by_preset = privacy.hide is None and preset(stream).slots > 1 and 0 < hold_ms <= rules.step_ms
+    return rules.readings.kind is Kind.POWER and (by_radius or by_preset)
 
 
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
@@ -90,33 +104,36 @@ def _word(rules: Terms) -> str:
 def _coarse_refusal(stream: Stream, prefix: str) -> ConfigError:
     """Return the refusal of a stream, with settings that would be accepted."""
     rules = terms(stream)
-    key = "radius" if stream.privacy.radius is not None else "hide"
-    hide_min_wh = _hide_min_wh(rules)
-    radius_min = hide_min_wh / rules.wh_per_value / rules.hours_per_value
-    limit = (
-        f"{three_figures(radius_min)} {rules.value_unit}" if key == "radius" else _energy_text(hide_min_wh)
+    wh_per_unit = rules.wh_per_value * rules.hours_per_value
+
+    def text(energy_wh: Fraction) -> str:
+        """Return an energy within a slot, as a slot's value if the configuration states a radius."""
+        if stream.privacy.radius is None:
+            return energy_figures(energy_wh)
+        return f"{three_figures(energy_wh / wh_per_unit)} {rules.value_unit}"
+
+    accept = f"privacy.accept = ['{_word(rules)}']"
+    settings = f"at least {text(_hide_min_wh(rules))}", _finer_settings(rules), accept
+    effect = text(loads.distance_bound(rules, rules.hides_wh) * wh_per_unit)
+    level = three_figures(rules.level * loads.level_factor(rules))
+    usual = three_figures(rules.level)
+    key, value = stated_radius(stream, rules, "within a slot")
+    cost = (
+        f"{value}; {_cost_reason(rules)}: a change of {text(rules.hides_wh)} can count as {effect},"
+        f" at level {level} instead of {usual}"
     )
-    settings = [f"at least {limit}", _finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
-    cost = f"{_energy_text(rules.hides_wh)} within a slot; {_cost_text(rules)}"
-    return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
+    return ConfigError(f"{prefix}{key}", cost, "; or ".join(settings))
 
 
-def _cost_text(rules: Terms) -> str:
-    """Return the text of why a change by the hidden energy can look larger, and how large."""
-    distance = loads.distance_bound(rules, rules.hides_wh) * rules.wh_per_value * rules.hours_per_value
+def _cost_reason(rules: Terms) -> str:
+    """Return, in words, why a change by the hidden energy can count as more."""
     if rules.readings.kind is Kind.POWER and (hold_ms := rules.readings.longest_hold_ms):
         verb = "is read every" if hold_ms == rules.readings.every_ms else "stands for at most"
-        reason = f"power {verb} {format_duration(hold_ms)}"
-    elif rules.readings.kind is Kind.POWER:
-        reason = "changes of power within the dead band are not reported"
-    else:
-        step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
-        reason = f"energy is counted in steps of {_energy_text(step)}"
-    level = three_figures(rules.level * loads.level_factor(rules))
-    return (
-        f"{reason}: a change of {_energy_text(rules.hides_wh)} can count as {_energy_text(distance)},"
-        f" at level {level} instead of {three_figures(rules.level)}"
-    )
+        return f"power {verb} {format_duration(hold_ms)}"
+    if rules.readings.kind is Kind.POWER:
+        return "changes of power within the dead band are not reported"
+    step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
+    return f"energy is counted in steps of {energy_figures(step)}"
 
 
 def _hide_min_wh(rules: Terms) -> Fraction:
@@ -148,7 +165,3 @@ def _finer_settings(rules: Terms) -> str:
     if rules.readings.longest_hold_ms and spare_s > 0:
         settings.append(f"readings at most {format_duration(spare_s * 1000)} apart (source.every)")
     return "; or ".join(reversed(settings))
-
-
-def _energy_text(wh: Fraction) -> str:
-    return f"{three_figures(wh)} Wh" if wh < 1000 else f"{three_figures(wh / 1000)} kWh"

@@ -94,9 +94,9 @@ class Slots:
         """Read the slots of an archive's output (`meteragent sanitise`), or of several, into memory.
 
         `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns `meter`, `start`, `end`, `d`
-        and `key`. Raises RecordError as in `archive.open_outputs`, and ValueError as in `of_releases`, or
-        outputs differ in the types of their columns, and ModuleNotFoundError if pyarrow is missing; the
-        message contains the command that installs it.
+        and `key`. Raises RecordError as `archive.open_outputs` does; ValueError as `of_releases` does, or if
+        the types of outputs' columns differ; and ModuleNotFoundError, with the command that installs pyarrow,
+        if it is missing.
         """
         if missing_module("archive") == "pyarrow":
             raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")

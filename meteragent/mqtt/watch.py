@@ -31,8 +31,8 @@ async def watch_topics(
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
     The client id begins with the endpoint's, for brokers that accept only certain ids. `on_listening` is
-    called on each connection when all filters are granted. If ATTEMPTS connections fail before that ever
-    happened, the last LinkError is raised, with the advice for its code.
+    called on each connection when all filters are granted. If ATTEMPTS connections fail before the first
+    such call, the last LinkError is raised, with the advice for its code.
     """
     watcher = _Watcher(filters, on_message, on_listening, advice)
     link = Link(

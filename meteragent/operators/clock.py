@@ -54,7 +54,7 @@ class StepWatch:
         if ahead_ms > STEP_MS:
             return ahead_ms // 1000
         self._confirmed_ms = None
-        self._begin()  # the former BootClock would accept a second step to a time that it has seen
+        self._begin()  # because the old BootClock would accept a second step to a time that it has seen
         self._boot.step_ms(1000 * now_s)
         return 0
 

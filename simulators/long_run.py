@@ -107,7 +107,7 @@ class LongRun:
         with _delay_signals():
             self._write(part | {"at": _now()})
             self.parts.append(part)
-        if _arrived:  # and Stopped did not get here: finalizers and callbacks of SQLite lose what they raise
+        if _arrived:  # Stopped was lost: finalizers and callbacks of SQLite swallow exceptions
             raise Stopped(signal.Signals(_arrived[0]).name)
 
     def _write(self, line: Part) -> None:

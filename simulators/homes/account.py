@@ -20,7 +20,7 @@ from simulators.homes.meter import Readings
 from simulators.invariant import check
 
 HARMLESS = frozenset({"duplicate", "reorder"})
-"""Faults without effect: repetitions are ignored, and readings that arrive within `lateness` count."""
+"""Faults without effect: repetitions are ignored, and readings that arrive within `lateness` are used."""
 STEP_MS, HOLD_MS = 10 * MINUTE_MS, 5 * MINUTE_MS
 """The length of a slot, and the longest time for which a reading stands; values are in whole watts."""
 _MARGIN_MS = 2 * MINUTE_MS

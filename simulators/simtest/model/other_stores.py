@@ -26,9 +26,9 @@ Destination = tuple[str, str]
 class Question:
     """A question about a topic, in seconds of the loop's time.
 
-    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. `latest_s`
-    is when the agent knew that it had asked or was listening; None before. `is_foreign` states whether the
-    first descriptor was another store's; None if there was none.
+    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. By
+    `latest_s` at the latest, the agent knew that it had asked or was listening; None before. `is_foreign`
+    states whether the first descriptor was another store's; None if there was none.
     """
 
     since_s: float

@@ -33,11 +33,18 @@ class DiskEvents(Traffic):
         """
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
-        fail = self._traps.take_failure() if self._disk is not None else None
+        fail = self._traps.take_failure(is_in_call=False) if self._disk is not None else None
         if fail is not None and self._disk is not None:
             self._end, self._disk.fails = fail, fail.steps
             return None
         return self._traps.spring("commit")
+
+    def begin_call(self) -> None:
+        """Begin a call that is no commit; a failure of the device that is armed for it comes meanwhile."""
+        fail = self._traps.take_failure(is_in_call=True) if self._disk is not None else None
+        if fail is not None and self._disk is not None:
+            self._end, self._disk.fails = fail, fail.steps
+            self.counts["failing calls"] += 1
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
         """End the process during the transaction or the erasure that follows, and leave `files`."""

@@ -28,6 +28,8 @@ REGISTER_SHARE = {False: 0.1, True: 0.5}
 """The share of the schedules in which meters send registers, without and with phases."""
 PHASED_SHARE = 0.12
 """The share of the schedules in which meters send phases, and most streams of power or registers sum them."""
+READ_FAILURE_SHARE, LOST_ANSWERS_SHARE = 0.05, 0.06
+"""The shares of the schedules in which the device fails on reading, and acknowledgements are lost."""
 PRICED_SHARE = 0.4
 """The share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
 FOREIGN = {False: 0.05, True: 0.3}
@@ -109,6 +111,7 @@ def generate(seed: int) -> Schedule:
     events = [
         *_with_more_signals(Random(f"signals {seed}"), events),
         *_draw_more(Random(f"more {seed}"), end_ms),
+        *_draw_losses(Random(f"unsaved {seed}"), end_ms, len(configurations)),
     ]
     events.sort(key=lambda event: event.at_ms)
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)
@@ -249,6 +252,15 @@ def _draw_more(random: Random, end_ms: int) -> Iterator[Event]:
         yield s.Hesitate(random.randrange(end_ms), random.choice([1, 30, 400]))
     if random.random() < 0.1:
         yield s.Second(random.randrange(end_ms))
+
+
+def _draw_losses(random: Random, end_ms: int, configurations: int) -> Iterator[Event]:
+    """Sometimes let the device fail while it reads, or the source's broker lose acknowledgements."""
+    if random.random() < READ_FAILURE_SHARE:
+        steps = random.choice([1, 3, 10, 30, 100])
+        yield s.Fail(random.randrange(end_ms), 300, random.randrange(configurations), steps, in_call=1)
+    if random.random() < LOST_ANSWERS_SHARE:
+        yield s.Drop(random.randrange(end_ms), "source", random.choice([0, 100, 1500]), 2)
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:

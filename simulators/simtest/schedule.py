@@ -85,8 +85,8 @@ class Keys(Event):
 class Drop(Event):
     """An outage of a broker: of the source, the sink, or receivers (`side`: `source`, `sink`, `outside`).
 
-    The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`); a
-    sink's broker that forgets has lost what it had retained.
+    The source's broker may forget its sessions (`forgets`), or only the last acknowledgements (`forgets=2`),
+    or redeliver in another order (`shuffles`); a sink's broker that forgets has lost what it had retained.
     """
 
     side: str
@@ -183,10 +183,12 @@ class Stop(End):
 class Fail(End):
     """A failure of the device in the next commit or the erasure that follows, after `steps` steps of SQLite.
 
-    If there are fewer steps, the device does not fail.
+    With `in_call`, it fails in the next other call of the store, most of which read. If there are fewer
+    steps, the device does not fail.
     """
 
     steps: int
+    in_call: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from simulators.simtest.mqtt.brokers import JUNK, PRICE_JUNK, Broker, SinkBroker
 from simulators.simtest.store.disk import Disk
 
 _ROOM_BYTES = 2**40
+_LOSES_ANSWERS = 2
+"""What `Drop.forgets` is if the broker loses the last acknowledgements."""
 
 
 class FaultInjector:
@@ -173,7 +175,9 @@ class FaultInjector:
     def _drop_connections(self, event: s.Drop) -> None:
         broker = self._brokers[event.side]
         broker.drop(event.down_ms / 1000)
-        if event.forgets:
+        if event.side == "source" and event.forgets == _LOSES_ANSWERS:
+            self._source.lose_answers()
+        elif event.forgets:
             broker.forget()
         elif event.side == "source" and event.shuffles:
             self._source.shuffle()

@@ -1,4 +1,4 @@
-"""The armed ends of a process: a crash takes effect at its place, a failure in a commit."""
+"""The armed ends of a process: a crash takes effect at its place, a failure in a commit or a call."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 
@@ -24,9 +24,10 @@ class Traps:
             self._armed.remove(trap)
         return trap
 
-    def take_failure(self) -> Fail | None:
-        """Remove and return the first armed failure of the device, or None if none is armed."""
-        if (trap := next((trap for trap in self._armed if isinstance(trap, Fail)), None)) is not None:
+    def take_failure(self, *, is_in_call: bool) -> Fail | None:
+        """Remove and return the first armed failure, in a call or a commit, or None if none is armed."""
+        traps = (trap for trap in self._armed if isinstance(trap, Fail) and trap.in_call == is_in_call)
+        if (trap := next(traps, None)) is not None:
             self._armed.remove(trap)
         return trap
 

@@ -15,6 +15,7 @@ from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.factory import Factory
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.pipeline import Pipeline
@@ -390,6 +391,15 @@ def believes_every_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(outbox, "damaged_rows", lambda *_, **__: {})
 
 
+def crashes_on_a_failing_read(patch: pytest.MonkeyPatch) -> None:
+    """A device that cannot read ends the agent with an error of SQLite, which names no store."""
+
+    async def call(self: StoreThread, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._submit(function, *arguments)
+
+    patch.setattr(StoreThread, "call", call)
+
+
 def sends_each_descriptor_once(patch: pytest.MonkeyPatch) -> None:
     """A broker that has lost what it retained never gets it again."""
     patch.setattr(outbox, "latest_descriptors", lambda *_: [])
@@ -429,6 +439,7 @@ MUTANTS = [
         (sends_the_name_of_the_meter, "is not for the receivers that got it", 0),
         (lets_a_second_agent_in, "a second agent opens the store of the first", 20),
         (believes_every_row, "a retained message that leaves is not on disk", 241),
+        (crashes_on_a_failing_read, "the agent ends by itself", 0),
         (sends_each_descriptor_once, "does not retain the latest descriptor", 33),
         *PRICE_MUTANTS,
         *PHASE_MUTANTS,

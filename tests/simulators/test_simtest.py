@@ -20,7 +20,19 @@ from simulators.simtest.generator import generate
 from simulators.simtest.judge import crowd
 from simulators.simtest.judge.ending import EPILOGUE_S, epilogue_s
 from simulators.simtest.model.setting import PACES, Setting, kind_of, phases_of
-from simulators.simtest.schedule import Clock, Crash, Drop, Foreign, Read, Schedule, Slow, Stop, read, write
+from simulators.simtest.schedule import (
+    Clock,
+    Crash,
+    Drop,
+    Fail,
+    Foreign,
+    Read,
+    Schedule,
+    Slow,
+    Stop,
+    read,
+    write,
+)
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.store.disk import Disk
 from simulators.simtest.world import World
@@ -257,6 +269,9 @@ def test_the_seeds_exercise_everything() -> None:
         *("Read", "Junk", "Price", "PriceJunk", "Keys", "Drop", "Stall", "Refuse"),
         *("Foreign", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash", "Second", "Hesitate"),
     }
+    events = [event for plan in plans for event in plan.events]
+    assert {event.in_call for event in events if isinstance(event, Fail)} == {0, 1}
+    assert {event.forgets for event in events if isinstance(event, Drop)} == {0, 1, 2}
     networks = [plan.network for plan in plans]
     assert {network.level for network in networks} == {4, 5}
     for name in ("pieces", "late_ms", "keepalive_s", "maximum", "refuses", "silent"):
@@ -531,5 +546,5 @@ def test_a_price_is_dropped_no_sooner_than_the_seal_is_on_disk(where: Path) -> N
 def test_the_disk_replaces_methods_that_the_store_thread_has() -> None:
     """A method that the agent's store thread no longer calls would leave the oracle without news."""
     public = {name for name, item in vars(Disk).items() if isfunction(item) and not name.startswith("_")}
-    assert public == {"has_space", "call", "persist"}
-    assert public <= vars(StoreThread).keys()
+    assert public == {"has_space", "persist"}
+    assert {*public, "_submit"} <= vars(StoreThread).keys()

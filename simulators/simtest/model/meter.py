@@ -172,7 +172,7 @@ class Meter:
         covered = [t for t in self.readings if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
-        return self._drop([t for t in sorted(self.readings) if self.span_end_ms(t) <= self.covered_ms])
+        return self._drop([t for t in sorted(covered) if self.span_end_ms(t) <= self.covered_ms])
 
     def _drop(self, times_ms: Iterable[int]) -> list[Any]:
         """Drop held readings; return their tokens."""

@@ -22,6 +22,9 @@ LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
 """The number of unacknowledged messages that mosquitto sends if the client sets no limit."""
 
+_UNSAVED_MAX = 12
+"""The largest number of acknowledgements of a client that the source's broker has not saved."""
+
 LOSSES = 4
 """The number of lost connections after which an agent may suspect the retain flag (`refused_topics`)."""
 
@@ -184,10 +187,12 @@ class Mailbox:
     """One client's queue at the source's broker: waiting messages, and unacknowledged messages by packet id.
 
     `filters` holds the client's subscriptions, including the subscriptions of former processes. `redelivered`
-    is the number of messages at the front of `waiting` that are sent as duplicates.
+    is the number of messages at the front of `waiting` that are sent as duplicates. `acknowledged` holds
+    those whose acknowledgements the broker has not saved yet.
     """
 
     filters: set[str] = field(default_factory=set)
+    acknowledged: deque[Mail] = field(default_factory=lambda: deque(maxlen=_UNSAVED_MAX))
     waiting: deque[Mail] = field(default_factory=deque)
     unacknowledged: dict[int, Mail] = field(default_factory=dict)
     redelivered: int = 0
@@ -197,6 +202,7 @@ class Mailbox:
         """Lose the session."""
         self.filters.clear()
         self.waiting.clear()
+        self.acknowledged.clear()
         self.unacknowledged.clear()
         self.redelivered = 0
 
@@ -231,6 +237,14 @@ class SourceBroker(Broker):
         """Lose every session."""
         for box in self.mailboxes.values():
             box.forget()
+
+    def lose_answers(self) -> None:
+        """Lose the last acknowledgements: the messages are delivered again, before all others."""
+        for box in self.mailboxes.values():
+            lost_mails = {-number: mail for number, mail in enumerate(box.acknowledged, 1)}
+            self.counts["lost acknowledgements"] += len(lost_mails)
+            box.unacknowledged = lost_mails | box.unacknowledged
+            box.acknowledged.clear()
 
     def shuffle(self) -> None:
         """Put unacknowledged and waiting messages into one random order; none is then a duplicate."""
@@ -276,7 +290,7 @@ class SourceBroker(Broker):
                     packet_id in box.unacknowledged,
                     "the agent acknowledges a message that was not sent on this connection",
                 )
-                del box.unacknowledged[packet_id]
+                box.acknowledged.append(box.unacknowledged.pop(packet_id))
                 self._hand_over(box)
             case _:
                 raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)

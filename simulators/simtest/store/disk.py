@@ -89,6 +89,9 @@ class DiskObserver(Protocol):
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
         """Begin a transaction; return the crash that ends the process during or after it, or None."""
 
+    def begin_call(self) -> None:
+        """Begin another call than a commit."""
+
     def crash(self, trap: Crash, files: Files) -> None:
         """End the process with the crash `trap`, which leaves `files`."""
 
@@ -117,8 +120,8 @@ class Disk(StoreThread):
 
     `takes_s` is the duration of a commit, and also of the erasure that follows; each call also waits for a
     random time of up to `hesitates_s`. During the next commit and
-    erasure, the device fails after `fails` steps of SQLite; it does not fail if `fails` is None. `has_failed`
-    says whether it has failed.
+    erasure, or the next call, the device fails after `fails` steps of SQLite; it does not fail if `fails` is
+    None. `has_failed` says whether it has failed.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -139,7 +142,7 @@ class Disk(StoreThread):
             self._observer.drop_retired()
         return has_space
 
-    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+    async def _submit(self, function: Callable[..., _T], *arguments: Any) -> _T:  # type: ignore[override] # no thread
         """Run a function when all earlier calls have returned; return its result.
 
         Raises CancelledError if the process is dead by then.
@@ -147,7 +150,16 @@ class Disk(StoreThread):
         async with self._turn:
             await asyncio.sleep(self._hesitate_s())
             self._check_alive()
-            return self._observer.execute(function, *arguments)
+            self._observer.begin_call()
+            self._begin_failing()
+            try:
+                result = self._observer.execute(function, *arguments)
+            finally:
+                is_failing = self.fails is not None
+                self._end_failing()
+            if is_failing:
+                self._observer.cancel_device_failure()
+            return result
 
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None

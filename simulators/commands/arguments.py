@@ -14,6 +14,7 @@ from meteragent.domain.grid import parse_duration
 from meteragent.domain.presets import DEFAULT, OFFERED_PRESETS, PRESETS
 from simulators.commands import option
 from simulators.commands.option import positive
+from simulators.homes.region import REGIONS
 from simulators.homes.signature import DAY_0
 from simulators.papers import ITEMS
 from simulators.utility.row import MONTH_DAYS
@@ -277,6 +278,7 @@ def generate(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="spark: Spark's workers write folders of Parquet files into DIR (default %(default)s)",
     )
+    add("--region", choices=REGIONS, help="homes of today in Germany or Great Britain, with their weather")
     add("--plot", type=Path, metavar="FILE", help="also draw the first day in this .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
 

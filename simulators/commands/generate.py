@@ -4,8 +4,9 @@ The series has the columns home, time (UTC) and watts (the meter's mean power ov
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
 to FILE, and the events to a file with .events in its name, both as Parquet or CSV, according to FILE's
 ending. If DIR is given, both are written to it as Parquet. Memory use hardly grows with the number of days or
-homes. A home's day is the same in every file from the same seed. Over MQTT the series is sent as `replay`
-sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
+homes. A home's day is the same in every file from the same seed. With --region, homes have what the region's
+households own today, and share its weather; power is negative while a home delivers more than it uses. Over
+MQTT the series is sent as `replay` sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from aiomqtt import MqttError
 
 from simulators.extras import lacking
 from simulators.homes.plan import Files, Plan
+from simulators.homes.region import REGIONS
 from simulators.homes.signature import DAY_0
 from simulators.wire import broker
 
@@ -28,7 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
     """
     first_day = (arguments.first_day - DAY_0).days
     plan = Plan(
-        arguments.seed, arguments.homes, arguments.days, arguments.step, first_day, arguments.resolution
+        arguments.seed,
+        arguments.homes,
+        arguments.days,
+        arguments.step,
+        first_day,
+        arguments.resolution,
+        None if arguments.region is None else REGIONS[arguments.region],
     )
     try:
         if arguments.engine == "spark":

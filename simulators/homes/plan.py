@@ -14,6 +14,7 @@ from tqdm import tqdm
 from meteragent.domain.units import DAY_MS
 from simulators.homes.fleet import Day, Events, Fleet
 from simulators.homes.meter import Meter
+from simulators.homes.region import Region
 from simulators.homes.signature import DAY_0, DAY_S
 from simulators.traces.trace import writer
 from simulators.wire import connect, publish
@@ -57,7 +58,10 @@ class Files(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s` seconds."""
+    """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s` seconds.
+
+    With a `region`, they are its homes of today.
+    """
 
     seed: int
     homes: int
@@ -65,13 +69,14 @@ class Plan:
     step_s: int
     first: int = 0
     resolution_w: float = 1.0
+    region: Region | None = None
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
         """Yield all homes, or the homes in `homes` if given, in fleets that fit in memory."""
         selection = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
         for begin in range(0, len(selection), at_once):
-            yield Fleet(self.seed, selection[begin : begin + at_once])
+            yield Fleet.of_today(self.seed, selection[begin : begin + at_once], self.region)
 
     def write(self, files: Files) -> tuple[int, int]:
         """Write the files; return the number of readings and the number of events.

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from simulators.homes.fleet import Day, Fleet
 from simulators.homes.plan import Plan, event_table
+from simulators.homes.region import Region
 
 _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
@@ -33,7 +34,7 @@ class Simulated(NamedTuple):
     events: DataFrame
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - the fields of a plan
     spark: SparkSession,
     homes: int,
     days: int,
@@ -42,12 +43,15 @@ def simulate(
     step_s: int = 900,
     first: int = 0,
     resolution_w: float = 1.0,
+    region: Region | None = None,
 ) -> Simulated:
     """Return homes 0 .. `homes` - 1 on `days` days from day `first` (see `plan`), in no particular order.
 
+    With a `region`, they are its homes of today.
+
     Raises ValueError if the step does not divide a day or the seed is out of range.
     """
-    plan = Plan(seed, homes, days, step_s, first, resolution_w)
+    plan = Plan(seed, homes, days, step_s, first, resolution_w, region)
     next(Fleet(seed, [0]).days(first, 1, step_s))  # refuse bad arguments here, not on a worker
     ids = spark.range(0, homes, 1, -(-homes // _HOMES_A_TASK))
     return Simulated(
@@ -63,6 +67,7 @@ def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
         "step_s": plan.step_s,
         "first": plan.first,
         "resolution_w": plan.resolution_w,
+        "region": plan.region,
     }
     tables = simulate(session, plan.homes, plan.days, **settings)  # type: ignore[arg-type]
     for name, table in zip(tables._fields, tables, strict=True):

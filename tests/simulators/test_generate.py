@@ -17,6 +17,7 @@ from simulators.commands.compare import HOME_FILES, Kind, Row, runs_of, table
 from simulators.homes import plan
 from simulators.homes.fleet import Fleet
 from simulators.homes.plan import Files, Plan
+from simulators.homes.region import REGIONS
 from tests.support.broker import Broker, free_port
 from tests.support.not_run import ROOT
 
@@ -61,6 +62,17 @@ def test_the_same_bytes(name: str, tmp_path: Path) -> None:
     assert len(one) == 2
     assert [path.name for path in one] == [path.name for path in other]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(one, other, strict=True))
+
+
+def test_homes_of_a_region(tmp_path: Path) -> None:
+    """With a region, the files hold its homes of today; without, those that they held before."""
+    for region in ("DE", "GB"):
+        assert main([*SOME, "--region", region, "--resolution", "0.1", "--out", str(tmp_path)]) == 0
+        series = parquet.read_table(tmp_path / "series.parquet")
+        days = Fleet.of_today(0, range(3), REGIONS[region]).days(0, 2, 3600)
+        expected = np.concatenate([day.watts.ravel() for day in days])
+        assert series["watts"].to_numpy() == pytest.approx(expected, abs=0.0501)
+        assert "lights" in parquet.read_table(tmp_path / "events.parquet")["appliance"].to_pylist()
 
 
 def test_parts_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

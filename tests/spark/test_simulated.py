@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from simulators.__main__ import main
 from simulators.homes import spark as on_spark
 from simulators.homes.plan import EVENTS, SERIES, Files, Plan
+from simulators.homes.region import GERMANY
 from simulators.homes.spark import simulate
 
 PLAN = Plan(seed=3, homes=23, days=2, step_s=3600, first=4, resolution_w=0.1)
@@ -44,6 +45,18 @@ def test_rows_are_those_of_one_machine(
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     for table, path, schema in zip(actual, files, (SERIES, EVENTS), strict=True):
         assert ordered(table, schema).equals(ordered(pq.read_table(path), schema))
+
+
+def test_homes_of_today_are_those_of_one_machine(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With cars, heat pumps, panels and batteries, each task has the weather and the bits of one machine."""
+    monkeypatch.setattr(on_spark, "_HOMES_A_TASK", 12)
+    one_machine = Files.at(tmp_path)
+    Plan(3, 60, 1, 3600, 100, 0.1, GERMANY).write(one_machine)
+    made = simulate(spark, 60, 1, seed=3, step_s=3600, first=100, resolution_w=0.1, region=GERMANY)
+    for table, path, schema in zip(made, one_machine, (SERIES, EVENTS), strict=True):
+        assert ordered(table.toArrow(), schema).equals(ordered(pq.read_table(path), schema))
 
 
 def test_generate_writes_folders(spark: SparkSession, files: Files, tmp_path: Path) -> None:

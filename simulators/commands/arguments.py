@@ -24,7 +24,7 @@ WITHIN_A_DAY = [name for name in OFFERED_PRESETS if PRESETS[name].length != "1mo
 _PRESETS = f"{', '.join(WITHIN_A_DAY[:-1])} or {WITHIN_A_DAY[-1]} (default %(default)s)"
 DEFAULT_MECHANISM = "linf epsilon=1/40"
 BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"
-"""The marks between which `compare --into` writes its table."""
+"""The marks between which `compare --into` writes its table; with a region, its name follows `compared`."""
 MQTT: dict[str, Any] = {
     "url": "mqtt://127.0.0.1:1883",
     "topic": "meters/{meter}/power",
@@ -289,10 +289,10 @@ def compare(parser: argparse.ArgumentParser) -> None:
     add(
         "--data",
         type=Path,
-        required=True,
         metavar="DIR",
         help="folder of real traces, with homes/ and tracebase/",
     )
+    add("--region", choices=REGIONS, help="compare streets of this region with published figures instead")
     add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} in FILE")
 
 

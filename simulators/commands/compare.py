@@ -5,6 +5,9 @@ real values come from the folder that --data names: two homes, and 47 days of si
 runs while it draws more than a threshold. Short pauses do not end a run; short is less than 30 s for a hair
 dryer, and less than an hour for a dishwasher. The table is Markdown; --into FILE replaces the text between
 the marks in that file with the table.
+
+With --region, the command compares streets of 1, 10, 100 and 1,000 homes of today, and appliances, with
+published figures instead; each figure has its standard error. This takes some minutes.
 """
 
 import argparse
@@ -18,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.commands.arguments import BEGIN, END
+from simulators.homes import feeder
 from simulators.homes.chance import Floats
 from simulators.homes.fleet import Day, Events, Fleet
+from simulators.homes.region import REGIONS
 from simulators.homes.signature import DAY_S
 from simulators.homes.television import BASE_W, GAIN_W, LEVELS, Sets, library_w
 from simulators.traces.trace import TraceError, load
@@ -309,17 +314,35 @@ _WINDOW_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, or insert it into a file; return 2 if the traces or the file cannot be used."""
+    if (arguments.region is None) == (arguments.data is None):
+        print("compare: give either --data or --region", file=sys.stderr)
+        return 2
     try:
-        place = None if arguments.into is None else _Place.in_file(arguments.into)
-        rows = [*home_rows(arguments.data), *appliance_rows(arguments.data), *television_rows(arguments.data)]
+        begin, end = (_mark(mark, arguments.region) for mark in (BEGIN, END))
+        place = None if arguments.into is None else _Place.in_file(arguments.into, begin, end)
+        text = (
+            _compare_streets(arguments.region) if arguments.data is None else _compare_homes(arguments.data)
+        )
         if place is None:
-            print(table(rows))
+            print(text)
         else:
-            arguments.into.write_text(f"{place.head}{BEGIN}\n{table(rows)}\n{END}{place.tail}")
+            arguments.into.write_text(f"{place.head}{begin}\n{text}\n{end}{place.tail}")
     except (TraceError, OSError, ValueError) as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _mark(mark: str, region: str | None) -> str:
+    return mark if region is None else mark.replace("compared", f"compared {region}")
+
+
+def _compare_homes(data: Path) -> str:
+    return table([*home_rows(data), *appliance_rows(data), *television_rows(data)])
+
+
+def _compare_streets(name: str) -> str:
+    return feeder.table(feeder.lines(REGIONS[name]))
 
 
 class _Place(NamedTuple):
@@ -329,10 +352,10 @@ class _Place(NamedTuple):
     tail: str
 
     @classmethod
-    def in_file(cls, path: Path) -> "_Place":
+    def in_file(cls, path: Path, begin: str, end: str) -> "_Place":
         """Return the text before and after the marks in a file. Raises ValueError if a mark is missing."""
-        head, begin, text = path.read_text().partition(BEGIN)
-        _, end, tail = text.partition(END)
-        if not (begin and end):
-            raise ValueError(f"{path} has no {BEGIN} with {END} after it")
+        head, has_begin, text = path.read_text().partition(begin)
+        _, has_end, tail = text.partition(end)
+        if not (has_begin and has_end):
+            raise ValueError(f"{path} has no {begin} with {end} after it")
         return cls(head, tail)

@@ -23,11 +23,12 @@ OTHERS = (
 )
 """The pages for reviewers, researchers and contributors; all others are for users."""
 _BEGIN = (
-    r"bench: \w+|brokers: begin|commands: begin|compared: begin|meters: begin|printed|signs: \w+|"
+    r"bench: \w+|brokers: begin|commands: begin|compared(?: \w+)?: begin|meters: begin|printed|signs: \w+|"
     r"the table, made by [\w/.]+"
 )
 _END_OF = (
-    r"bench end|brokers end|commands end|compared: end|meters end|printed end|signs end|end of the table"
+    r"bench end|brokers end|commands end|compared(?: \w+)?: end|meters end|printed end|signs end|"
+    r"end of the table"
 )
 _GENERATED = re.compile(rf"^<!-- (?:{_BEGIN}) -->\n.*?^<!-- (?:{_END_OF}) -->\n", re.MULTILINE | re.DOTALL)
 """What a program writes, or prints: `printed` follows the command that prints it."""

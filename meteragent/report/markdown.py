@@ -135,7 +135,7 @@ def _leaving_lines(part: Part) -> list[str]:
     if stream.group is not None:
         return [_wrap(crowd.reports_text(stream)), _list(*_schedule_lines(stream, terms))]
     if not (by_receiver := config.streams_by_receiver(stream)):
-        return [_wrap("Nothing: all receivers of this stream are paused.")]
+        return [_wrap("Nothing: all receivers of this stream are paused or have ended.")]
     restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
     record = json.loads(RecordFormat.of(part.guarantee.descriptor).encode("m1", 0, 0, 0))
     return [

@@ -8,13 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
+from meteragent import config
 from tests.conftest import MakeBroker
 from tests.integration.browser import chromium
+from tests.integration.look import PICTURES, WIDTHS, Look, serious, window
+from tests.integration.service import now_ms
 from tests.integration.test_receiver_actions import Scene, running
 from tests.support.broker import free_port
-from tests.support.page_world import TOKEN
+from tests.support.not_run import ROOT
+from tests.support.page_world import TOKEN, PageWorld
 
 PAUSE = {"verb": "pause", "name": "app", "nonce": ""}
 
@@ -88,6 +93,42 @@ async def test_a_draft_is_shown_with_what_check_says_of_it(mosquitto: MakeBroker
         saved = await (await download.value).path()
         assert saved.read_text() == draft
         assert scene.agent.path.read_text() == before
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_buttons_and_drafts_are_fit_for_everybody(tmp_path: Path, language: str) -> None:
+    """At four widths nothing is cut off; axe finds nothing serious, light and dark."""
+    path, port = tmp_path / "home.toml", free_port()
+    path.write_text((ROOT / "deploy" / "two-receivers.toml").read_text())
+    world = PageWorld(text=path.read_text())
+    world.view.config, world.now_ms = config.load(path), now_ms()
+    async with (
+        world.serving(port=port, token=TOKEN, has_actions=True),
+        chromium() as browser,
+        window(browser, locale=language, viewport={"width": 1280, "height": 900}) as page,
+    ):
+        look = Look(world, page, language)
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.fill("#token", TOKEN.decode())
+        await page.click("button")
+        await expect(page.locator("#line")).to_have_attribute("data-state", "open")
+        look.complaints.clear()  # the form of the login had some
+        await look.tab("receivers")
+        await expect(page.locator("#receivers-table .act")).to_have_count(6)
+        await expect(page.locator("#draft-said")).to_contain_text("tariff-app")
+        await page.fill("#draft-text", path.read_text().replace('"day"', '"bill"'))
+        await page.click("#draft button")
+        await expect(page.locator("#draft-difference")).to_contain_text('+preset = "bill"')
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 900})
+            assert "\n".join(await look.cut_off()) == "", width
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            await page.screenshot(path=PICTURES / f"{width}-{language}-actions.png", full_page=True)
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            assert await serious(page) == []
+        assert look.complaints == []
 
 
 def asked(url: str, origin: str) -> int:

@@ -5,9 +5,11 @@ import json
 from meteragent import config
 from meteragent.domain import loads
 from meteragent.report import markdown, sharing, terminal, together
+from meteragent.store.grants import Action
 from tests.support.configurations import written
 from tests.support.not_run import ROOT
 
+VERBS = {"utility": "pause", "tariff-app": "resume", "research": "end"}
 SETTINGS = config.load(ROOT / "deploy" / "two-receivers.toml")
 
 
@@ -35,7 +37,7 @@ def test_the_statement_says_what_leaves_to_whom() -> None:
     statement = " ".join(markdown.statement_text(paused).split())
     assert "To utility, at the broker " in statement
     assert "To research, at the broker " not in statement
-    assert "Nothing: all receivers of this stream are paused." in statement
+    assert "Nothing: all receivers of this stream are paused or have ended." in statement
 
 
 def test_levels_of_presets_add_and_of_receivers_do_not() -> None:
@@ -52,3 +54,20 @@ def test_json_says_the_same() -> None:
     assert [row["name"] for row in document["receivers"]] == ["utility", "tariff-app", "research"]
     assert document["together"]["moved_wh"] == "110"
     assert json.loads(terminal.guarantees_json([], config.parse(written()))) == {"streams": []}
+
+
+def test_an_action_counts_like_the_file() -> None:
+    """A stream that nobody gets any more costs nothing; the page shows the first receiver that gets one."""
+    actions = {name: Action(1, name, verb, "page", 0) for name, verb in VERBS.items()}
+    after = config.with_actions(SETTINGS, actions)
+    assert [row.text.rpartition(", ")[2] for row in sharing.receivers(after)[1:]] == [
+        "until 2027-12-30T23:00:00Z",
+        "so it gets nothing more",
+    ]
+    [appliance, day] = after.stream
+    assert appliance.sink.topic == "homes/{meter}/power"
+    assert [appliance.is_received, day.is_received] == [True, False]
+    assert together.epsilon_per_day(after) == config.terms(appliance).epsilon_per_w_day
+    assert config.other_charges_per_day(after, appliance) == 0
+    resumed = config.with_actions(after, {})
+    assert resumed == SETTINGS

@@ -1,7 +1,7 @@
 /** The receivers: who gets the numbers, what a person does to one, and drafts of another configuration. */
 
 import { fill, fillTable } from "./sections.js";
-import { clock, day, element, say } from "./text.js";
+import { clock, element, say } from "./text.js";
 
 const RETRY_MS = 1000;
 
@@ -41,7 +41,7 @@ export class Receivers {
     const { receivers: all, costs, nonce } = this.#facts;
     const parties = group && Object.values(group.operators).map((name) => ({ name, topic: "–", start: null, end: null }));
     const rows = parties || (all.length ? all : receivers);
-    const date = (ms) => (ms === null ? "–" : `${day(ms)}, ${clock(ms)}`);
+    const date = (ms) => (ms === null ? "–" : clock(ms));
     const stateOf = ({ start, end, state }) => state || (now < start ? "later" : end !== null && now >= end ? "ended" : "gets");
     const states = rows.map(stateOf);
     const shown = JSON.stringify([rows, states, nonce]);

@@ -29,9 +29,9 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
     (
         "each window has 13 slots, which requires more noise in each: a single slot of 2 h 10 min that"
-        " hides the same energy has an error of 72.1 W"
+        " hides the same energy has an error of 33.9 W"
     ): (
-        {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
+        {"source": KNOWN, "window": "length = '130min'\nstep = '10min'", "privacy": "hide = '50Wh'"},
         (),
     ),
     "values are rounded to multiples of 1 W, which is coarse compared with the noise": (

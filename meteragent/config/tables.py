@@ -10,7 +10,7 @@ copy of a record reveals nothing more. Streams of other presets add to the charg
 named after its preset and not after its receivers, because the name is a key of the ledger.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -136,18 +136,18 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
     """Return a configuration after the last action on each receiver, by its name."""
-    verbs = {name: action.verb for name, action in actions.items()}
-
-    def after(receivers: Iterable[Receiver]) -> tuple[Receiver, ...]:
-        """Return receivers after the last action on each."""
-        return tuple([item.after_action(verbs.get(item.name, "")) for item in receivers])
-
-    groups = [after(stream.receivers) for stream in config.stream]
+    groups = [_after_actions(stream.receivers, actions) for stream in config.stream]
     streams = [
         sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
         for stream, peers in zip(config.stream, groups, strict=True)
     ]
-    return config.model_copy(update={"stream": tuple(streams), "receiver": after(config.receiver)})
+    receivers = _after_actions(config.receiver, actions)
+    return config.model_copy(update={"stream": tuple(streams), "receiver": receivers})
+
+
+def _after_actions(receivers: Sequence[Receiver], actions: Mapping[str, "Action"]) -> tuple[Receiver, ...]:
+    verbs = [actions[item.name].verb if item.name in actions else "" for item in receivers]
+    return tuple(item.after_action(verb) for item, verb in zip(receivers, verbs, strict=True))
 
 
 def for_preset(base: Stream, name: str) -> Stream:

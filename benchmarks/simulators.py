@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.harness import Row, peer, report, run
 from simulators.homes.fleet import Fleet
+from simulators.homes.region import GERMANY, Region
 
 HOMES, DAYS = 1000, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4
@@ -27,12 +28,12 @@ GOAL_AT_1_S, GOAL_RAMP = 300, 4
 UNIT = "home-days"
 
 
-def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
+def ours(homes: int, days: int, step_s: int, region: Region | None = None) -> Callable[[], object]:
     """Return a function that simulates `homes` homes for `days` days.
 
     Each call simulates different days from the previous call, so that no cache helps.
     """
-    fleet, first_day = Fleet(0, range(homes)), 0
+    fleet, first_day = Fleet.of_today(0, range(homes), region), 0
 
     def call() -> object:
         """Simulate the next days; return, for each day, a number that depends on all of the day's values."""
@@ -190,10 +191,19 @@ def compare_with_goal() -> Row:
     return Row("simulated homes at 1 s", baseline, at_1_s, limit_s, 1, "", (days, days), UNIT)
 
 
+def compare_with_plain() -> Row:
+    """Return a row that compares homes of today, with weather and all that they own, with plain homes."""
+    of_today, plain = ours(HOMES, DAYS, 60, GERMANY), ours(HOMES, DAYS, 60)
+    count = HOMES * DAYS
+    return Row(
+        "homes of today at 60 s", "plain homes at 60 s", of_today, plain, None, "", (count, count), UNIT
+    )
+
+
 def main() -> None:
     """Run the benchmark, and print its results."""
     warnings.simplefilter("ignore")  # the peers emit warnings
-    rows = [*compare_with_ramp(), compare_with_goal(), *compare_with_richardson()]
+    rows = [*compare_with_ramp(), compare_with_goal(), compare_with_plain(), *compare_with_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 
 

@@ -158,8 +158,7 @@ def _number_fields(number: PayloadNumber, quantity: Quantity) -> dict[str, str |
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     value = None if quantity.scale is None else exact_text(Fraction(number.number) * quantity.scale)
     time = None if number.time_ms is None else iso_time(number.time_ms)
-    unit_text = None if value is None else unit
-    return {"value": value or str(number.number), "unit": unit_text, "time": time, "meter": number.id}
+    return {"value": value or str(number.number), "unit": value and unit, "time": time, "meter": number.id}
 
 
 def _number_text(number: PayloadNumber, quantity: Quantity) -> str:

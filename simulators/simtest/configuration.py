@@ -115,6 +115,7 @@ unit = "{"W" if power else "Wh"}"
 {"hold" if power else "interval"} = "{ticks(setting.stands)}"
 {f"modulus = {counter.modulus}" if counter.modulus else ""}
 {f"dead_band = {counter.step}" if counter.step else ""}
+{'every = "0s"' if counter.is_on_change else ""}
 inflight = {setting.inflight}
 max_meters = {setting.meters}
 max_payload = "{PAYLOAD_MAX}B"

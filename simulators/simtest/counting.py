@@ -9,6 +9,9 @@ from simulators.simtest import schedule as s
 from simulators.simtest.model.setting import Setting, kind_of
 from simulators.simtest.schedule import Configuration, Event
 
+ON_CHANGE_SHARE = 0.3
+"""The share of the schedules with registers in which these are sent on change."""
+
 
 def count(
     seed: int, configurations: Sequence[Configuration], events: Sequence[Event]
@@ -19,7 +22,8 @@ def count(
     rising = _accumulate(random, events)
     random = Random(f"counters of {seed}")
     modulus, step = random.choice([0, 0, 500, 4000, 60_000]), random.choice([0, 0, 1, 100, 1000])
-    counters = [_with_counters(random, settings, modulus, step) for settings in registers]
+    on_change = "!" * (Random(f"on change {seed}").random() < ON_CHANGE_SHARE)
+    counters = [_with_counters(random, settings, modulus, step, on_change) for settings in registers]
     return counters, _count_off(rising, modulus, step)
 
 
@@ -33,12 +37,15 @@ def _with_registers(random: Random, configuration: Configuration) -> Configurati
     )
 
 
-def _with_counters(random: Random, configuration: Configuration, modulus: int, step: int) -> Configuration:
+def _with_counters(
+    random: Random, configuration: Configuration, modulus: int, step: int, on_change: str
+) -> Configuration:
     """Let most streams of registers state where they wrap and in which step they count, in Wh."""
     return tuple(
         replace(
             setting,
             kind=f"register:{modulus * (random.random() < 0.8)}/{step * (random.random() < 0.8)}"
+            + on_change
             + _phases(setting),
         )
         if kind_of(setting) == "register"

@@ -19,7 +19,7 @@ from simulators.simtest.configuration import parse
 from simulators.simtest.generator import generate
 from simulators.simtest.judge import crowd
 from simulators.simtest.judge.ending import EPILOGUE_S, epilogue_s
-from simulators.simtest.model.setting import PACES, Setting, kind_of, phases_of
+from simulators.simtest.model.setting import PACES, Setting, counter_of, kind_of, phases_of
 from simulators.simtest.schedule import (
     Clock,
     Crash,
@@ -278,6 +278,7 @@ def test_the_seeds_exercise_everything() -> None:
         assert {bool(getattr(network, name)) for network in networks} == {False, True}
     assert {bool(one.receivers) for one in settings} == {bool(one.crowd) for one in settings} == {False, True}
     assert {kind_of(one) for one in settings} == {"power", "interval_energy", "register"}
+    assert {counter_of(one).is_on_change for one in settings} == {False, True}
     assert {phases_of(one).has_parts for one in settings if phases_of(one).signs} == {False, True}
     assert {one.space for one in settings} == {str(space) for space in Space}
     assert {one.clock for one in settings} == {"wall", "event"}

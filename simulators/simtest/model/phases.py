@@ -180,9 +180,14 @@ class PowerPhasesMeter(PhasedMeter):
 
 @dataclass
 class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
-    """A meter whose phases send registers; `believed` has the ends of changes that a slot's end settled."""
+    """A meter whose phases send registers.
+
+    `believed` has the ends of changes that a slot's end settled. A phase that reports on change stands at its
+    last reading where others have been read; `stood_ms` has the last time at which it stood.
+    """
 
     believed: set[tuple[str, int]] = field(default_factory=set)
+    stood_ms: dict[str, int] = field(default_factory=dict)
 
     @property
     def _rules_of_phase(self) -> ReadingSpec:
@@ -221,14 +226,23 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     def _settled_spans(self, phase: str) -> list[Span]:
         return [span for span in self._spans_of(phase) if span.settled_ms is not None]
 
-    def _add_sums(self) -> None:
-        """Sum at each good reading after the last sum up to which all phases are settled."""
+    def _add_sums(self, until_ms: int | None = None, *, is_end: bool = False) -> None:
+        """Sum at each good reading after the last sum up to which all phases are settled.
+
+        With `until_ms`, phases may stand up to then; with `is_end`, there is a sum then, too, if a phase is
+        settled so far.
+        """
         if not all(self.of_phases.values()):
             return
         goods = {name: self._goods(name) for name in self.of_phases}
         from_ms = max(self.newest_sum_ms + 1, *(min(readings) for readings in self.of_phases.values()))
-        until_ms = min(max(times_ms) for times_ms in goods.values())
-        for time_ms in sorted({t for times_ms in goods.values() for t in times_ms}):
+        settled_ms = [max(times_ms) for times_ms in goods.values()]
+        times_of_sums = {t for times_ms in goods.values() for t in times_ms}
+        if until_ms is None:
+            until_ms = min(settled_ms)
+        elif is_end and until_ms <= max(settled_ms):
+            times_of_sums.add(until_ms)
+        for time_ms in sorted(times_of_sums):
             if from_ms <= time_ms <= until_ms:
                 self.newest_sum_ms = time_ms
                 self._add_sum(time_ms, self._sum_at(time_ms))
@@ -251,9 +265,12 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
             start_ms = passed[-1].end_ms if passed else min(readings)
             total_u += sign * readings[start_ms].value_u
             items.append(readings[start_ms])
-            if start_ms < time_ms:
+            if len(passed) == len(spans):
+                self.stood_ms[name] = time_ms
+            elif start_ms < time_ms:
                 line = spans[len(passed)]
-                passed_ms, whole_ms = time_ms - start_ms, line.end_ms - start_ms
+                from_ms = max(start_ms, self.stood_ms.get(name, 0))
+                passed_ms, whole_ms = time_ms - from_ms, line.end_ms - from_ms
                 total_u += Fraction(sign * (line.use_u or 0) * passed_ms, whole_ms)
                 items.append(readings[line.end_ms])
         return Held(floor(total_u + Fraction(1, 2)), tuple(items), time_ms, shift_u)
@@ -266,8 +283,16 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
             for name in self.of_phases:
                 waiting = [span for span in self._spans_of(name) if span.settled_ms is None]
                 self.believed |= {(name, span.end_ms) for span in waiting[:1] if span.start_ms < until_ms}
-            self._add_sums()
+            self._add_sums(until_ms if self.ordinary.readings.is_on_change else None, is_end=True)
         return super().decide(until_ms)
+
+    def decide_passed(self, clock_ms: int) -> list[Any]:
+        """Let phases stand where others have been read the lateness later; then decide as for a register."""
+        frontier_ms = min((self.newest_ms or 0) - self.ruling.lateness_ms, clock_ms)
+        if self.ordinary.readings.is_on_change and frontier_ms > self.newest_sum_ms:
+            heard_ms = max(max(readings, default=0) for readings in self.of_phases.values())
+            self._add_sums(min(frontier_ms, heard_ms - self.ordinary.lateness_ms))
+        return super().decide_passed(clock_ms)
 
     def _spans(self, readings: list[Count]) -> list[Span]:
         """Return the spans between sums, all of which are good."""

@@ -64,10 +64,14 @@ PACES = {
 
 
 class Counter(NamedTuple):
-    """What a configuration states about a register, in Wh: its modulus and its step; 0 if not stated."""
+    """What a configuration states about a register, in Wh: its modulus and its step; 0 if not stated.
+
+    `is_on_change` says that it is sent on change.
+    """
 
     modulus: int
     step: int
+    is_on_change: bool
 
 
 class Phases(NamedTuple):
@@ -172,9 +176,12 @@ def kind_of(setting: Setting) -> str:
 
 
 def counter_of(setting: Setting) -> Counter:
-    """Return what is stated of a register whose kind is `register:MODULUS/STEP`, perhaps with phases."""
+    """Return what is stated of a register whose kind is `register:MODULUS/STEP`, perhaps with phases.
+
+    If the step ends with `!`, each change is sent.
+    """
     modulus, _, step = setting.kind.partition("@")[0].partition(":")[2].partition("/")
-    return Counter(int(modulus or 0), int(step or 0))
+    return Counter(int(modulus or 0), int(step.removesuffix("!") or 0), step.endswith("!"))
 
 
 def phases_of(setting: Setting) -> Phases:

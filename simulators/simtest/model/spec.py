@@ -56,6 +56,7 @@ class ReadingSpec:
     modulus_u    where a register starts again at 0; 0 if it does not
     step_u       the step in which a register is counted; 0 if it is unknown
     phases       the phases that are summed, each with its sign; empty if there are none
+    is_on_change  whether each change is sent, so that a silent register has not moved
     """
 
     kind: str
@@ -68,6 +69,7 @@ class ReadingSpec:
     modulus_u: int = 0
     step_u: int = 0
     phases: tuple[tuple[str, int], ...] = ()
+    is_on_change: bool = False
 
     @property
     def meaning(self) -> tuple[str, int]:

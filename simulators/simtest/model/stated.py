@@ -101,6 +101,8 @@ def _facts_of_readings(rules: ReadingSpec) -> Facts:
     """Return what is stated of a register's step, and of how many registers are summed."""
     counters = len(rules.phases) if rules.kind == "register" else 0
     facts: Facts = {"counters": counters} if counters > 1 else {}
+    if rules.is_on_change:
+        facts["every"] = duration_text(0)
     if rules.step_u:
         facts["dead_band"] = str(Fraction(rules.step_u, MICRO * max(1, counters)))
     return facts

@@ -150,11 +150,12 @@ def _readings(setting: Setting, pace: Pace) -> ReadingSpec:
         gap_u, high_u = setting.gap * MICRO, setting.high_w * MICRO
         low_u = -high_u if has_parts else 0
         return ReadingSpec("power", stands_ms, 0, gap_u, low_u, high_u, threshold_u, phases=signs)
-    kind, (modulus, step) = kind_of(setting), counter_of(setting)
+    kind, (modulus, step, is_on_change) = kind_of(setting), counter_of(setting)
     interval_ms = HOUR_MS if kind == "register" else stands_ms
     high_u = (2 * setting.high_w * MICRO * interval_ms + HOUR_MS) // (2 * HOUR_MS)  # rounded half up
     low_u, step_u = -high_u if has_parts else 0, step * MICRO * max(1, len(signs))
-    return ReadingSpec(kind, 0, interval_ms, 0, low_u, high_u, 0, modulus * MICRO, step_u, signs)
+    limits, modulus_u = (low_u, high_u, 0), modulus * MICRO
+    return ReadingSpec(kind, 0, interval_ms, 0, *limits, modulus_u, step_u, signs, is_on_change)
 
 
 # --- local days --------------------------------------------------------------------------------

@@ -92,8 +92,8 @@ def _load_factor(street_w: Floats) -> Floats:
 
 
 def _variation(street_w: Floats) -> Floats:
-    """Return the standard deviation of half hours over the mean import."""
-    return np.asarray(street_w.std(axis=1) / _import_w(street_w))
+    """Return the standard deviation of half hours over the mean of their absolute values."""
+    return np.asarray(street_w.std(axis=1) / np.abs(street_w).mean(axis=1))
 
 
 def _ramp_kw(street_w: Floats) -> Floats:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meteragent.privacy.channel import Channel, NoLaplaceMechanism, exp, laplace_channel, laplace_densities
 from meteragent.privacy.mechanism.number import TruncatedGeometric
-from meteragent.privacy.metric import Scaled, absolute, discrete
+from meteragent.privacy.metric import Scaled, absolute, discrete, euclidean
 from tests.support.channels import FEW
 
 Distance = Callable[[Any, Any], Fraction]
@@ -99,3 +99,11 @@ def test_what_is_no_finite_metric_space_is_refused() -> None:
     for error, text, make in wrong:
         with pytest.raises(error, match=text):
             make()
+
+
+def test_the_smallest_epsilon_of_points_of_the_plane_is_found_at_once() -> None:
+    """Roots as distances make long sums of powers of e: ratios are enclosed, not multiplied out."""
+    points = [(0, 0), (1, 2), (3, 1), (4, 4), (2, 5)]
+    channel = laplace_channel(points, euclidean, 1)
+    assert channel.smallest_epsilon(euclidean) == pytest.approx(1, rel=1e-12)
+    assert channel.is_private(1, euclidean)

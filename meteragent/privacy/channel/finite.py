@@ -23,8 +23,11 @@ from typing import Any
 
 from meteragent.privacy.channel.exponential import Number, exp, to_number
 from meteragent.privacy.channel.matrix import ZERO, Matrix, Point, Row, total
-from meteragent.privacy.exact import Exact, not_negative
+from meteragent.privacy.exact import Exact, ln_bounds, not_negative
 from meteragent.privacy.metric import Metric
+
+_BITS = 192
+"""The precision at which `smallest_epsilon` encloses probabilities; what it does not tell apart is exact."""
 
 
 @dataclass(frozen=True, init=False)
@@ -54,13 +57,17 @@ class Channel(Matrix):
         The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float that may be wrong in
         its last bits. For an exact decision, use `is_private`. Raises ValueError if a distance is negative.
         """
+        bounds = {id(p): p.bounds(_BITS) for row in self.rows for p in row}
         smallest = 0.0
         for row, other_row, distance in self._nearest(metric):
-            odds = _largest_odds(row, other_row)
-            if odds is None or (odds > 1 and not distance):
+            pairs = [(p, q) for p, q in zip(row, other_row, strict=True) if p.sign]
+            if any(not q.sign for _, q in pairs):
                 return math.inf
-            if odds > 1:
-                smallest = max(smallest, odds.log() / float(distance))
+            enclosures = [(bounds[id(p)], bounds[id(q)]) for p, q in pairs]
+            low, high = (max(p[i] / q[1 - i] for p, q in enclosures) for i in (0, 1))
+            level = _log_between(low, high) if low > 1 else max(p / q for p, q in pairs).log()
+            if level > 0:
+                smallest = max(smallest, level / float(distance) if distance else math.inf)
         return smallest
 
     def largest_odds(self, x: Point, other: Point) -> Number | None:
@@ -135,6 +142,11 @@ def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")
     return None if distance == math.inf else Fraction(distance)
+
+
+def _log_between(low: Fraction, high: Fraction) -> float:
+    """Return ln of a number between two bounds that are hardly apart."""
+    return float(Fraction(ln_bounds(low, _BITS)[0] + ln_bounds(high, _BITS)[1], 2 << _BITS))
 
 
 def _largest_odds(row: Row, other_row: Row) -> Number | None:

@@ -61,12 +61,16 @@ class Query:
     Raises TypeError if the sensitivity is not exact; ValueError if a pair of points shows a larger
     sensitivity, the sensitivity is infinite, or no sensitivity is declared on a space that is too large to
     search.
+
+    `uniform_to` is k if it is known, without a search, that the answers are all of 0 .. k and the query is
+    uniformly sensitive; it is not checked.
     """
 
     function: Callable[[Any], Any]
     domain: Space
     metric: Metric
     sensitivity: Distance
+    uniform_to: int | None
 
     def __init__(
         self,
@@ -74,8 +78,9 @@ class Query:
         domain: Space,
         metric: Metric = absolute,
         sensitivity: Exact | None = None,
+        uniform_to: int | None = None,
     ) -> None:
-        set_fields(self, function=function, domain=domain, metric=metric)
+        set_fields(self, function=function, domain=domain, metric=metric, uniform_to=uniform_to)
         smallest = self._least_sensitivity(is_declared=sensitivity is not None)
         delta = smallest if sensitivity is None else to_rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
@@ -100,7 +105,7 @@ class Query:
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
         """Return a tight, expansive chain (Definition 5) or None. Raises ValueError as `answers` does."""
-        links = self._expansive()
+        links = self.expansive_links
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
             answer = chain[-1]
@@ -118,14 +123,15 @@ class Query:
     @property
     def is_uniformly_sensitive(self) -> bool:
         """Whether any two answers are joined by a tight and expansive chain (Definition 5, Theorem 6)."""
-        paths, answers = shortest_paths(self._expansive()), self.answers
+        paths, answers = shortest_paths(self.expansive_links), self.answers
         lengths = (
             (paths.get(y, {}).get(z, math.inf), self.metric(y, z)) for y, z in combinations(answers, 2)
         )
         return not any(exceeds(path, distance) for path, distance in lengths)
 
-    def _expansive(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """Return d_Y for each expansive link: the sensitivity times the distance of the nearest points."""
+    @property
+    def expansive_links(self) -> dict[tuple[Hashable, Hashable], Distance]:
+        """The distance d_Y of each expansive link: the sensitivity times that of the nearest points."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
@@ -144,7 +150,9 @@ class Query:
     def _search_points(self) -> tuple[Any, ...]:
         points = list_points(self.domain)
         if points is None or len(points) > SEARCH_LIMIT:
-            raise ValueError("the space is too large to search: declare the query's sensitivity")
+            raise ValueError(
+                "the space is too large to search: declare the query's sensitivity, or uniform_to"
+            )
         return points
 
 
@@ -157,7 +165,10 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
     delta = _sensitivity_of_sum(domain, row.sensitivity, spread)
-    return Query(lambda x: sum(map(row.function, x)), domain, absolute, delta)
+    # One row that changes moves the count by 1, at the least distance there is under d_h.
+    is_uniform = domain.kind == "hamming" and spread == 1 and not isinstance(domain.rows, WithNull)
+    top = domain.n if is_uniform else None
+    return Query(lambda x: sum(map(row.function, x)), domain, absolute, delta, top)
 
 
 def total(domain: Databases) -> Query:
@@ -171,7 +182,8 @@ def total(domain: Databases) -> Query:
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
         raise ValueError("an absent row adds 0 to the sum: the values of the rows must include 0")
     delta = _sensitivity_of_sum(domain, Fraction(1), domain.rows.diameter)
-    return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta)
+    top = None if domain.kind == "linf" else _top(domain, domain.n)
+    return Query(lambda x: sum(_present(x)), domain, Scaled(absolute, _quantum(domain)), delta, top)
 
 
 def average(domain: Databases, *, rounded: bool = False) -> Query:
@@ -193,8 +205,8 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         return Query(_mean, domain, metric, delta)
     points = list_points(domain)
     if points is not None and len(points) <= SEARCH_LIMIT:  # the sensitivity may be below a row's
-        return Query(lambda x: math.floor(_mean(x)), domain, metric)
-    return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
+        return Query(lambda x: math.floor(_mean(x)), domain, metric, uniform_to=_top(domain))
+    return Query(lambda x: math.floor(_mean(x)), domain, metric, delta, _top(domain))
 
 
 def percentile(domain: Databases, percent: Exact) -> Query:
@@ -214,7 +226,8 @@ def percentile(domain: Databases, percent: Exact) -> Query:
         values = sorted(_present(x))
         return values[max(1, math.ceil(len(values) * share / 100)) - 1]
 
-    return Query(row, domain, Scaled(absolute, _quantum(domain)), _sensitivity_of_row(domain))
+    metric, delta = Scaled(absolute, _quantum(domain)), _sensitivity_of_row(domain)
+    return Query(row, domain, metric, delta, _top(domain))
 
 
 def most_common(domain: Databases, k: int) -> Query:
@@ -289,7 +302,20 @@ def _require_finite(sensitivity: Distance) -> Fraction:
 
 
 def _quantum(domain: Databases) -> Fraction:
+    return _numbers(domain).quantum
+
+
+def _numbers(domain: Databases) -> Numbers:
     values = domain.rows.values if isinstance(domain.rows, WithNull) else domain.rows
     if not isinstance(values, Numbers):
         raise TypeError(f"the rows must be Numbers, not {type(values).__name__}")
-    return values.quantum
+    return values
+
+
+def _top(domain: Databases, rows: int = 1) -> int | None:
+    """Return k if answers are 0 .. k quanta, each as near to the next as can be (Theorems 11 to 13).
+
+    It is `rows` times the largest value. Under d_h, a row may move an answer by several quanta at once.
+    """
+    values = _numbers(domain)
+    return rows * values.high if values.low == 0 and values.high and domain.kind != "hamming" else None

@@ -10,7 +10,7 @@ import pytest
 from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.mechanism.universal import NotUniform, universal_mechanism
 from meteragent.privacy.metric import absolute, hamming, is_metric
-from meteragent.privacy.query import Query, average, is_in_family_c, most_common, percentile, total
+from meteragent.privacy.query import Query, average, count, is_in_family_c, most_common, percentile, total
 from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, list_points
 
 SIZES = [(2, 2), (3, 2), (2, 3)]
@@ -191,3 +191,40 @@ def test_the_most_common_values_are_an_answer() -> None:
     for k in (0, 4):
         with pytest.raises(ValueError, match="k must lie in"):
             most_common(domain, k)
+
+
+def yes_or_no(n: int) -> Query:
+    """The number of n rows that are not 0."""
+    return count(Databases(Numbers(0, 1), n, "hamming"), bool)
+
+
+@pytest.mark.parametrize("name", [*QUERIES, "count"])
+@pytest.mark.parametrize("kind", ["hamming", "l1", "normalised l1", "linf"])
+@pytest.mark.parametrize("is_null", [False, True])
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (2, 2), (3, 2)])
+def test_what_is_known_of_a_query_is_what_a_search_finds(
+    name: str, kind: Any, k: int, n: int, *, is_null: bool
+) -> None:
+    """Wherever `uniform_to` is stated, it is the largest answer, and every chain is there."""
+    rows = Numbers(0, k, "1/2")
+    domain = Databases(WithNull(rows) if is_null else rows, n, kind)
+    query = count(domain, bool) if name == "count" else QUERIES[name](domain)
+    searched = Query(query.function, query.domain, query.metric)
+    if query.uniform_to is not None:
+        assert sorted(searched.answers) == list(range(query.uniform_to + 1))
+        assert searched.is_uniformly_sensitive
+        assert universal_mechanism(query, 1).mechanism == universal_mechanism(searched, 1).mechanism
+
+
+def test_a_universal_mechanism_has_any_size_that_its_theorem_covers() -> None:
+    """A count of 1,000 rows, a sum, a percentile and a rounded average of many: none is searched."""
+    assert universal_mechanism(yes_or_no(1000), "1/5").mechanism == TruncatedGeometric("1/5", 1, 1000)
+    many = Databases(Numbers(0, 5), 1000, "l1")
+    assert universal_mechanism(total(many), "1/5").mechanism == TruncatedGeometric("1/5", 1, 5000)
+    for query in (percentile(many, 50), average(many, rounded=True)):
+        assert universal_mechanism(query, "1/5").mechanism == TruncatedGeometric("1/5", 1, 5)
+    assert universal_mechanism(yes_or_no(9), "1/5").mechanism == TruncatedGeometric("1/5", 1, 9)
+    for query in (percentile(Databases(Numbers(0, 5), 4), 50), total(Databases(Numbers(1, 5), 5, "l1"))):
+        assert query.uniform_to is None
+    with pytest.raises(NotUniform, match="answers 0 and 1 have no tight 2-expansive chain"):
+        universal_mechanism(total(Databases(Numbers(0, 2), 4)), 1)

@@ -7,7 +7,7 @@ distance. (The paper's theorem has Delta d_X; its corollaries show that the epsi
 """
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.mechanism.number import TruncatedGeometric
@@ -22,18 +22,29 @@ class NotUniform(ValueError):
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after `query` (Theorem 10).
 
-    Raises NotUniform if the answers are not q [0..k] for a k >= 1, or no tight chain of expansive links joins
-    two of them; ValueError if epsilon is not positive, the sensitivity is not exact, or the space is too
-    large to search.
+    A query that is known to be uniformly sensitive may have a space of any size. Raises NotUniform if the
+    answers are not q [0..k] for a k >= 1, or no tight chain of expansive links joins two of them; ValueError
+    if epsilon is not positive, the sensitivity is not exact, or the space is too large to search.
     """
-    level, answers = positive("epsilon", epsilon), query.answers
-    k = len(answers) - 1
-    if k < 1 or sorted(answers) != list(range(k + 1)):
-        raise NotUniform(f"the answers must be all of 0 .. k quanta, not {sorted(answers)}")
+    level = positive("epsilon", epsilon)
+    k = _search_top(query) if query.uniform_to is None else query.uniform_to
     quantum = Fraction(query.metric(0, 1))
-    if any(query.metric(y, z) != quantum * abs(y - z) for y, z in combinations(answers, 2)):
-        raise NotUniform("the answers must be as far apart as numbers, quantum |y - z|")
-    for y, z in combinations(sorted(answers), 2):
-        if query.chain(y, z) is None:
-            raise NotUniform(f"answers {y} and {z} have no tight {query.sensitivity}-expansive chain")
     return After(TruncatedGeometric(level / Fraction(query.sensitivity), quantum, k), query)
+
+
+def _search_top(query: Query) -> int:
+    """Return k if the answers are q [0..k] and every next one is an expansive link away.
+
+    Among numbers, a tight chain between neighbours is their own link, and such links make all other chains.
+    """
+    answers = sorted(query.answers)
+    k = len(answers) - 1
+    if k < 1 or answers != list(range(k + 1)):
+        raise NotUniform(f"the answers must be all of 0 .. k quanta, not {answers}")
+    if any(query.metric(y, z) != query.metric(0, 1) * abs(y - z) for y, z in combinations(answers, 2)):
+        raise NotUniform("the answers must be as far apart as numbers, quantum |y - z|")
+    links = query.expansive_links
+    for y, z in pairwise(answers):
+        if (y, z) not in links and (z, y) not in links:
+            raise NotUniform(f"answers {y} and {z} have no tight {query.sensitivity}-expansive chain")
+    return k

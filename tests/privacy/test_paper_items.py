@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -304,3 +304,21 @@ def test_the_definitions_of_sensitivity() -> None:
     assert (counts.sensitivity, utilities.sensitivity) == (2, 4)
     assert VectorLaplace("1/2", 1, 3, sensitivity=2).loss(Fraction(2)) == HALF
     assert Exponential("1/2", 1, 3, sensitivity=4).loss(Fraction(4)) == HALF
+
+
+@given(weights=st.lists(st.integers(1, 40), min_size=8, max_size=8))
+@example([1, 7, 1, 3, 1, 3, 1, 1])
+def test_equation_1_adjacent_databases_decide_for_all(weights: list[int]) -> None:
+    """CABP (1): odds of e^epsilon between neighbours are d_P <= epsilon d_h, by a path of changed rows."""
+    domain = Databases(Numbers(0, 1), 2, "hamming")
+    laws = [
+        [Fraction(w, v + w), Fraction(v, v + w)] for w, v in zip(weights[::2], weights[1::2], strict=True)
+    ]
+    channel = Channel(domain.points, "yz", laws)
+    adjacent = [(x, y) for x in domain.points for y in domain.neighbours(x)]
+    odds = [channel.largest_odds(x, y) for x, y in adjacent]
+    assert None not in odds
+    log_odds = max(Fraction(one.log()) for one in odds if one is not None)
+    for level in (log_odds + Fraction("1e-9"), log_odds * Fraction("0.999")):
+        holds = all(one is not None and one <= exp(level) for one in odds)
+        assert channel.is_private(level, hamming) is holds

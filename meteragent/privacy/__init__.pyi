@@ -1,7 +1,7 @@
 from .accuracy import half_width, sd
 from .adversary import Hiding, Neighbourhood, is_maximally_tight
 from .bits import Bits, FreshRows, RowBits, SeededBits, SystemBits
-from .channel import Channel, algebra, all_events, exp, has_same_noise
+from .channel import Channel, NoLaplaceMechanism, algebra, all_events, exp, has_same_noise, laplace_channel
 from .composition import BudgetExceeded, Odometer
 from .curve import Projection, reconstruct
 from .divergence import (
@@ -33,6 +33,7 @@ from .mechanism import (
     MetricMechanism,
     MetricProduct,
     NoisyMax,
+    NotUniform,
     OutputPerturbation,
     PairMechanism,
     PlanarLaplace,
@@ -44,9 +45,23 @@ from .mechanism import (
     Then,
     TruncatedGeometric,
     VectorLaplace,
+    universal_mechanism,
 )
-from .metric import GraphMetric, Induced, Nullable, Scaled, domination, is_metric
-from .query import Query, average, count, percentile, total
+from .metric import (
+    GraphMetric,
+    Induced,
+    Nullable,
+    Scaled,
+    absolute,
+    chebyshev,
+    discrete,
+    domination,
+    euclidean,
+    hamming,
+    is_metric,
+    manhattan,
+)
+from .query import Query, average, count, is_in_family_c, most_common, percentile, total
 from .sampling import (
     below,
     below_array,
@@ -70,6 +85,7 @@ from .space import (
     Numbers,
     Subsets,
     Windows,
+    WithNull,
     polyline,
     steps,
 )
@@ -109,7 +125,9 @@ __all__ = [
     "MetricMechanism",
     "MetricProduct",
     "Neighbourhood",
+    "NoLaplaceMechanism",
     "NoisyMax",
+    "NotUniform",
     "Nullable",
     "Numbers",
     "Odometer",
@@ -136,6 +154,8 @@ __all__ = [
     "Weighted",
     "WindowFloor",
     "Windows",
+    "WithNull",
+    "absolute",
     "algebra",
     "all_events",
     "average",
@@ -143,12 +163,15 @@ __all__ = [
     "below_array",
     "bernoulli",
     "channel_alpha",
+    "chebyshev",
     "choice",
     "count",
     "diameter_floor",
+    "discrete",
     "discrete_laplace",
     "domination",
     "error_bounds",
+    "euclidean",
     "exp",
     "finite_floor",
     "geometric",
@@ -156,13 +179,18 @@ __all__ = [
     "half_width",
     "half_width_of_total",
     "half_width_of_window",
+    "hamming",
     "has_same_noise",
+    "is_in_family_c",
     "is_maximally_tight",
     "is_metric",
     "kappa",
+    "laplace_channel",
     "least_alpha",
     "loss_in_all",
+    "manhattan",
     "maximal_expected_error",
+    "most_common",
     "noise_bound",
     "noise_bounds",
     "norm_alpha",
@@ -181,5 +209,6 @@ __all__ = [
     "two_point_floor",
     "uniform",
     "uniform_rows",
+    "universal_mechanism",
     "windows",
 ]

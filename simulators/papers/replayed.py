@@ -6,6 +6,7 @@ Each meter sends one programme's signature, a reading every 10 s, in window afte
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
 from itertools import starmap
@@ -64,8 +65,9 @@ def replay(radius_w: int, seed: int = 0) -> Replay:
     setting = Setting(grid=f"{SLOTS * _TICKS}/{_TICKS}", stands=_TICKS, lateness=10, radius=radius_w)
     readings = list(starmap(_read, _samples(signatures)))
     plan = Schedule(seed, "fast", ((setting,),), tuple(readings), readings[-1].at_ms + _SETTLE_MS)
-    with runs.place() as folder:
-        log = runs.run_world(plan, folder, is_scrambled=False).log
+    # In a thread, because a notebook already runs an event loop in its own.
+    with runs.place() as folder, ThreadPoolExecutor(1) as thread:
+        log = thread.submit(runs.run_world, plan, folder, is_scrambled=False).result().log
     promise = next(payload for _, topic, payload, _ in log if topic.endswith("/privacy"))
     records = [json.loads(payload) for _, _, payload, retain in log if not retain]
     released = np.zeros((PROGRAMMES, WINDOWS, SLOTS), np.int64)

@@ -95,6 +95,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
         super().__init__(prog, max_help_position=30, width=width)
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument, with room for the indent of commands, which argparse does not count."""
+        super().add_argument(action)
+        self._action_max_length += 2 * (action.nargs == argparse.PARSER)
+
     def _fill_text(self, text: str, width: int, _indent: str) -> str:
         lines = text.splitlines()
         hangings = [" " * 7 * line.startswith("  ") for line in lines]  # the width of an exit code

@@ -37,12 +37,13 @@ class StoreVersions:
         With an earlier copy, the current generation file stays. A bit flips in the database file, at a place
         that `part` decides. If there is nothing to damage or no earlier copy, `files` are left unchanged.
         """
-        self.is_flipped = damage == "flipped" and "db" in files
+        flips = damage == "flipped" and "db" in files
+        self.is_flipped = flips or (self.is_flipped and not damage)  # a process may die before it holds them
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
             files = {"db": b"no database at all", "db.gen": files.get("db.gen", b"lost")}
-        elif self.is_flipped:
+        elif flips:
             self.damages.append("store with a flipped bit")
             files = files | {"db": _flip(files["db"], Random(f"bit {part}"))}
         elif damage == "restored" and len(self._copies) > 1 and "db.gen" in files:

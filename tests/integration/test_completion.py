@@ -13,7 +13,7 @@ import pytest
 from tests.commands.system_parts import find
 from tests.support.not_run import ROOT, not_run
 
-PAGE = (ROOT / "docs" / "commands.md").read_text()
+PAGE = " ".join((ROOT / "docs" / "commands.md").read_text().split())
 EVAL = 'eval "$(register-python-argcomplete meteragent)"'
 FISH = "register-python-argcomplete --shell fish meteragent | source"
 SHELLS = {

@@ -108,10 +108,10 @@ async def test_a_month_comes_from_the_database(table_url: str, tmp_path: Path) -
 
 
 def test_an_archive_becomes_feeders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program writes the cells of the archive that the page on archives releases."""
+    """The program writes the cells of the archive that the tutorial on archives releases."""
     monkeypatch.chdir(tmp_path)
-    archives = (ROOT / "meteragent" / "archive" / "README.md").read_text("utf-8")
-    [settings, *_] = re.findall(r"^```toml\n(.*?)^```$", archives, re.MULTILINE | re.DOTALL)
+    tutorial = (ROOT / "docs" / "tutorials" / "archive.md").read_text("utf-8")
+    [settings, *_] = re.findall(r"^```toml\n(.*?)^```$", tutorial, re.MULTILINE | re.DOTALL)
     Path("archive.toml").write_text(settings)
     simulated = ["generate", "--seed", "1", "--homes", "50", "--days", "1", "--out", "homes.parquet"]
     assert simulators.main(simulated) == 0

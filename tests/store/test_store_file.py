@@ -148,9 +148,10 @@ def header(path: Path) -> None:
 
 
 def page(path: Path) -> None:
-    """A page in the middle is noise."""
-    content = bytearray(path.read_bytes())
-    at = len(content) // PAGE_BYTES // 2 * PAGE_BYTES
+    """A page is noise, and is of no state."""
+    with altering(path) as connection:
+        [(number,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'mark'")
+    content, at = bytearray(path.read_bytes()), (number - 1) * PAGE_BYTES
     content[at : at + PAGE_BYTES] = random.Random(3).randbytes(PAGE_BYTES)
     path.write_bytes(content)
 

@@ -63,7 +63,7 @@ def _report(options: argparse.Namespace, facts: Mapping[str, Any], left_out: Cou
         return 0
     if "source" in facts:
         print(f"[source]\n{facts['source']}")
-    detail = f" of {count_text(facts['meters'], 'meter')}"
+    detail = f" of {count_text(facts['meters'], 'meter')}" if "meters" in facts else ""
     if "told_apart" in facts:
         detail = f", {facts['told_apart']:,} at local times that occur twice, told apart by order"
     print(f"{count_text(facts['values'], 'value')}{detail}: {options.output}", file=sys.stderr)

@@ -192,7 +192,7 @@ def possible_selections(reading: MeterChoice, has_solar: bool) -> list[Selection
     ]
     net_powers, single_imports, single_unknown = (
         [_selection((offer,), f"{_quantity_text(offer)}: {say(remark)}") for offer in group]
-        for group, remark in ((net, "init.net"), (imports, "init.import_only"), (unknown, "init.unstated"))
+        for group, remark in ((net, "init.net"), (imports, "init.drawn_only"), (unknown, "init.unstated"))
     )
     return _with_names(net_powers + pairs + single_imports + single_unknown)
 

@@ -45,8 +45,11 @@ def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `audit` on a configuration; returns how it ended and what it said."""
+def run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `audit` on a configuration, in a wide terminal; returns how it ended and what it said."""
+    monkeypatch.setenv("COLUMNS", "200")
 
     def made(text: str, *arguments: str) -> tuple[int, str, str]:
         path = tmp_path / "home.toml"

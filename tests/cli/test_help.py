@@ -39,7 +39,7 @@ def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[s
 
 PARSERS = dict(parsers(usage.make_parser("0")))
 COMMANDS, SIGNS = (
-    (ROOT / "docs" / f"{name}.md").read_text().partition("xit codes")[2] for name in ("commands", "signs")
+    (ROOT / "docs" / f"{name}.md").read_text().partition("xit code")[2] for name in ("commands", "signs")
 )
 DESIGN = (ROOT / "docs" / "design.md").read_text()
 

@@ -290,7 +290,8 @@ def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
     """A file is read as UTF-8 TOML."""
     path = tmp_path / "zähler.toml"
     path.write_text(FLAT, encoding="utf-8")
-    assert config.load(path) == config.parse(FLAT)
+    assert config.load(path).path == path
+    assert config.load(path).model_dump() == config.parse(FLAT).model_dump()
 
 
 def test_a_meter_that_reports_on_change_is_not_soon_forgotten() -> None:

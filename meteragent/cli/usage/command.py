@@ -98,7 +98,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def add_argument(self, action: argparse.Action) -> None:
         """Add an argument, with room for the indent of commands, which argparse does not count."""
         super().add_argument(action)
-        self._action_max_length += 2 * (action.nargs == argparse.PARSER)
+        indent = 2 if action.nargs == argparse.PARSER else 0
+        self._action_max_length = self._action_max_length + indent
 
     def _fill_text(self, text: str, width: int, _indent: str) -> str:
         lines = text.splitlines()

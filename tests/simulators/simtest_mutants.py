@@ -438,7 +438,6 @@ MUTANTS = [
         (charges_the_day_before, "charges are not those of the opened windows", 0),
         (sends_the_name_of_the_meter, "is not for the receivers that got it", 0),
         (lets_a_second_agent_in, "a second agent opens the store of the first", 20),
-        (believes_every_row, "a retained message that leaves is not on disk", 241),
         (crashes_on_a_failing_read, "the agent ends by itself", 0),
         (sends_each_descriptor_once, "does not retain the latest descriptor", 33),
         *PRICE_MUTANTS,

@@ -40,6 +40,7 @@ from tests.simulators.simtest_mutants import (
     MUTANTS,
     Mutant,
     acknowledges_before_the_commit,
+    believes_every_row,
     forgets_the_marks,
 )
 from tests.support.not_run import not_run
@@ -247,6 +248,14 @@ RETURNS = Schedule(
     6000,
 )
 """A stream comes back with shorter windows before the end of the last window that it had opened."""
+
+
+def test_rows_that_are_all_believed_are_found(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message with a flipped bit is found if nobody holds it; a bit in a message that waits is rare."""
+    [path] = [path for path in SCHEDULES if path.stem == "damaged-messages-that-are-held-late"]
+    believes_every_row(monkeypatch)
+    with pytest.raises(InvariantViolation, match="the store does not hold the commits"):
+        runs.run(read(path.read_text()), where)
 
 
 def test_forgotten_marks_are_found(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:

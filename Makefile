@@ -77,7 +77,7 @@ pictures: $(STAMP) ## the pictures of the documentation, drawn anew from their s
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server prometheus strace zsh fish
 
-quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute; ROOM=core for one)
+quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (a minute; ROOM=core for one)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal \

@@ -64,11 +64,11 @@ def assemble_unit(stream: settings.Stream, context: Context) -> Unit:
     core, counts = _core(stream, outlets, context), context.counts.make_part()
     spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
     pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
-    pipeline.hold_records_until(outlets.last_due_ms(store))
     # At the stop, the stream's time was before its first deadline. The store's time may be later, because
     # other streams advance it, and so does a run that stops before the end of its catch-up.
     due_ms = pipeline.deadline_ms(includes_closings=True)
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
+    pipeline.hold_messages_until(outlets.last_due_ms(store, resume_ms))
     _log.info("%s", banner.number_line(stream, core, pipeline, clock.newest_ms, environment.listen_s))
     first_minutes = FirstMinutes(stream, counts)
     watch = StreamWatch(stream, pipeline, outlets, context, first_minutes)

@@ -45,6 +45,7 @@ class Claims:
         self._clear: dict[Destination, int] = {}
         self._asked: set[Destination] = set()
         self._questions: list[Destination] = []
+        self.held_until_ms: Mapping[Destination, int] = {}
 
     def ask_about(self, destinations: Iterable[Destination]) -> None:
         """Ask about destinations, unless they belong to this store or were asked about before."""
@@ -84,8 +85,10 @@ class Claims:
             mark = None if self._key is None else identity.store_mark(self._key, sink_topic)
             payload = terms.encode_message(window.public_id, window.start_ms, mark)
             commit.descriptors.append(Descriptor(queue, sink_topic, terms.id, payload))
+            # An older descriptor, even one of a later time, must not arrive last: it would be retained.
+            due_ms = max(now_ms, self.held_until_ms.get(destination, 0))
             for topic in descriptor.descriptor_topics(sink_topic, terms.id):
-                commit.outgoing.append(Outgoing(queue, topic, payload, now_ms, retain=True))
+                commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, retain=True))
 
 
 class Openings:

@@ -87,9 +87,9 @@ class Pipeline:
         """The windows; the shell advances the time by at most the length of an ordinary one per feed."""
         return self._stream.schedule
 
-    def hold_records_until(self, due_ms: Mapping[Destination, int]) -> None:
-        """Send no new record to a destination before the time in `due_ms`, when an older one is due there."""
-        self._releases.due_ms = due_ms
+    def hold_messages_until(self, due_ms: Mapping[Destination, int]) -> None:
+        """Send nothing new to a destination before its time in `due_ms`, when an older message is due."""
+        self._releases.held_until_ms = self._openings.claims.held_until_ms = due_ms
 
     def withhold_from(self, destinations: Collection[Destination]) -> None:
         """Open no window for these destinations, which refuse messages and have too many waiting."""

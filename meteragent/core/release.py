@@ -22,7 +22,7 @@ class Releases:
         self._counts = running.arrivals.counts
         # By public id, because a total under two ids would link the ids.
         self._totals = dict(snapshot.totals)
-        self.due_ms: Mapping[Destination, int] = {}
+        self.held_until_ms: Mapping[Destination, int] = {}
 
     def close_until(self, timeline: Timeline, clock_ms: int, now_ms: int, effects: Effects) -> None:
         """Close and release the slots of a timeline that are due by `clock_ms`."""
@@ -50,7 +50,7 @@ class Releases:
         for destination in destinations:
             queue, topic = destination
             # Not before an older message on the same topic. A receiver that lags does not delay the others.
-            due_ms = max(leave_ms, self.due_ms.get(destination, 0))
+            due_ms = max(leave_ms, self.held_until_ms.get(destination, 0))
             effects.commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, False, slot, until_ms))
             if total_payload is not None:
                 message = Outgoing(queue, total.total_topic(topic), total_payload, due_ms, False)

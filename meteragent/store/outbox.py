@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.store import Store, json_rows
 from meteragent.store.schema import SUMS, row_crc
 
@@ -133,14 +133,14 @@ def pending_rows(
     ]
 
 
-def last_due_ms(connection: sqlite3.Connection, queue: str, after_ms: int) -> dict[Destination, int]:
-    """Return, by destination in a queue, when its last undelivered row is due, if after `after_ms`."""
+def last_due_ms(connection: sqlite3.Connection, queue: str, after_ms: int) -> dict[str, int]:
+    """Return, by topic of a queue, when its last undelivered row is due, if after `after_ms`."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE queue = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
         (queue, after_ms),
     )
-    return {Destination(queue, topic): int(due_ms) for topic, due_ms in rows}
+    return {topic: int(due_ms) for topic, due_ms in rows}
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:

@@ -6,6 +6,7 @@ have equal ids in every store, and a receiver can verify the id from the descrip
 
 import hashlib
 import json
+import re
 from typing import Any, NamedTuple
 
 from meteragent.domain import loads
@@ -108,3 +109,8 @@ def facts_id(facts: dict[str, Any]) -> str:
 def descriptor_topics(sink_topic: str, id_: str) -> tuple[str, str]:
     """Return the topics on which a descriptor is retained: one for the latest descriptor, one for its id."""
     return f"{sink_topic}{LATEST_SUFFIX}", f"{sink_topic}{LATEST_SUFFIX}/{id_}"
+
+
+def described_topic(topic: str) -> str:
+    """Return the sink topic of a descriptor's topic; the topic of any other message is returned as it is."""
+    return re.sub(f"{LATEST_SUFFIX}(/[^/]+)?$", "", topic)

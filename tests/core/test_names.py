@@ -114,7 +114,7 @@ def test_delays_of_two_streams_have_nothing_in_common() -> None:
 def test_a_shorter_delay_brings_no_record_before_an_earlier_one() -> None:
     """After a start a topic's first records wait for those that wait already; another topic's do not."""
     pipeline = core()
-    pipeline.hold_records_until({Destination("main", "private/m1/power"): BASE_MS + 11})
+    pipeline.hold_messages_until({Destination("main", "private/m1/power"): BASE_MS + 11})
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
     due_ms: dict[str, list[int]] = {"private/m1/power": [], "private/m2/power": []}
@@ -125,11 +125,22 @@ def test_a_shorter_delay_brings_no_record_before_an_earlier_one() -> None:
     assert due_ms == {"private/m1/power": [11, 12], "private/m2/power": [8, 12]}
 
 
+def test_a_new_descriptor_waits_for_an_older_one() -> None:
+    """The older descriptor would otherwise arrive last, and be retained although it is no longer true."""
+    pipeline = core()
+    pipeline.hold_messages_until({Destination("main", "private/m1/power"): BASE_MS + 11})
+    for meter in ("m1", "m2"):
+        feed(pipeline, message(1, 1, meter=meter))
+    rows = feed(pipeline, now_ms=8).commit.outgoing
+    due_ms = {row.topic.split("/")[1]: row.due_ms - BASE_MS for row in rows if row.retain}
+    assert due_ms == {"m1": 11, "m2": 8}
+
+
 def test_a_receiver_that_is_behind_delays_no_other() -> None:
     """Records wait for the older ones of their own receiver alone."""
     behind, other = (Receiver(queue, f"{queue}/{{meter}}") for queue in ("behind", "other"))
     pipeline = core(receivers=(behind, other))
-    pipeline.hold_records_until({Destination("behind", "behind/m1"): BASE_MS + 11})
+    pipeline.hold_messages_until({Destination("behind", "behind/m1"): BASE_MS + 11})
     feed(pipeline, message(1, 1))
     rows = feed(pipeline, now_ms=8).commit.outgoing
     due_ms = {row.queue: row.due_ms - BASE_MS for row in rows if not row.retain}

@@ -61,9 +61,9 @@ def test_when_the_last_row_of_a_topic_falls_due(store: Store) -> None:
     ]
     persist(store, Commit("main", 0, outgoing=rows))
     persist(store, Commit("other", 0, outgoing=[Outgoing("other", "d", b"", 8, False)]))
-    assert outbox.last_due_ms(store.connection, "main", 3) == {("main", "a"): 9, ("main", "b"): 7}
+    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 9, "b": 7}
     persist(store, Commit("main", 10), delivered=[2])
-    assert outbox.last_due_ms(store.connection, "main", 3) == {("main", "a"): 5, ("main", "b"): 7}
+    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 5, "b": 7}
 
 
 def test_channels_do_not_mix(store: Store) -> None:

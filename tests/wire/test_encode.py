@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.wire.descriptor import canonical_json, describe_terms, descriptor_topics
+from meteragent.wire.descriptor import canonical_json, describe_terms, described_topic, descriptor_topics
 from meteragent.wire.number import decimal_text
 from meteragent.wire.record import RecordFormat
 from tests.support.terms import terms_with
@@ -258,3 +258,6 @@ def test_descriptors_are_retained_below_the_records() -> None:
     """The latest descriptor is on <sink topic>/privacy, each for ever under its id below."""
     expected = ("private/m1/power/privacy", "private/m1/power/privacy/9f2c01ab")
     assert descriptor_topics("private/m1/power", "9f2c01ab") == expected
+    assert [described_topic(topic) for topic in (*expected, "private/m1")] == [
+        *("private/m1/power", "private/m1/power", "private/m1")
+    ]

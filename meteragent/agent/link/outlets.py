@@ -25,6 +25,7 @@ from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
 from meteragent.store import Store, grants, outbox
 from meteragent.store.grants import Grant
 from meteragent.store.outbox import WaitingRow
+from meteragent.wire.descriptor import described_topic
 from meteragent.wire.home_assistant import Discovery
 
 if TYPE_CHECKING:
@@ -134,13 +135,14 @@ class Outlets:
         topics = {queue: outlet.listener.take_free_topics() for queue, outlet in self._by_queue.items()}
         return [Destination(queue, topic) for queue in topics for topic in topics[queue]]
 
-    def last_due_ms(self, store: Store) -> dict[Destination, int]:
-        """Return, by destination, the latest due time of the messages due after the store's time."""
-        return {
-            destination: due_ms
-            for queue in self.queues
-            for destination, due_ms in outbox.last_due_ms(store.connection, queue, store.clock_ms).items()
-        }
+    def last_due_ms(self, store: Store, after_ms: int) -> dict[Destination, int]:
+        """Return, by destination, when its last message or descriptor is due, if after `after_ms`."""
+        last_due_ms: dict[Destination, int] = {}
+        for queue in self.queues:
+            for topic, due_ms in outbox.last_due_ms(store.connection, queue, after_ms).items():
+                destination = Destination(queue, described_topic(topic))
+                last_due_ms[destination] = max(due_ms, last_due_ms.get(destination, 0))
+        return last_due_ms
 
 
 def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:

@@ -41,7 +41,7 @@ class History:
     newest_ms: int = 0
 
     def begin(self, stream: str) -> None:
-        """Begin a core: no new record may be due before rows that wait on its topic; peaks draw new noise."""
+        """Begin a core: no message may be due before those that wait for its place; peaks draw new noise."""
         self.queued_until_ms = {
             place: due_ms
             for place, due_ms in self.queued_until_ms.items()
@@ -50,7 +50,7 @@ class History:
         queues = {stream, *(grant.queue for grant in self.expected.active(stream))}
         for row in self.expected.rows.values():
             if row.queue in queues and not row.is_delivered:
-                place = row.queue, row.outgoing.topic
+                place = row.queue, row.outgoing.topic.partition("/privacy")[0]
                 self.queued_until_ms[place] = max(row.outgoing.due_ms, self.queued_until_ms.get(place, 0))
         for (name, meter), state in self.expected.states.items():
             for window in state.windows if name == stream else ():

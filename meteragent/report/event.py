@@ -22,7 +22,7 @@ _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 _WINDOWS_FEW = 2
 
 Runs = tuple[tuple[Fraction, int], ...]
-"""The different distances by which windows change, largest first, and the number of windows of each."""
+"""The distances by which windows change, largest first, each with the number of windows that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Event:
 
     @property
     def is_daily(self) -> bool:
-        """Whether it can happen every day."""
+        """Whether the event can happen every day, because it is shorter than a day."""
         return self.duration_ms < DAY_MS
 
     @property
     def title(self) -> str:
-        """The name in the language of the text."""
+        """The event's name in the current language."""
         if self.key:
             return say(f"event.{self.key}")
         return say("event.of_power", power=self.power_w, duration=duration(self.duration_ms))
@@ -90,21 +90,21 @@ def parse_event(text: str) -> Event:
 
 
 def window_distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return, for each alignment, the distance by which an event changes each window that it touches."""
+    """Return, for each alignment of an event with the grid, the distance by which it changes each window."""
     alignments = distance_runs(event, terms, days)
     return {tuple(distance for distance, count in runs for _ in range(count)) for runs in alignments}
 
 
 def distance_runs(event: Event, terms: Terms, days: int = 1) -> set[Runs]:
-    """Return, for each alignment, the distances by which an event changes windows, and how many by each.
+    """Return, for each alignment of an event with the grid, the distances by which windows change, as `Runs`.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
     event ends with a slot are the mirror images of these, and in between the distances change linearly.
 
-    The distances are between readings, not loads: sampled power holds for one period longer, and dead bands
-    and counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows
-    after the event are not included.
+    The distances are between readings, not loads: a sampled power is assumed to last one period longer than
+    the event, and dead bands and counting steps are added (`loads`). An event can also shift a register by a
+    step for good, but windows after the event are not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
     slots = terms.stretches
@@ -146,7 +146,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _filled_ms(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return how many ms of a stretch lie in each slot; of equal slots, in the first two and the last."""
+    """Return how many ms of a period lie in each slot; of equal slots, only the first two and the last."""
     if terms.places:
         stretches = [place.stretches for place in terms.places]
         return {

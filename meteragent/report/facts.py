@@ -16,9 +16,9 @@ def facts_of(guarantee: Guarantee) -> dict[str, Any]:
 
     Errors are standard deviations or, for `ci95` and `combined_ci95`, half-widths of 95% intervals, in the
     unit of values; `day_kwh`, `month_kwh`, and combined numbers for a day or longer are in kWh. Means over
-    homes are of one slot. `tariffs` states the errors of a month's cost, and the differences recognised in
-    95% of months at a p-value of 5%. `fit_for` lists the useful errors. For each event, `hidden` states an
-    attacker's success limit in per cent (`right_of_100`) by number of days.
+    homes are for one slot. `tariffs` states the errors of a month's cost, and the differences recognised in
+    95% of months at a p-value of 5%. `fit_for` names the errors that are small enough to be useful. For each
+    event, `hidden` states an attacker's success limit in per cent (`right_of_100`) by number of days.
     """
     fleet = guarantee.fleet
     return {
@@ -51,8 +51,8 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     """Return the level of a change by the hidden energy over all slots together, rounded up.
 
-    `without_limits` states whether the promise in all holds for any number of days. `step_wh` is the
-    energy by which each later slot may differ.
+    `without_limits` states whether the promise for such a change holds for any number of days. `step_wh` is
+    the energy by which each slot after the change may still differ.
     """
     periods = [
         {"days": days, "slots": slots, "level": shorten(float(round_up(level))), "right_of_100": percent}

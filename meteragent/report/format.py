@@ -52,7 +52,7 @@ def duration(duration_ms: int, units: int = 5) -> str:
 
 
 def amount_text(number: float, unit: str) -> str:
-    """Return a number, as `figures_text` formats it, but with ties rounded towards zero, with its unit."""
+    """Format a number with its unit, as `figures_text` does, except that ties are rounded towards zero."""
     return f"{figures_text(math.nextafter(number, 0))} {unit}"
 
 

@@ -34,19 +34,19 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""If readings and rounding add at most this share of the hidden energy, the promise for a change over all
-slots is stated without limits on the number of days."""
+"""If readings and rounding enlarge a change by the hidden energy by at most this share, the promise for the
+change over all slots is stated without a limit on the number of days."""
 HARDLY_HIDDEN_AT_PERCENT = 90
 """An event is hardly hidden once an attacker can be right this often, in per cent."""
 REVEALED_FROM = 0.999
-"""Above this success limit, nothing is hidden."""
+"""An event with a success limit above this probability is shown as not hidden."""
 _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
-    """One standard deviation of a number, or its 95% half-width.
+    """One standard deviation of a number, or the half-width of its 95% interval.
 
-    The error `is_useful` if it is small compared with an average home's value; for a half-width, it is False.
+    `is_useful`: the error is small compared with an average home's value; it is False for half-widths.
     """
 
     value: float
@@ -66,7 +66,7 @@ class Exposure(NamedTuple):
 
 
 class InAllCost(NamedTuple):
-    """The level of a change by the hidden energy, added up over all slots of `days` days."""
+    """The level of a change whose energies in all slots of `days` days add up to the hidden energy."""
 
     days: int
     slots: int
@@ -93,7 +93,7 @@ class TariffCost(NamedTuple):
 class TariffPair(NamedTuple):
     """The smallest true difference between two tariffs' costs that will be recognised.
 
-    In 95% of such months, the released difference has the right sign and a p-value of at most 5%.
+    In 95% of months, the released difference then has the right sign and a p-value of at most 5%.
     """
 
     tariffs: tuple[str, str]
@@ -101,7 +101,7 @@ class TariffPair(NamedTuple):
 
 
 class TariffErrors(NamedTuple):
-    """The errors of a month's costs, in `currency`; `has_unknown` if energy may have no band and no price."""
+    """The errors of a month's costs, in `currency`; `has_unknown`: energy may have neither band nor price."""
 
     currency: str
     windows: int
@@ -114,11 +114,11 @@ class TariffErrors(NamedTuple):
 class Guarantee:
     """The promise of a stream, its errors, an attacker's success limits for events, and its warnings.
 
-    `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
+    `errors` uses the names of the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
     many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
-    has only the means, and energies above a threshold have no totals. `parts` has the topics that are added
-    and subtracted, if there are several. `warn_of_stream` returns the warnings about the settings.
+    has only the means, and energies above a threshold have no totals. `parts` is the formula that adds and
+    subtracts several topics, if any. `warn_of_stream` returns the warnings about the settings.
     """
 
     stream: str
@@ -167,7 +167,7 @@ class Guarantee:
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for load curves within the radius; None if the dead band is unknown or 0."""
+        """The level for two load curves that differ by the radius; None if the dead band is unknown or 0."""
         return loads.level_of_curves(self.terms) if self.terms.readings.dead_band else None
 
     @property
@@ -290,8 +290,8 @@ def success_limit(event: Event, terms: Terms, days: int) -> float:
     """Return an attacker's success limit, as a probability, for an event that happens on `days` days.
 
     Before the attack, it is equally likely that the event happened and that it did not. If an event starts
-    just off the grid, its change is rounded up in two windows instead of one. This is covered by one more
-    quantum (in l1, one for each slot): in every window if windows last a day or longer, otherwise in the
+    just off the grid, its change is rounded up in two windows instead of one. To cover this, one quantum is
+    added (in l1, one for each slot): to every window if windows last a day or longer, otherwise to the
     window that the event changes least. If a window spans several days, the distances for these days add up.
     If each slot has its own dithered noise, the sum of all distances is also a bound (THEORY T.7); off the
     grid, the event can touch one more window per day, which adds one step of the readings.

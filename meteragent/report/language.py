@@ -1,6 +1,6 @@
 """Texts in the language of the reader (`meteragent.texts`).
 
-`use_language` sets the language for the code that it encloses. Otherwise, and in JSON, it is English.
+`use_language` sets the language for the code that it encloses. All other texts, and JSON, are in English.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def say(key: str, **values: object) -> str:
 
 
 def language_of_environment(environment: Mapping[str, str]) -> str:
-    """Return the language set in a process's environment, or English if there are no texts in it."""
+    """Return the language set in a process's environment, or English if that language has no texts."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
     return language if language in LANGUAGES else ENGLISH
@@ -44,7 +44,7 @@ def language_of_reader(accept: str) -> str:
 
 
 def _range(item: str) -> tuple[float, str]:
-    """Return the quality (0 if malformed) and language of a range of Accept-Language: ``de-AT;q=0.8``."""
+    """Return the quality (0 if malformed) and language of an item of Accept-Language: ``de-AT;q=0.8``."""
     name, _, parameter = item.partition(";")
     key, _, number = parameter.strip().partition("=")
     try:

@@ -1,4 +1,4 @@
-"""A configuration's statement for data protection records: the data that leave, and their guarantee.
+"""A configuration's statement for data protection records: the data that are sent, and their guarantee.
 
 The statement follows from the configuration, the events, the versions, and the terms in the store. It
 contains no measurement and no date, so the same facts give the same text, byte for byte.
@@ -151,7 +151,7 @@ def _leaving_lines(part: Part) -> list[str]:
 
 
 def _topic_lines(stream: config.Stream, terms: Terms, receiver: str) -> list[str]:
-    """Return the paragraphs about what is sent on one connection, to a receiver or (if empty) the sink."""
+    """Return the paragraphs about what is sent to a receiver or, if `receiver` is empty, to the sink."""
     broker = parse_endpoint("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     name = "its name in source.meter" if stream.source.meter is not None else "its name in the source's topic"
@@ -171,7 +171,7 @@ def _topic_lines(stream: config.Stream, terms: Terms, receiver: str) -> list[str
 
 
 def _beside_lines(stream: config.Stream) -> Iterator[str]:
-    """Yield a line about each other message that the sink's keys ask for."""
+    """Yield a line about each further kind of message that the keys of `sink` switch on."""
     sink = stream.sink
     if sink.total:
         yield f"the running total of each meter's numbers, on `{total.total_topic(sink.topic)}`"

@@ -1,4 +1,4 @@
-"""The pipeline as a mechanism: numbers of a window are fed in as readings, and outputs read from messages.
+"""The pipeline as a mechanism: a window's numbers enter as readings, and outputs are read from messages.
 
 Theory of operation
 -------------------
@@ -50,20 +50,20 @@ _FAR_U = 1 << 100
 
 
 class _BorrowedBits:
-    """A caller's random bits; bits that were fetched in advance are kept for the caller."""
+    """A caller's random bits, of which the core discards none: unused bits remain for the caller."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Keep the bits that were fetched in advance for the caller."""
+        """Do nothing: bits that were fetched in advance belong to the caller."""
 
 
 class PipelineMechanism:
     """The core under given terms, as a mechanism on windows of n slots that makes the terms' promise.
 
-    The values of a window are integers in multiples of `step`, so that rounding is included. A step is a
-    quarter of a quantum if that is a whole number of accumulator or register units (as it is unless slots
+    The values of a window are integers in multiples of `step`, so that a test includes the rounding. A step
+    is a quarter of a quantum if that is a whole number of accumulator or register units (it is, unless slots
     last an odd number of milliseconds). Outputs are in quanta. The promise is that of `DitheredLaplace`.
 
     Under the metric l1, each slot is treated as a window with n = 1. Consecutive such windows are the slots
@@ -149,7 +149,7 @@ class PipelineMechanism:
         )
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
-        """Return the readings of consecutive windows from `length_ms` on, and one after them, as messages."""
+        """Return messages with the readings of windows, the first at `length_ms`, and one later reading."""
         terms, length_ms = self._terms, self._terms.length_ms
         slots = [(index, terms.stretches[index][0]) for index in self._slots]
         parts = [
@@ -160,7 +160,7 @@ class PipelineMechanism:
         readings = self._register_readings(parts) if self._registers else self._power_readings(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
         readings = {end_ms: readings[max(readings)] if self._registers else terms.readings.gap_u} | readings
-        # A register is read at a boundary, and its reading arrives before the slot closes there.
+        # A register's reading for the end of a slot must arrive before the slot closes.
         early_ms = 1 if self._registers else 0
         times_ms = [(time_ms, time_ms - early_ms) for time_ms in sorted(readings)]
         return [
@@ -169,7 +169,7 @@ class PipelineMechanism:
         ]
 
     def _register_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return the readings around the parts (start, duration, slot, number) and at the ends of slots."""
+        """Return register readings at both ends of each part (start, duration, slot, number) and of slots."""
         used_u = Counter[int]()
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches[index]

@@ -114,12 +114,12 @@ ROWS: dict[Space, ShapeRow] = {
 
 
 class MetricRow(NamedTuple):
-    """The keys of the texts about one metric; None: that of the kind of window (`in_all`, `large`).
+    """The keys of the texts about one metric; None: the key in the row of the shape (`in_all`, `large`).
 
     where     where energy is hidden
     odds      the odds at the radius
     radius    the radius, as the distance of two windows
-    stretch   the stretch in which a lasting effect counts once
+    stretch   the noun, slot or window, for the time in which a lasting shift adds to the level once
     large     the sentence about changes that are not hidden
     distance  the metric in words of the theory, which are not translated
     """

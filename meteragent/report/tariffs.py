@@ -1,8 +1,8 @@
 """The errors of tariff costs and comparisons, computed before anything is released (law 8).
 
-The noise of a cost is the sum of the bands' independent noises, each times its price or, if a tariff has none
-for energy whose band is unknown, its largest price (`consume.tariff`). The errors do not include the
-uncertainty about that energy's price, because its amount is not known in advance.
+The noise of a cost is the sum of the bands' independent noises, each times the band's price. Energy whose
+band is unknown has the tariff's largest price if the tariff states no other (`consume.tariff`). The errors do
+not include the uncertainty about this price, because the amount of such energy is not known in advance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from meteragent.report.wording import with_half_width
 from meteragent.wire.number import shorten
 
 P_VALUE_MAX = 0.05
-"""The largest p-value of a recognised difference, and the chance that a difference of this size is missed."""
+"""The largest p-value of a recognised difference, and the chance that the stated difference is missed."""
 
 
 def tariff_errors(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
@@ -51,7 +51,7 @@ def _cost_error(tariff: Tariff, terms: Terms, month: config.MonthWindows) -> Tar
 
 
 def _tariff_pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.MonthWindows) -> TariffPair:
-    """Return the recognised difference: the sum of two quantiles of the noise, for p-value and missing."""
+    """Return the recognised difference: twice a quantile of the noise, for its p-value and for a miss."""
     weights = _weighted_counts(partial(price_difference, tariff, second), terms, month)
     noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
     recognised = 2 * quantile(noise, P_VALUE_MAX) if noise else 0.0

@@ -1,4 +1,4 @@
-"""What the receivers of a configuration cost together, because one person may be behind all of them."""
+"""What the receivers of a configuration cost together, because one person may read the records of all."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,13 +16,13 @@ CHANGE_WH = Fraction(110)
 
 
 def level_together(settings: config.Config) -> Fraction:
-    """Return the total level of a change by `CHANGE_WH` in one slot of each stream that has a receiver."""
+    """Return the total level of a change by `CHANGE_WH` in one slot of each stream that is sent to anyone."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((loads.level(config.terms(stream), CHANGE_WH) for stream in streams), Fraction(0))
 
 
 def epsilon_per_day(settings: config.Config) -> Fraction:
-    """Return the sum of the daily charges, in 1/W, of all streams that are not paused for all receivers."""
+    """Return the sum of the daily charges, in 1/W, of all streams that are sent to anyone."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((config.terms(stream).epsilon_per_w_day for stream in streams), Fraction(0))
 

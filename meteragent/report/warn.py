@@ -36,7 +36,7 @@ _NOISE_SHARE = 0.5
 
 
 def config_warnings(settings: config.Config) -> list[str]:
-    """Return the warnings that concern no single stream: secrets others can read, and the file system."""
+    """Return the warnings that concern no single stream: secrets that others can read; the file system."""
     files = config.world_readable_files(settings)
     secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
     kind = disk.block_keeping_file_system(settings.store.path)
@@ -81,7 +81,7 @@ def stream_warnings(
 
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
-    """Yield warnings about energy lost at a slot's end, if readings or doubts about them come late."""
+    """Yield warnings about energy lost at a slot's end because a reading, or its correction, comes late."""
     period_ms, (share, lost_wh) = every_ms(stream.source), config.largest_loss(stream)
     period = duration(period_ms)
     if share:
@@ -131,7 +131,7 @@ def unknown_of_loads(terms: Terms) -> str:
 
 
 def _count_warning(scale: Fraction, terms: Terms) -> str:
-    """Return the warning that a meter may count in steps of `scale`, which adds one at each end of a slot."""
+    """Return the warning that counting in steps of `scale` may add a step at each end of a slot."""
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
     step = f"{localise(exact_text(scale))} {terms.readings.unit}"
     return say("warning.count", step=step, energy=energy_text(terms.hides_wh), level=figures_text(level))
@@ -158,7 +158,7 @@ def _cost_warning(terms: Terms) -> str:
 
 
 def cost_reason(terms: Terms) -> str:
-    """Return, in words, why a change by the hidden energy can count as more."""
+    """Return, in words, why a change by the hidden energy can look like a larger one."""
     if terms.readings.kind is not Kind.POWER:
         step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy_text(step_wh))

@@ -89,7 +89,7 @@ def slot_values(terms: Terms) -> str:
 
 
 def promise_lines(guarantee: Guarantee) -> list[str]:
-    """Return the promise as lines of one or more sentences; those after `hidden_sentence` have formulas."""
+    """Return the promise as lines of sentences; the lines after `hidden_sentence` contain formulas."""
     terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     lines = (
         *(shape_text(key, terms.shape) for key in row.first),
@@ -194,7 +194,7 @@ def loads_sentence(guarantee: Guarantee) -> str:
 def in_all_sentences(guarantee: Guarantee) -> str:
     """Return the sentences about a change by the hidden energy, added up over many slots.
 
-    If it costs more than the level, they state the reasons and the limit on an attacker's success.
+    If such a change costs more than the level, they state the reasons and an attacker's success limit.
     """
     terms, hidden_energy = guarantee.terms, energy_text(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
@@ -213,7 +213,7 @@ def in_all_sentences(guarantee: Guarantee) -> str:
 
 
 def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
-    """Join the limits by number of days, or state one without days if it does not grow with the slots."""
+    """Join the limits by number of days; if they are equal and cannot grow with the slots, name no days."""
     if len(set(limits.values())) == 1:
         if not loads.step_wh(terms) and terms.rounding != "half-up":
             return next(iter(limits.values()))

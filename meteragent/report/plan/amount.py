@@ -37,7 +37,7 @@ class AmountShare(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name in the language of the text."""
+        """The name in the current language."""
         return say(f"share.cost_{self.length}")
 
 
@@ -128,7 +128,7 @@ class AmountSetting:
 
     @property
     def is_largest(self) -> bool:
-        """Whether it hides `ENERGY_MAX_WH`, at which a search ends."""
+        """Whether the setting hides `ENERGY_MAX_WH`, the largest energy that a search tries."""
         return self.hide_wh >= ENERGY_MAX_WH
 
     @property
@@ -139,7 +139,7 @@ class AmountSetting:
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, whether its error is within the goal, and the one that hides most within it, if any."""
+    """The setting, whether it meets the goal and, if any setting does, the one that hides the most energy."""
 
     question: AmountQuestion
     setting: AmountSetting

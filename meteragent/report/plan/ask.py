@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The change in the language of the text."""
+        """The change in words, in the current language."""
         if self.event is not None:
             return self.event.title
         return say("plan.any_change", energy=localise(self.name))
@@ -41,8 +41,8 @@ class Change(NamedTuple):
 class Share(NamedTuple):
     """Numbers to share: one for each `step_ms`, on the epoch grid or the calendar (`unit`).
 
-    `blocks` is the number of values in a calendar window, or 0 if `setting` chooses it; `step_ms` is
-    the total time that one value covers in an ordinary window. `quantum_w` is the coarsest quantum that is
+    `blocks` is the number of values in a calendar window, or 0 if the module `setting` chooses it; `step_ms`
+    is the total time that one value covers in an ordinary window. `quantum_w` is the coarsest quantum that is
     fine enough. `name` is the English name, which JSON uses. `words` are the names that a question may use.
     """
 
@@ -56,7 +56,7 @@ class Share(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name in the language of the text."""
+        """The name in the current language."""
         return say(f"share.{self.name.replace(' ', '_')}")
 
     @property
@@ -66,7 +66,7 @@ class Share(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one number for the whole time, not one for each block or band of the day."""
+        """Whether one number covers all of `step_ms`, instead of one for each block or band of a day."""
         return self.blocks == 1
 
     @property

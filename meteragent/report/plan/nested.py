@@ -31,7 +31,7 @@ from meteragent.wire.number import shorten
 
 LEVEL_PARTS = 20
 """The number of equal parts into which the search grid divides a level."""
-_NO_SHARE = Fraction(1, 10**6)  # stands for a share of 0, whose noise would be infinite
+_NO_SHARE = Fraction(1, 10**6)  # used instead of a share of 0, whose noise would be infinite
 _QUANTA = 220
 """The number of quanta per radius while shares are tried; errors on the real lattice differ by less
 than 0.1%."""
@@ -78,7 +78,7 @@ class NestedQuestion:
     def limits_w(self) -> tuple[float, ...]:
         """Return the limit of each length's error: its goal or, without goals, the error of a single stream.
 
-        If only some lengths have goals, the others are not compared.
+        If only some lengths have goals, the limits of the other lengths are infinite.
         """
         if any(self.goals):
             pairs = zip(self.lengths, self.goals, strict=True)

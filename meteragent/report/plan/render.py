@@ -163,7 +163,7 @@ def _odds_sentence(answer: Answer, setting: Setting) -> str:
 
 
 def guess_limit_text(percent: int, events: str) -> str:
-    """Return the text of how often a guess is right about these events or, without any, the hidden energy."""
+    """Return a text about how often a guess about these events (or the hidden energy, if none) is right."""
     return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 
@@ -173,7 +173,7 @@ def join_titles(events: Iterable[Event]) -> str:
 
 
 def paste_lines(text: str) -> list[str]:
-    """Return the lines around a configuration to paste, and the next step."""
+    """Return a configuration to paste, with the lines around it, and the next step."""
     return [say("plan.paste"), "", *text.splitlines(), "", wrap_text(say("plan.next"))]
 
 
@@ -236,7 +236,7 @@ def _nearest_lines(answer: Answer) -> list[str]:
 
 
 def as_json(answer: Answer) -> str:
-    """Return the answer as JSON: errors in W over a number's time, and exact numbers as text."""
+    """Return the answer as JSON: errors as mean powers in W, and exact numbers as text."""
     setting = answer.setting if answer.is_possible else None
     document: dict[str, Any] = {
         "question": _question_text(answer),

@@ -164,7 +164,7 @@ def last_place_wh(wh: float) -> Fraction:
 
 
 def aligned_distances(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return, for each alignment, the distances (in W, largest first) by which an event changes windows."""
+    """Return the distances (in W, largest first) by which an event changes windows, for each alignment."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 

@@ -30,7 +30,7 @@ class Question:
         return least_error_setting(hide, share, self.level, self.timezone)
 
     def most_hiding_setting(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides the most within the goal; try a curve with the blocks of each event."""
+        """Find the setting that hides most within the goal; try the curve's blocks that suit each event."""
         error_w = goal_w * math.sqrt(homes)
         if share.blocks:
             return most_hiding_setting(share, self.level, self.timezone, error_w)
@@ -53,14 +53,14 @@ class NearbySetting(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The change, in the language of the text."""
+        """The change in words, in the current language."""
         event = "" if self.event is None else self.event.title
         return say(f"near.{self.kind}", share=self.setting.share.title, event=event)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question: its setting and homes or, if it is impossible, why, and what comes near."""
+    """The answer: a setting and a number of homes or, if there is none, the reason and nearby settings."""
 
     question: Question
     setting: Setting | None
@@ -78,7 +78,7 @@ class Answer:
 def solve(question: Question) -> Answer:
     """Solve for the part that the question leaves open; if nothing is open, check whether an answer exists.
 
-    Raises ValueError if too much is open, or the goal is an energy but the share a power.
+    Raises ValueError if fewer than two parts are given, or the goal is an energy but the share is a power.
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:

@@ -7,13 +7,13 @@ import sys
 
 COLLECT_AFTER = 10_000
 """Python looks for reference cycles after this many more objects are allocated than freed. Neither imports
-nor readings create cycles, and the search takes a sixth of the start and, with many meters, a long time."""
+nor readings create cycles, and the search takes a sixth of the time to start and, with many meters, more."""
 _SERVICES = (["run"], ["collect"], ["crowd", "leader"], ["crowd", "helper"])
 _NO_SERVICES = {"--check", "--create"}
 
 
 def main() -> int:
-    """Run the command; a service that SIGTERM stops while its modules are loaded ends with 0, as later."""
+    """Run the command; a service that SIGTERM stops exits with 0, even while its modules are being loaded."""
     gc.set_threshold(COLLECT_AFTER)
     is_service = any(sys.argv[1 : 1 + len(words)] == words for words in _SERVICES)
     if is_service and not _NO_SERVICES.intersection(sys.argv):

@@ -1,8 +1,8 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
-`usage` declares commands and arguments, `exit_codes` the codes. Each command is a module here with
-`run(options)`, imported only on request, so the agent starts without the libraries of archives, pages and
-plans.
+`usage` declares commands and arguments, and `exit_codes` the exit codes. Each command is a module of this
+package with a function `run(options)`. It is imported only when the command is run, so the agent starts
+without the libraries of archives, pages and plans.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    if "_ARGCOMPLETE" in os.environ and extras.missing_module("completion") is None:  # for a completion
+    if "_ARGCOMPLETE" in os.environ and extras.missing_module("completion") is None:  # the shell asks
         importlib.import_module("argcomplete").autocomplete(usage.make_parser(__version__))
     parser = usage.make_parser(__version__, words[0] if words else "")
     if not words:
@@ -46,7 +46,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
-    """Print the reason for a failure; return the exit code, which is that of a group's first error."""
+    """Print the reason for a failure; return its exit code. Of a group of errors, only the first is reported."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, errors.ConfigError):
@@ -57,14 +57,14 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
         return fail(error, exit_code_of(error))
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    # The text of an unknown exception might contain a payload; that of a device's error cannot.
+    # The text of an unknown exception might contain a payload; that of an error of the disk cannot.
     device_errors = importlib.import_module("meteragent.store.file").DEVICE_ERRORS
     text = str(error) if isinstance(error, (errors.MeteragentError, *device_errors)) else ""
     return fail(f"crash: {type(error).__name__} {text}".rstrip(), exit_code_of(error))
 
 
 def _open_standard_streams() -> None:
-    """Open the null device for each closed standard stream: the next opened file would get its text."""
+    """Open the null device for each closed standard stream; else the next file opened would get its text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's own

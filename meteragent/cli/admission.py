@@ -1,4 +1,4 @@
-"""Decide which streams may run: those that keep their promise for loads, are accepted, or have run before.
+"""Decide which streams may run: those that keep their promise for loads, have `privacy.accept`, or have run.
 
 A stream that is already in the store continues with a warning, so that neither an update nor a damaged store
 can stop it. The files that `run` needs must be readable, and its extras installed.
@@ -24,7 +24,7 @@ _STARTED = "(not refused, because the stream has run before): "
 
 
 def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> config.Config:
-    """Return the configuration in a file, if all its streams may run, each with the lateness it ran with.
+    """Return the configuration in a file if all its streams may run; those that have run keep their lateness.
 
     Write a warning for each stream that continues only because it has run before. Raises ConfigError with
     all refusals. If `needs_folder`, a store in a folder that does not exist is refused, too.
@@ -54,7 +54,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def stored_actions(settings: config.Config, out: TextIO) -> Mapping[str, Action]:
-    """Return the last action on each receiver in the store; write a warning if it cannot be read."""
+    """Return the last action on each receiver, as the store states it; warn if the store cannot be read."""
     path = settings.store.path
     try:
         if not settings.receiver or not path.exists():
@@ -69,10 +69,10 @@ def stored_actions(settings: config.Config, out: TextIO) -> Mapping[str, Action]
 def _with_running_lateness(
     path: Path, settings: config.Config, out: TextIO
 ) -> tuple[config.Config, list[ConfigError]]:
-    """Return the configuration with the lateness of streams that have run, where the file states none.
+    """Return the configuration; a stream that states no lateness gets the one with which it has run.
 
-    Write a warning for each whose lateness differs from that of a new stream. Also return the refusals of
-    streams that have run with several latenesses, because the store does not say which was the last.
+    Write a warning for each stream whose lateness differs from that of a new stream. Also return the refusals
+    of streams that have run with several latenesses, because the store does not say which was the last.
     """
     stored = _stored_lateness_ms(settings.store.path)
     streams, refusals = [], []
@@ -91,7 +91,7 @@ def _with_running_lateness(
 
 
 def _stored_lateness_ms(path: Path) -> dict[str, list[int]]:
-    """Return the latenesses of each stream in a store, ascending; empty if it cannot be read."""
+    """Return the latenesses of each stream in a store, ascending; empty if the store cannot be read."""
     try:
         with read_only(path) as connection:
             terms_by_stream = stored_terms(connection)

@@ -101,8 +101,8 @@ def _ask(
 ) -> Generator[Step, Any, str]:
     """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
-    `objection` says what is expected instead of an invalid answer. Raises Refused if an answer on the command
-    line is invalid, or if --yes leaves a question without an answer.
+    `objection` returns what is expected instead of an invalid answer; None for a valid one. Raises Refused if
+    an answer on the command line is invalid, or if --yes is given and the question has no default.
     """
     values = [value for value, _ in question.choices]
     option = options.answers.get(question.key)
@@ -138,7 +138,7 @@ def _ask(
 
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
-    """Listen to a broker, with a login if required; return findings, access and a password that was typed."""
+    """Listen to a broker, with a login if required; return findings, access and the password, if typed."""
     question = Question("url", say("init.url"), default="mqtt://127.0.0.1")
     option_url = options.answers.get("url", "").strip()
     if option_url and (fault := _url_fault(option_url)):
@@ -222,7 +222,7 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Me
 def _complete_choice(options: Options, reading: MeterChoice) -> Generator[Step, Any, MeterChoice]:
     """Ask for the kind, unit and interval that neither the broker nor a topic's name states.
 
-    Raises Refused if nothing states another key, such as the place of the value in a message.
+    Raises Refused if another key is missing, such as the place of the value in a message.
     """
     if not reading.missing:
         return reading
@@ -274,7 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused, with the reason, if none or not --preset is possible."""
+    """Return the chosen preset. Raises Refused, with the reason, if --preset, or every preset, is impossible."""
     offers, remark = draft.lines_of_presets(base), ""
     coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
     if coarse:
@@ -294,7 +294,7 @@ def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> 
 
 
 def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that returns None for a valid topic root, and for any other what is expected."""
+    """Return a function that returns the expected form if a topic root is invalid; None if it is valid."""
 
     def objection(topic: str) -> str | None:
         """Return what is expected instead of an invalid topic; None if the topic is valid."""
@@ -310,7 +310,7 @@ def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | Non
 def _default_out(options: Options) -> str:
     """Return the configuration's default name: --out, or the first free one of home.toml, home-2.toml, ...
 
-    Raises Refused if it cannot be written to or, with --yes, home.toml exists.
+    Raises Refused if the file cannot be created or, with --yes and without --out, home.toml exists.
     """
     for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)
@@ -368,7 +368,7 @@ def _file_objection(name: str) -> str | None:
 
 
 def _objection(name: str, file: Path | str | None) -> str | None:
-    """Return the expected answer if a file exists, or if the folder cannot be written to."""
+    """Return the expected answer if `file` exists (is not None) or `name` cannot be created; None otherwise."""
     if file is not None:
         return f"another name: {file} exists, and `init` never overwrites files"
     folder = _expected_folder(Path(name))

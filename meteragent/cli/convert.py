@@ -22,7 +22,7 @@ from meteragent.service import boot_clock
 from meteragent.service.whole_file import whole_file
 
 _REASONS = 20
-"""The largest number of reasons to leave values out that are printed."""
+"""The largest number of reasons that are printed for values that were left out."""
 _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
     "csv": lambda entries, _now_ms: table.write(entries),
     "csv-semicolon": lambda entries, _now_ms: table.write(entries, ";"),
@@ -88,7 +88,7 @@ def _read_entries(options: argparse.Namespace, left_out: Counter[str]) -> Iterab
 
 
 def _write_mapped(options: argparse.Namespace) -> dict[str, int]:
-    """Write CSV files, as [archive.csv] describes them, as Parquet batch by batch; return their counts."""
+    """Convert CSV files, which [archive.csv] describes, to Parquet in batches; return counts of values."""
     _require_pyarrow("mapping")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 

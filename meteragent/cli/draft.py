@@ -130,7 +130,7 @@ def meter_choices(proposal: Proposal) -> list[MeterChoice]:
 
 
 def _title_of(proposal: Proposal) -> str:
-    """Return a device's title; of a built-in profile, in the language of the reader."""
+    """Return a device's title; for a built-in profile, it is in the language of the reader."""
     device = proposal.offers[0].candidate.device
     is_built_in = device and english_texts("device.").get(device.name) == proposal.title
     return say(f"device.{device.name}") if device and is_built_in else proposal.title
@@ -146,7 +146,7 @@ def _quantity_text(offer: Quantity) -> str:
 
 
 def unstated_choices(result: Findings) -> list[MeterChoice]:
-    """Return a choice for each topic that may be a meter's, but for which some keys are unknown."""
+    """Return a choice for each topic that may belong to a meter, but for which some keys are unknown."""
     return [
         MeterChoice((row.topic,), f"{row.topic}: {row.reason}", missing=row.missing, source=row.source)
         for row in result.unplaced
@@ -329,7 +329,7 @@ def _toml_tables(
 def draft_files(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; those with a password or a password file's name are only for their owner."""
+    """Return the files to write; files with a password, or the name of a password file, have mode 600."""
     secret = None if password is None else path_beside(out, ".password")
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = configuration_text(base, preset, topic, str(path_beside(out, ".db")), secret)

@@ -32,7 +32,7 @@ _NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, listen, write and check, in the language of `check`; return the exit code."""
+    """Ask the questions, write the files and show the promises; return the exit code."""
     with use_language(language_of_environment(os.environ)):
         return _run(options)
 

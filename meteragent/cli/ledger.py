@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _level(charges: commands.DayCharge, terms_of: Mapping[str, Terms]) -> str:
-    """Return a row's level at the configured radius, "-" if unknown; other radii do not add up (law 6)."""
+    """Return the level that a row's epsilon has at the configured radius, or "-" if unknown (law 6)."""
     terms = terms_of.get(charges.stream)
     return "-" if terms is None else three_figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Final, TextIO, cast
 
 LINE_MAX: Final = 4_000
-"""The largest number of characters of a line; the end of a longer one is not shown."""
+"""The largest number of characters of a line that are shown."""
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -46,7 +46,7 @@ def _colour(text: str) -> str:
 
 
 class EscapedStream:
-    """A stream that writes text without invisible characters, except for a carriage return at its start."""
+    """A stream that escapes the invisible characters of a text, except a carriage return at the beginning."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The `plan` command: of the energy to hide, the numbers to share and the error, find one from two."""
+"""The `plan` command: compute the energy to hide, the numbers to share or the error from the other two."""
 
 import argparse
 import difflib
@@ -21,7 +21,7 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity; return 0."""
+    """Print the answer to the question that the arguments ask; return 0."""
     language = options.lang or language_of_environment(os.environ)
     with use_language(ENGLISH if options.json else language):
         return _run(options)

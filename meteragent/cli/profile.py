@@ -41,7 +41,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Recording:
-    """The test of a recording: each quantity's outcome, the fields not read, and the personal ones."""
+    """The result for a recording: each quantity's outcome, the fields not read, and the personal fields."""
 
     file: str
     message_count: int
@@ -62,7 +62,7 @@ class _Recording:
             yield f"  according to the profile, these identify somebody: {', '.join(self.personal)}"
 
     def to_data(self, profile: Profile) -> dict[str, Any]:
-        """Return the same for JSON, with all readings, and with exact numbers as strings."""
+        """Return the result for JSON, with all readings, and with exact numbers as strings."""
         quantities = {
             name: {
                 "kind": profile.quantities[name].kind,
@@ -113,7 +113,7 @@ def _find_profile(path: Path) -> Profile:
 
 
 def _test_profile(profile: Profile, file: str, recorded: bytes) -> _Recording:
-    """Return what a profile reads in a recording, which fields no quantity reads, and personal ones."""
+    """Return what a profile reads in a recording, which fields no quantity reads, and the personal fields."""
     received = split_messages(recorded)
     outcomes = {name: _read_outcome(quantity, received) for name, quantity in profile.quantities.items()}
     paths = _paths_of([payload for _, payload in received])
@@ -154,7 +154,7 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
 
 
 def _number_fields(number: PayloadNumber, quantity: Quantity) -> dict[str, str | None]:
-    """Return a reading's number in W, Wh or the configured unit (None), its time, and its meter, if known."""
+    """Return a reading's number, unit (W, Wh, or None for the configured unit), time and meter, if known."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     value = None if quantity.scale is None else exact_text(Fraction(number.number) * quantity.scale)
     time = None if number.time_ms is None else iso_time(number.time_ms)
@@ -162,7 +162,7 @@ def _number_fields(number: PayloadNumber, quantity: Quantity) -> dict[str, str |
 
 
 def _number_text(number: PayloadNumber, quantity: Quantity) -> str:
-    """Return a reading's number, its time, and its meter, if it names one, in words."""
+    """Return a reading in words: its number, its time and, if it names a meter, the meter."""
     value, unit, time, meter = _number_fields(number, quantity).values()
     text = f"{value} {unit or 'in the configured unit'}, {time or 'on arrival'}"
     return text + (f", meter {meter}" if meter is not None else "")

@@ -23,7 +23,7 @@ from meteragent.store import Store, grants
 from meteragent.store.grants import Action
 
 _WAIT_S = 20.0
-"""How long the command waits for an agent that is starting, or settles another action."""
+"""How long, in seconds, the command waits while an agent that does not answer uses the store."""
 _PAUSE_S = 0.2
 
 
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _act(settings: config.Config, action: Action) -> str | None:
-    """Have the running agent act, or act in its place; return the code of the refusal, if any."""
+    """Have the running agent act, or act on the store if none runs; return the code of a refusal, if any."""
     path, end_s = settings.store.path, time.monotonic() + _WAIT_S
     while (answer := ask_socket(socket_path(path), f"{action.verb} {action.receiver}".encode())) is None:
         try:
@@ -61,7 +61,7 @@ def _act(settings: config.Config, action: Action) -> str | None:
 
 
 def _act_on_file(path: Path, settings: config.Config, action: Action) -> str | None:
-    if not path.exists():  # a store that this user creates may not be the agent's
+    if not path.exists():  # a new store would belong to this user, who may not be the agent's
         raise StoreError(f"{path}: there is no store yet: set `paused` in the file, or start the agent first")
     with Store.open(path, now_ms=action.at_ms, recovery_floor_ms=None) as store:
         return refusal_of(settings, action) or grants.add_action(store, action)

@@ -222,7 +222,7 @@ def _number_lines(result: Any) -> list[str]:
 
 
 def _row_facts(result: Any) -> dict[str, float] | None:
-    """Return how many numbers each row has, and for how many seconds each; None if the rows are not alike."""
+    """Return how many numbers each row has, and the seconds that each covers; None if rows are not alike."""
     rows = result.admission.windows
     if result.counts is None or result.layout != "wide" or not rows or result.counts.numbers % rows:
         return None
@@ -231,7 +231,7 @@ def _row_facts(result: Any) -> dict[str, float] | None:
 
 
 def _row_lines(preview: Any) -> list[str]:
-    """Return lines with the first readings as they are understood; their values only on a terminal."""
+    """Return lines with the first readings as a run would interpret them; values only on a terminal."""
     policy, unit, lines = preview.policy, preview.policy.usual.readings.unit, list[str]()
     for row in [] if preview.rows is None else preview.rows.to_pylist():
         start = row[policy.columns.time] - timedelta(milliseconds=policy.lead_ms)

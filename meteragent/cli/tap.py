@@ -93,7 +93,7 @@ def _pseudonym_key(stream: settings.Stream) -> bytes | None:
 
 
 def _tasks(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink; the sink is silent until a slot ends."""
+    """Return coroutines that listen to a stream's source and sink (which sends nothing until a slot ends)."""
     source = settings.read_endpoint("source", stream.source.url, stream.source)
     sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filters, sink_filters = stream_view.filters

@@ -1,6 +1,6 @@
 """The command line: the list of commands, and the parser of their arguments.
 
-No command is imported, so `--help` is quick; a group's module only for a requested command.
+No command is imported, so `--help` is quick. Of the modules in `GROUPS`, only those needed are imported.
 """
 
 import argparse
@@ -53,7 +53,7 @@ GROUPS = {
 
 
 def make_parser(version: str, command: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of all commands, or one that knows the arguments of `command` alone."""
+    """Return the parser of all commands, or a parser with the arguments of `command` alone."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
     program = Parser(
         "meteragent",

@@ -1,6 +1,6 @@
 """What a command accepts and returns, and the arguments that several commands share.
 
-No command is imported here, unless an argument is given (or has a default) that its module parses.
+A command's module is imported only to parse an argument that is given or has a default.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Command:
     `example` holds command lines without the program's name. `groups` maps the title of each group (empty for
     positional arguments) to its arguments; of options in a list, at most one may be given. `meanings` are the
     exit codes whose meanings differ from `EXIT_CODES`, `codes` the others. `actions` are subcommands, each
-    with its sentence; the chosen one's name is stored in `destination`.
+    with its help text; the name of the chosen one is stored in `destination`.
     """
 
     example: str
@@ -61,7 +61,7 @@ class Command:
         return "\n".join(["example:", *examples, "", "exit codes:", *rows])
 
     def add_to(self, parsers: Any, name: str, sentence: str) -> None:
-        """Add the parser for the command, or for an action of a command, with its sentence."""
+        """Add the parser for the command, or for an action of a command, with the help text `sentence`."""
         texts = {"help": sentence, "description": sentence, "epilog": self.epilog}
         parser = parsers.add_parser(name, formatter_class=HelpFormatter, **texts)
         parser.set_defaults(refuse=parser.error)
@@ -130,4 +130,4 @@ LOG_LEVEL = argument(
     default="info",
 )
 STOPPED = "stopped by SIGTERM or Ctrl-C"
-"""The meaning of 0 for a command that runs until then."""
+"""The meaning of exit code 0 for a command that runs until it is stopped."""

@@ -46,7 +46,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
-    """Print the reason for a failure; return its exit code. Of a group of errors, only the first is reported."""
+    """Print the reason for a failure; return its exit code. Only the first error of a group is reported."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, errors.ConfigError):

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser for argparse; a ValueError of `parse` says what was expected instead of the argument."""
+    """Return a parser for argparse; its errors quote the argument and say, as the ValueError, what is valid."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument. Raises ArgumentTypeError if it is invalid."""

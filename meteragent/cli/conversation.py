@@ -274,7 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused, with the reason, if --preset, or every preset, is impossible."""
+    """Return the chosen preset. Raises Refused, with the reason, if --preset or every preset is impossible."""
     offers, remark = draft.lines_of_presets(base), ""
     coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
     if coarse:
@@ -368,7 +368,7 @@ def _file_objection(name: str) -> str | None:
 
 
 def _objection(name: str, file: Path | str | None) -> str | None:
-    """Return the expected answer if `file` exists (is not None) or `name` cannot be created; None otherwise."""
+    """Return the expected answer if `file` exists (is not None) or `name` cannot be created; else None."""
     if file is not None:
         return f"another name: {file} exists, and `init` never overwrites files"
     folder = _expected_folder(Path(name))

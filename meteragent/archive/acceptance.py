@@ -1,4 +1,4 @@
-"""Which inputs are accepted: the rules that every engine applies before a run is debited.
+"""Which inputs are accepted: the rules that every engine applies before a run enters the ledger.
 
 meter    text, also dictionary-encoded, or integers, which are read as their digits
 time     timestamps in s, ms, us or ns with any time zone, rounded down to ms; 96-bit times, which are UTC
@@ -52,7 +52,7 @@ _RULES: dict[str, Callable[[pa.DataType], bool]] = {
         is_number(kind) or (is_list(kind) and is_number(kind.value_type))
     ),
 }
-"""What the columns meter, time and value may hold, in words and as tests of their types."""
+"""What the columns meter, time and value may contain: a description, and a test of the column's type."""
 
 _TABLES = {
     "Delta": r"(^|/)_delta_log(/|$)",

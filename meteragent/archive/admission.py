@@ -1,8 +1,8 @@
-"""The first pass of a run: find the windows, admit or refuse each, and prepare their debit.
+"""The first pass of a run: find the windows, admit or refuse each, and prepare the ledger's rows.
 
-A window that overlaps an interval that another run has released is refused and counted, all others are
-admitted. The run fails before anything is released if a row cannot be read or a window has no key and, in
-the wide layout, if a window appears twice, or a row is off the grid or has the wrong number of values.
+A window that overlaps an interval that another run has released is refused and counted; all others are
+admitted. Before anything is released, the run fails if a row cannot be read or a window has no key. In the
+wide layout, it also fails if a window appears twice, is off the grid or has the wrong number of values.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Admission:
     def admit(
         self, parts: Iterable["Admitted"], source: Source, progress: ProgressCallback
     ) -> Iterator["Admitted"]:
-        """Add up what was admitted from each job, and yield it.
+        """Add up the windows that each job admitted or refused, and yield the jobs' results.
 
         Raises ArchiveError if, in the wide layout, a row group's statistics are wrong.
         """
@@ -72,7 +72,7 @@ class Admission:
             forms.append(part.forms)
             progress(part.rows)
             yield part
-        meters = np.unique(np.concatenate(forms), axis=0)  # of other jobs, too
+        meters = np.unique(np.concatenate(forms), axis=0)  # several jobs may contain the same meter
         counts = np.unique(meters[:, 0], return_counts=True)[1]
         self.similar_meters = int(counts[counts > 1].sum())
         if source.layout == "wide" and self.windows != source.rows:
@@ -98,10 +98,10 @@ def admit_job(
     *,
     is_dry: bool,
 ) -> Iterator[Admitted]:
-    """Write the admitted windows of a job as a part of the ledger, unless `is_dry`, and yield the sums.
+    """Write the admitted windows of a job as a part of the ledger, unless `is_dry`, and yield the result.
 
-    Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice. Raises
-    KeyForgotten if a window's epoch has no key.
+    Raises ArchiveError if a row or a file cannot be read or, in the wide layout, a window appears twice.
+    Raises KeyForgotten if a window's epoch has no key.
     """
     names: dict[str, int] = {}
     admission, rows = Admission(run), list[int]()
@@ -126,7 +126,7 @@ def normal_form(name: str) -> str:
 
 
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
-    """Return a job's windows in order; fill `names`. Raises ArchiveError as `read`, or for duplicates."""
+    """Return a job's windows in order; fill `names`. Raises ArchiveError for wrong rows or duplicates."""
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in rows_of(source, job, names):
         meters.append(rows.meter)
@@ -169,7 +169,7 @@ def duplicate_error(count: int, meter: str, start_ms: int) -> ArchiveError:
 def debit_rows(
     windows: Windows, names: dict[str, int], policy: Policy, key: Key, admission: Admission
 ) -> pa.Table:
-    """Return a ledger row per stretch of equal terms and key; add descriptors and keys to `admission`."""
+    """Return a ledger row for consecutive windows of a meter with equal terms and key; fill `admission`."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)

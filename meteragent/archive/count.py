@@ -20,7 +20,7 @@ _BATCH_NUMBERS = 1 << 20
 
 
 class Checked(NamedTuple):
-    """The number of rows checked, how many of a wide input are not windows, and counts of their numbers."""
+    """The number of rows checked, how many of them are not windows (if wide), and the counts of numbers."""
 
     rows: int
     misfits: int

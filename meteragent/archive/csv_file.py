@@ -1,7 +1,7 @@
-"""Read CSV files in the archive's form: batches of meter, time in UTC and value, as `mapping` says.
+"""Read CSV files, as a `mapping` describes them, and yield batches of meter, time in UTC and value.
 
-`CsvTable` cuts a file into blocks of whole lines, reads each once to check every cell, and later single
-blocks. Times in a format are rewritten to ISO 8601 before pyarrow converts them, because strptime accepts
+`CsvTable` cuts a file into blocks of whole lines. First it reads all blocks to check every cell; later it
+reads single blocks. Times are rewritten to ISO 8601 before pyarrow converts them, because strptime accepts
 days that do not exist.
 """
 
@@ -46,7 +46,7 @@ class _WrongCellError(ValueError):
 
 
 class _Rows(NamedTuple):
-    """The requested columns of a block; a time's second occurrence, if any, is `repeat_ms` later."""
+    """The requested columns of a block; a local time that occurs twice recurs `repeat_ms` later (else 0)."""
 
     size: int
     meter: Any
@@ -65,7 +65,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: Path, mapping: Mapping) -> Header:
-    """Read the header. Raises ArchiveError if the file is not CSV in UTF-8, or has no such line."""
+    """Read the header. Raises ArchiveError if the file is not CSV in UTF-8, or has no header."""
     with path_in_errors(path), path.open("rb") as file:
         head = file.read(4096)
         if kind := other_kind(head):
@@ -143,7 +143,7 @@ class CsvTable:
             self.ambiguous_readings = int(is_repeated.sum())
 
     def read(self, index: int, names: tuple[str, str, str], columns: list[str]) -> pa.RecordBatch:
-        """Return `columns` of a block, with these names. Raises ArchiveError if the file has changed."""
+        """Return `columns` of a block; `names` are meter, time, value. Raises ArchiveError if it changed."""
         block = self.blocks[index]
         with self.path.open("rb") as file:
             file.seek(block.offset)

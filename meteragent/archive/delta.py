@@ -50,7 +50,7 @@ def load_table(tree: Tree, version: int | None = None) -> DeltaTable:
 
 
 def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snapshot:
-    """Return a table's latest version, or that of its pin. Raises ArchiveError if it cannot be read."""
+    """Return a table's latest version, or the one in `pins` if there is one. Raises ArchiveError."""
     table = load_table(tree)
     id_ = str(table.metadata().id)
     if id_ in pins:

@@ -25,8 +25,8 @@ WRITER = ""
 def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
-    Raises ArchiveError if the file cannot be read, without Arrow's text, which may quote a value. It is
-    raised outside the handler, so that its context does not contain Arrow's error either.
+    Raises ArchiveError if the file cannot be read, without Arrow's text, which may quote a value. This error
+    is raised outside the handler, so that its context does not contain Arrow's error either.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -40,7 +40,7 @@ def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
 
 @contextmanager
 def path_in_errors(path: Path | str, reason: str = "cannot be read") -> Iterator[None]:
-    """Turn a system error into an ArchiveError that names the file, with `reason` if it has none."""
+    """Turn a system error into an ArchiveError with the file's name and the error's text, else `reason`."""
     try:
         yield
     except OSError as error:
@@ -59,9 +59,9 @@ def open_parquet(
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
-    The column `meter`, if it holds strings, is read as a dictionary. `footer` is the footer if it was read.
-    `opened` returns a path or a file to open instead of `path`. Raises ArchiveError if the file is not
-    readable Parquet.
+    The column `meter`, if it holds strings, is read as a dictionary. `footer` is the file's footer if it was
+    read before. `opened` returns a path or a file to read instead of `path`. Raises ArchiveError if the file
+    is not readable Parquet.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
@@ -74,7 +74,7 @@ def open_parquet(
 
 
 def write_file(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
+    """Write a file, to which `fill` writes, atomically and durably. Raises ArchiveError if that fails."""
     part = path.with_name(f".{path.name}{WRITER}{_PART}")
     with path_in_errors(path, "cannot be written"), whole_file(path, part=part) as file:
         fill(file)

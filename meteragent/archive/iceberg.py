@@ -35,7 +35,7 @@ def metadata_address(name: str) -> str:
 
 
 def snapshot(tree: Tree, columns: Columns, pins: Mapping[str, Version]) -> Snapshot:
-    """Return a table's current snapshot, or that of its pin. Raises ArchiveError if it cannot be read."""
+    """Return a table's current snapshot, or the one in `pins` if there is one. Raises ArchiveError."""
     table = _load_table(tree)
     id_, current = str(table.metadata.table_uuid), table.current_snapshot()
     latest = Version("Iceberg", id_, str(current and current.snapshot_id), table.schema().schema_id)
@@ -68,7 +68,7 @@ def _load_table(tree: Tree) -> Table:
 
 
 def _scan_tasks(table: Table, chosen: IcebergSnapshot, tree: Tree) -> list[FileScanTask]:
-    """Return the files of a snapshot, with their deletes. Raises ArchiveError if one cannot be applied."""
+    """Return a snapshot's files with their delete files. Raises ArchiveError if these cannot be applied."""
     lists = [item for item in chosen.manifests(table.io) if item.content == ManifestContent.DELETES]
     for entry in (entry for item in lists for entry in item.fetch_manifest_entry(table.io)):
         if entry.data_file.content == DataFileContent.EQUALITY_DELETES:

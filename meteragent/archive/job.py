@@ -1,13 +1,13 @@
 """Cut an input into jobs, each of which fits in memory and is read separately.
 
-1. A job consists of the windows that start in a stretch of time and belong to the meters in a range of names
-   and in a class of the hashes of public names. Each window is in exactly one job; near a cut, two jobs may
-   read a reading.
+1. A job consists of the windows that start in a certain period and whose meters have names in a certain range
+   or, if jobs are split further, public names with certain hashes. Each window is in exactly one job. A
+   reading near a cut may be read by two jobs.
 2. If an archive is sorted by time or by meter, the statistics of the row groups show the few groups that a
    job needs. If it is unsorted, every job reads all of it.
-3. If meters have pseudonyms, jobs are not cut by ranges of names: the place in the output would reveal names.
+3. If meters have pseudonyms, jobs are not cut by names: a meter's place in the output would reveal its name.
 4. In the long layout, the cuts follow from the input's content, the policy and `manifest.CUT`. So a resumed
-   run has the same jobs: job k makes part k, and is skipped if that part exists.
+   run has the same jobs: job k writes part k, and is skipped if that part exists.
 """
 
 import math
@@ -56,13 +56,13 @@ class Job:
         )
 
     def opens(self, times_ms: Integers, policy: Policy) -> Flags:
-        """Return whether each reading opens a window of the job, not one of another job."""
+        """Return, for each reading, whether the window in which its span begins belongs to this job."""
         begin_ms, (first, end) = times_ms - policy.lead_ms, self.starts_ms
         return np.asarray((first <= begin_ms) & (begin_ms < end))
 
 
 def cut_jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of at most about `limit` rows, cut by the plan that reads the fewest rows."""
+    """Return jobs of at most about `limit` rows, cut by time, meter or hash: whichever reads fewest rows."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)
@@ -167,7 +167,7 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 
 
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
-    """Return meters' numbers, -1 if not in the job; add new ones to `names`. Raises as `layout.meters`."""
+    """Return meters' numbers, -1 if not in the job; add new meters to `names`. Raises as `layout.meters`."""
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:

@@ -1,8 +1,8 @@
 """The pure kernel, which adds exact noise to a record batch of windows to make a batch of releases.
 
-The kernel knows no engine or ledger, reads no file except the pseudonym key, and releases every window. A
-row's noise is a function of the key, the policy's terms and that row alone (`prf_input`), so an engine may
-split, reorder and repeat its batches.
+The kernel depends on no engine or ledger, reads no file except the pseudonym key, and releases every window
+that it is given. A row's noise is a function of the key, the policy's terms and that row alone (`prf_input`),
+so an engine may split, reorder and repeat its batches.
 
     WINDOWS             meter, start, quanta (the slots' values, clamped, with gaps filled, in whole quanta)
     release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in
@@ -41,8 +41,8 @@ def release_schema(policy: Policy) -> pa.Schema:
 def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     """Return the releases of windows, in the same order.
 
-    Raises ArchiveError if a row is not a window of the policy's grid, or has the wrong number of slots; or a
-    released value has more than 18 digits. Raises KeyRefused if a window's epoch has no key. Raises
+    Raises ArchiveError if a row is not a window of the policy's grid or has the wrong number of slots, or if
+    a released value has more than 18 digits. Raises KeyRefused if a window's epoch has no key. Raises
     ConfigError if the pseudonym key cannot be read.
     """
     starts = to_milliseconds(batch.column("start"))
@@ -97,7 +97,7 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """Indices of the slots of windows of n slots; if `is_rectangular`, whole rows, which is faster."""
+    """The slots of the windows in `rows`; if all windows have n slots, whole rows are taken (faster)."""
 
     def __init__(self, first_slots: Integers, rows: Integers, n: int, *, is_rectangular: bool) -> None:
         self.shape = (-1, n) if is_rectangular else (-1,)

@@ -10,9 +10,9 @@ below, each preceded by its length in 4 bytes),
 
 where the 2 in "noise 2" is the version of `prf_input`, so no key makes tags of two versions.
 
-The file holds the earliest C_e that is kept. The secrets of all later epochs follow from it, but no earlier
-secret does. `forget` replaces it with a later one. A window without a key is not released, and no other key
-is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
+The file holds the earliest C_e that is kept. The secrets of all later epochs follow from this secret, but no
+earlier one does. `forget` replaces it with a later secret. A window without a key is not released, and no
+other key is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _LAST = {
 
 
 def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
-    """Derive `size` bytes by HKDF-SHA-256, no salt (RFC 5869); each part follows its length in 4 bytes."""
+    """Derive `size` bytes by HKDF-SHA-256, no salt (RFC 5869); each part of `info` follows its length."""
     return expand(extract(b"", secret), b"".join(len(part).to_bytes(4, "big") + part for part in info), size)
 
 
@@ -76,7 +76,7 @@ class EpochKey:
 
 
 class Key:
-    """A tenant's keys from epoch `first` (since 1970). Raises ValueError for another unit or secret size."""
+    """A tenant's keys from epoch number `first` on (0: 1970-01-01). Raises ValueError for wrong arguments."""
 
     def __init__(self, tenant: str, epoch_unit: str, first: int, secret: bytes) -> None:
         if epoch_unit not in EPOCHS or len(secret) != SECRET_BYTES:
@@ -154,7 +154,7 @@ class Key:
         return key
 
     def text(self) -> str:
-        """Return the content of the key's file, including the first secret."""
+        """Return the content of the key's file, which includes the first epoch's secret."""
         return _FILE.format(self=self, secret=self._secrets[self.first].hex())
 
     def _epoch_index(self, time_ms: int) -> int:

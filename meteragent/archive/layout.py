@@ -1,10 +1,10 @@
 """The two layouts of an archive: wide (a row is a window's list of numbers) and long (a row is a reading).
 
-In the wide layout, `time` is the window's start. The m numbers stand for m equal parts of the window, usually
-its slots. A slot's value is the mean of its parts' numbers or, for energies (where m = length / interval),
-their sum. A null is a gap. In the long layout, a window is released if the span of a reading begins in it,
-whether or not the reading has a value. All readings whose span overlaps the window are used. The type of
-the value column determines the layout.
+In the wide layout, `time` is the window's start. A row's m numbers belong to m equal parts of the window,
+usually its slots. A slot's value is the mean of its parts' numbers or, for energies (where m = length /
+interval), their sum. A null is a gap. In the long layout, a window is released if the span of a reading
+begins in it, whether or not the reading has a value. All readings whose span overlaps the window are used.
+The type of the value column determines the layout.
 """
 
 import numpy as np
@@ -100,8 +100,8 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch,
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` holds, in any order, pairs (time, packed value) of all readings whose span may overlap the
-    window. A row is omitted unless the span of a reading begins in its window; numbers are counted there.
-    Raises ArchiveError if a meter's name or a time is missing or invalid.
+    window. A row is omitted unless the span of a reading begins in its window, the only window in which the
+    reading is counted. Raises ArchiveError if a meter's name or a time is missing or invalid.
     """
     starts = to_milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
@@ -112,7 +112,7 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch,
     window = np.repeat(np.arange(starts.size), lengths)
 
     def open_window(window: Integers, times_ms: Integers) -> Flags:
-        """Return whether the span of each reading begins in its window."""
+        """Return, for each reading, whether its span begins in its window."""
         return np.asarray(policy.starts(times_ms - policy.lead_ms) == starts[window])
 
     is_opening = open_window(window, times)
@@ -192,7 +192,7 @@ def _distinct_lengths(lengths: Integers) -> list[int]:
 
 
 def _divides_evenly(count: int, terms: Terms) -> bool:
-    """Return whether `count` equal parts fit a window: as intervals of energy, or as parts of each slot."""
+    """Return whether a window may have `count` equal parts: intervals of energy, or equal parts of slots."""
     if not count or terms.length_ms % count:
         return False
     if terms.readings.kind is Kind.INTERVAL_ENERGY:

@@ -1,7 +1,7 @@
-"""The ledger of a key: the intervals of each meter that a run has released or may yet release under the key.
+"""A key's ledger: for each meter, the intervals that runs have released or may still release under the key.
 
-The ledger belongs to the key, not to an output: no other run ever releases an interval in the ledger,
-whatever the epsilon, the window length, the version or the output. The ledger is a folder of Parquet files,
+The ledger belongs to the key, not to an output. An interval that one run has entered is never released by
+another run, whatever the epsilon, window length, version or output. The ledger is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 _BATCH_ROWS = 1 << 18
 _TABLE = "_table"
 ELSEWHERE = "what workers wrote is not here: driver and workers must see it under the same path"
-"""The reason in the error if a file that another process wrote is missing."""
+"""The text of the error if a file that another process has written is missing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Intervals:
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return, for each window, whether it is one of the windows that make up an interval of its meter.
+        """Return, for each window, whether it is one of the windows of which a meter's interval consists.
 
         All windows of an interval have the same length. A window that only overlaps the interval may
         result from a change in a time zone's rules.
@@ -97,18 +97,18 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger that `folder` contains."""
+    """The ledger in `folder`."""
 
     folder: Path
 
     @property
     def table(self) -> str | None:
-        """The address of the Delta table that is the key's ledger; None if this folder is."""
+        """The address of the Delta table that is the key's ledger; None if this folder is the ledger."""
         path = self.folder / _TABLE
         return attempt_read(path, path.read_text) if path.exists() else None
 
     def bind(self, address: str, create: Callable[[], object]) -> None:
-        """Create a Delta table as the key's ledger. Raises ArchiveError if the key has a ledger."""
+        """Create a Delta table as the key's ledger. Raises ArchiveError if the folder already has runs."""
         with self.lock():
             if self._runs():
                 raise ArchiveError(f"{self.folder}: the key has its ledger there: use a new key with a table")
@@ -135,7 +135,7 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Keep runs from changing the ledger while it is read; it may be missing. Raises ArchiveInUse."""
+        """Prevent runs from changing the ledger, if it exists, while it is read. Raises ArchiveInUse."""
         with ExitStack() as stack:
             with path_in_errors(self.folder), suppress(FileNotFoundError):
                 self._lock(stack.enter_context((self.folder / ".lock").open("rb")), fcntl.LOCK_SH)
@@ -189,8 +189,8 @@ class Ledger:
     def add(self, run: str, parts: Iterable[object], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
 
-        Each of `parts` is written (`write`) when it is taken. `facts` is called after the last, and its
-        result is stored next to the parts. Raises ArchiveError if the run cannot be written.
+        The iterator `parts` writes a part (`write`) in each step. `facts` is called after the last part, and
+        its result is stored next to the parts. Raises ArchiveError if the run cannot be written.
         """
         partial_folder = self._partial(run)
         try:
@@ -227,7 +227,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return a run's files. Raises ArchiveError if one is missing: windows would be released again."""
+    """Return a run's files. Raises ArchiveError if one is missing, as its windows could be released again."""
     count_file = run / "_parts"
     count = attempt_read(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
     parts = [run / _part_name(index) for index in range(count)]

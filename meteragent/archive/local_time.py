@@ -1,8 +1,8 @@
 """Convert local times to UTC, and distinguish the two occurrences of a repeated hour by the order of rows.
 
-Times in the hour that clocks skip are refused. In the hour that they repeat, a time means its second
-occurrence if an earlier row of the meter has the same time. This is refused unless the meter's rows from an
-hour before to an hour after are in order of time, and each time of the hour occurs twice.
+Times in an hour that clocks skip are refused. In an hour that clocks repeat, a time means its second
+occurrence if an earlier row of the meter has the same time. Such a file is refused unless the meter's rows
+from an hour before to an hour after are in order of time, and each time in the hour occurs twice.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 
 
 def to_utc(local_ms: Integers, zone: str) -> tuple[Integers, Integers]:
-    """Return times in UTC, and the ms to their second occurrence: 0 without one, -1 if they never occur."""
+    """Return times in UTC, and the ms to a second occurrence (0: none; -1: clocks skip this local time)."""
     distinct, inverse = np.unique(local_ms, return_inverse=True)
     times = pa.array(distinct).view(pa.timestamp("ms"))
     try:
@@ -56,7 +56,7 @@ def rows_around_repeats(local_ms: Integers, zone: str, meter: Any, block: int) -
 
 
 def second_occurrences(rows: RowsAroundRepeats) -> tuple[Flags, Flags]:
-    """Return, for each row, whether it is the second occurrence of its time, and whether that is unclear."""
+    """Return, for each row, whether it is its time's second occurrence, and whether this is undecidable."""
     order = np.lexsort((rows.day, rows.meter))  # stable: within a meter and a day, the order is the file's
     meter, day, time_ms, repeat_ms = (column[order] for column in rows[2:])
     is_same = (meter[1:] == meter[:-1]) & (day[1:] == day[:-1])

@@ -1,9 +1,9 @@
 """Compute a run's id; write and read the manifest in its output.
 
 The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch, 16 hex digits) of the policy
-and the input's content: a plain hash would confirm a guess of the readings. The manifest is public;
-`consume.archive` says where it is and how readers check it. It holds the descriptors and lists the parts. It
-counts windows, never readings, because receivers must not learn how many readings were missing or clamped.
+and the input's content. With a plain hash, anyone could confirm a guess of the readings. The manifest is
+public; `consume.archive` says where it is and how readers check it. It holds the descriptors, lists the parts
+and counts windows, never readings, because receivers must not learn how many were missing or clamped.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 
 
 def save(out: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest of an output, twice: a copy of another run into the folder replaces only one."""
+    """Write an output's manifest under two names; copying another run into the folder replaces only one."""
     part = next(iter(sorted(out.glob(f"part-{facts['run']}-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt_read(part, lambda: pq.read_schema(part))
     for path in (out / MANIFEST, out / f"_manifest-{facts['run']}.parquet"):
@@ -129,7 +129,7 @@ def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
     Its fact `complete` is False if a part is not as listed. Raises ArchiveError if the output belongs to
-    another run or has other cuts, or if `out` is not an output.
+    another run, was written with another `CUT`, or is no output.
     """
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
     if is_unfinished or not out.exists():

@@ -15,7 +15,7 @@ from meteragent.domain.grid import FIRST_MS
 from meteragent.domain.readings import ReadingRules
 from meteragent.domain.refusal import raise_all, similar
 
-UNIX: Final = {"unix s": 1000, "unix ms": 1}  # formats, with the milliseconds in one unit
+UNIX: Final = {"unix s": 1000, "unix ms": 1}  # the formats of Unix times, and their unit in ms
 CER: Final = "cer"  # the day (1 is 2009-01-01), then two digits: the half hour
 _FILE = files(__package__).joinpath("layouts.toml")
 LAYOUTS: Final[dict[str, dict[str, Any]]] = tomllib.loads(_FILE.read_text("utf-8"))
@@ -91,7 +91,7 @@ class Mapping:
 
     @property
     def example(self) -> str:
-        """A description of a time as this mapping expects it."""
+        """A description of the times that this mapping expects."""
         if self.format in UNIX:
             return f"{'milliseconds' if UNIX[self.format] == 1 else 'seconds'} since 1970, of 1990 to 2100"
         if self.format == CER:

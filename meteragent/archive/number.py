@@ -89,7 +89,7 @@ def count_own(values: Micro, is_own: Flags, usual: Terms) -> Counts:
 
 
 def pack_values(values: Micro, usual: Terms) -> pa.Array:
-    """Return millionths as a column: a clamped value is one beyond the range, and a missing one is null."""
+    """Return millionths as a column: a clamped value is 1 outside the range, and a missing value is null."""
     beyond = np.where(values.values_u == usual.readings.high_u, 1, -1)
     return pa.array(values.values_u + values.is_clamped * beyond, mask=~values.valid)
 

@@ -1,8 +1,8 @@
 """The order of windows in outputs of the wide layout, which depends only on the set of released windows.
 
 1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
-   start that is preceded by at least k times a fixed number of windows. If more windows than that have the
-   same start, a hash of the public name may spread them over several row groups.
+   start before which at least k·s windows start, where s is the size of a row group. If more than s windows
+   have the same start, a hash of the public name may spread them over several row groups.
 2. The set of released windows is public; the order of the input, its lists and its files are private. So
    `Order` is computed from the run's rows in the ledger, which are on disk before any window is released.
 3. The input is read in its own order, in chunks. `write_sorted` writes a chunk's windows, with their noise,
@@ -159,7 +159,7 @@ def _sort_releases(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _take(batch: pa.RecordBatch, rows: Integers) -> pa.RecordBatch:
-    """Return these rows of a batch; integers in lists of one length as rows of a table, which is faster."""
+    """Return these rows of a batch; integer lists of equal length are copied as rows of an array (faster)."""
     columns = []
     for column in batch.columns:
         offsets = column.offsets.to_numpy() if pa.types.is_list(column.type) else rows[:0]

@@ -100,7 +100,7 @@ class Policy:
 
     @property
     def lead_ms(self) -> int:
-        """The time in ms from the start of a reading's span to the reading's time: 0 except for energies."""
+        """The time in ms from the start of a reading's span to its timestamp: 0 except for energies."""
         return self.reach_ms if self.usual.readings.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
@@ -110,7 +110,7 @@ class Policy:
 
     @cached_property
     def lattice(self) -> tuple[int, int]:
-        """One quantum as (k, digits): k units of the last of `digits` decimal places."""
+        """One quantum as (k, digits): a quantum is k / 10^digits of the unit."""
         quantum_u = self.usual.quantum_u
         digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
         return quantum_u * 10**digits // MICRO, digits
@@ -184,7 +184,7 @@ class Policy:
 
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
-    """Return the ledger's folder. Raises ConfigError if there is another one next to the (real) key file."""
+    """Return the ledger's folder. Raises ConfigError if another ledger lies next to the (real) key file."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
     if re.search(r"(^|/)\w+:/", str(configured_ledger or "")):

@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads the whole input, admits its windows by the same ledger, under a shared lock, and raises the
-errors that a run would raise before its debit. But it accepts an input that is mostly outside the range, and
-counts the numbers. Show the counts only to people who may see the readings.
+The preview reads the whole input, compares its windows with the ledger, under a shared lock, and raises the
+errors that a run would raise before it writes to the ledger. But it accepts an input that is mostly outside
+the range, and counts the numbers. Show the counts only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Preview:
 def preview(
     policy: Policy, path: Path | str | Tree, out: Path, show: ProgressReporter, engine: Local | None = None
 ) -> Preview:
-    """Return what `run.sanitise_archive` would do with these arguments. Raises as it does before a debit."""
+    """Return what `run.sanitise_archive` would do. Raises the errors that it raises before it writes."""
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     tree = path if isinstance(path, Tree) else Tree.at(path)
     check_paths(tree, out, ledger.folder)

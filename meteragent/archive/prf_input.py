@@ -1,7 +1,7 @@
 """The PRF input of a window: everything that identifies the window, including its data.
 
-It consists of these parts, each preceded by its length in 4 big-endian bytes (so that different parts never
-give equal inputs):
+The input consists of these parts, each preceded by its length in 4 big-endian bytes (so that different parts
+never give equal inputs):
 
     "meteragent window 2", mechanism, tenant, epsilon ("p/q", or "p" if q = 1, in 1/unit), quantum (likewise,
     in the unit), unit, kind, n, length in ms, bands (the start and end of each stretch, in ms after the
@@ -43,7 +43,7 @@ _DIGEST_WORDS = 4
 
 @dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there is no `slots=True`
 class Shape:
-    """Terms shared by windows drawn together: n slots, or n bands as stretches (start, end) in ms."""
+    """The terms that enter PRF inputs: n slots, or n bands, each as its stretches (start, end) in ms."""
 
     epsilon: Fraction
     quantum: Fraction
@@ -57,7 +57,7 @@ class Shape:
 
     @classmethod
     def of(cls, terms: Terms) -> "Shape":
-        """Return the shape of terms, without gap, range and hold; the level enters by epsilon alone."""
+        """Return the shape of terms; it includes epsilon but not the level, gap, range or hold."""
         bands = tuple(band.stretches for band in terms.places)
         kind, length_ms, zone = str(terms.readings.kind), terms.length_ms, terms.timezone
         return cls(terms.epsilon, terms.quantum, terms.readings.unit, kind, terms.n, length_ms, bands, zone)

@@ -69,7 +69,7 @@ def integrate_windows(
 
 
 class MergedReadings(NamedTuple):
-    """Sorted readings, one for each meter and time; the dropped ones with the same and with another value."""
+    """Sorted readings, one for each meter and time; the others, which are dropped; and those that differ."""
 
     readings: Readings
     repeated: Readings

@@ -4,20 +4,20 @@
 2. Admit (`admission`): the windows that the run may release go into the ledger, all at once, and are on
    disk before any of them is released. From then on all other runs refuse these windows.
 3. The manifest is written, with `complete` false.
-4. Release: each part of the output is written under another name, synced and renamed. A part holds a stretch
-   of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
-   next to the output, with their noise, until all of them can be put in order.
+4. Release: each part of the output is written under another name, synced and renamed. A part holds successive
+   windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout are kept
+   in files next to the output, with their noise, until all of them can be put in order.
 5. The run's ledger rows are copied next to the output, then the manifest is written with `complete` true and
    the list of parts.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
 rows determine which windows are released and do not block them; otherwise the run starts afresh. Parts that
-are missing, or not as a complete manifest lists them, are written. An output with another id or other cuts is
-refused. A run of a table is resumed from the snapshot that the ledger names, not from the latest one.
+are missing, or not as a complete manifest lists them, are written. An output with another id or another
+`manifest.CUT` is refused. A run of a table resumes with the snapshot that the ledger names, not the latest.
 
-No window gets different noise a second time, because noise is a function of the key and of the window with
-its data and terms (`prf_input`). So a part that is written again has the same bytes. Different data or terms
-make a different run, for which the ledger refuses every window that overlaps a released one.
+A window that is computed again gets the same noise, because noise is a function of the key and of the window
+with its data and terms (`prf_input`). So a part that is written again has the same bytes. Different data or
+terms make a different run, for which the ledger refuses every window that overlaps a released window.
 
 Memory is bounded: it holds a batch of rows, a row group or a job at a time and, if a wide input is released
 in part or resumed, a byte per row. No raw value is written anywhere.
@@ -77,7 +77,7 @@ R = TypeVar("R")
 
 _RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
 _FLAGS = "rows.npy"
-"""The file, in the waiting folder, with the rows that are released if not all are."""
+"""The file, in the waiting folder, that states which rows are released; it is missing if all are."""
 
 
 class PartCounts(NamedTuple):
@@ -115,7 +115,7 @@ def sanitise_archive(
 ) -> RunResult:
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
-    `engine` makes the passes (default: `Local`). `clamp` accepts an input that is mostly outside the range.
+    `engine` reads and writes (default: `Local`). `clamp` accepts an input that is mostly outside the range.
     Raises ArchiveError if the input, output or ledger cannot be used, or most numbers are outside the range.
     Raises KeyRefused, before anything is written, if there is no key, or some windows have none. Raises
     ConfigError if the pseudonym key cannot be read.
@@ -159,7 +159,7 @@ def sanitise_archive(
 
 
 def pins(out: Path, ledger: Ledger) -> list[Version]:
-    """Return the tables' snapshots of debited runs into `out` that are not complete."""
+    """Return the tables' snapshots with which runs into `out` began that are in the ledger but incomplete."""
     prefix = private_path(out, "").name
     folders = sorted(out.parent.glob(f"{glob.escape(prefix)}*.waiting"))
     runs = (folder.name.removeprefix(prefix).removesuffix(".waiting") for folder in folders)
@@ -177,7 +177,7 @@ def _last_facts(source: Source, digests: list[str], admission: Admission, out: P
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Add to any error that the run is in the ledger and must be resumed."""
+    """Add a note to errors: the run is in the ledger, and the same command resumes it."""
     try:
         with path_in_errors(out, "cannot be used"):
             yield
@@ -198,18 +198,18 @@ def run_of(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple
 class Local:
     """The engine that makes the two passes of a run in this process, one step after the other.
 
-    A step depends on its arguments alone, and another engine may take steps elsewhere, or twice: its results
-    are small, or files that exist in full or not at all.
+    A step depends on its arguments alone, so another engine may execute steps elsewhere, or twice. The
+    results of a step are small, or are files that exist in full or not at all.
     """
 
     tasks = 1
-    """The number of pieces, at least, that can be read at the same time."""
+    """The number of pieces into which reading is divided, so that several can be read at the same time."""
 
     def __init__(self) -> None:
         self._has_every_row = False  # whether every row was debited in this process
 
     def each(self, work: Callable[[T], Iterator[R]], items: Sequence[T]) -> Iterator[R]:
-        """Yield the results of steps, in the order of `items`."""
+        """Yield the results of `work` for each of `items`, in order."""
         for item in items:
             yield from work(item)
 
@@ -225,7 +225,7 @@ class Local:
             return total(self.each(partial(count_job, source), jobs_of(source)), progress).counts
 
     def _check(self, source: Source, progress: ProgressCallback) -> Checked:
-        """Read every row: if one failed only later, its window would be debited but never released."""
+        """Read every row now; if one failed only after the debit, its window would never be released."""
         groups = source.groups
         pieces = np.array_split(np.arange(len(groups)), min(self.tasks, len(groups)))
         steps = [groups[piece[0] : piece[-1] + 1] for piece in pieces]
@@ -241,7 +241,7 @@ class Local:
         *,
         is_dry: bool = False,
     ) -> Iterator[object]:
-        """Write a part of the ledger for each job, unless `is_dry`, and yield what each admits.
+        """Write a part of the ledger for each job, unless `is_dry`, and yield each job's result.
 
         `admission` is complete after the last job.
         """
@@ -308,7 +308,7 @@ class _Release:
     def _parts(
         self, engine: Local, count: int, work: Callable[[int], Iterator[Checked]], progress: ProgressCallback
     ) -> PartCounts:
-        """Write missing parts by steps of `work`; return how many parts there are, and the steps' counts."""
+        """Write each missing part with `work`; return the numbers of new and existing parts, and counts."""
         missing = [index for index in range(count) if not self._path(index).exists()]
         counts = total(engine.each(work, missing), progress).counts
         if any(not self._path(index).exists() for index in missing):
@@ -338,7 +338,7 @@ class _Release:
 
     @property
     def _chunk_rows(self) -> int:
-        """The number of rows of the wide layout that wait in a file."""
+        """The number of rows of the wide layout whose releases wait in one file."""
         return max(1, self.values // max(self.source.numbers, self.source.policy.usual.n))
 
     def _waiting(self) -> list[Path]:
@@ -351,7 +351,7 @@ class _Release:
     ) -> tuple[bool, Counts]:
         """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder.
 
-        Return whether all were released now, and the counts of their numbers.
+        Return whether this call released all rows, and the counts of their numbers.
         """
         _create_folder(self._folder)
         paths = self._waiting()
@@ -364,9 +364,9 @@ class _Release:
         return len(missing) == len(paths), counts
 
     def _runs(self, tasks: int) -> list[range]:
-        """Return runs of chunks, at most `tasks`, each of which begins in a row group of its own.
+        """Return at most `tasks` ranges of consecutive chunks that each begin in a different row group.
 
-        A row group is read from its beginning, so few rows are read twice.
+        A row group can only be read from its beginning, so few rows are then read twice.
         """
         count = len(self._waiting())
         ends = np.cumsum([group.rows for group in self.source.groups])
@@ -376,7 +376,7 @@ class _Release:
         return [range(*edges) for edges in pairwise([*(int(piece[0]) for piece in pieces), count])]
 
     def _release_chunks(self, order: Order, run: range) -> Iterator[Checked]:
-        """Release a run of chunks, and yield the counts of each that was missing."""
+        """Release the chunks in `run` that have no file yet, and yield the counts of each."""
         paths, size, key = self._waiting(), self._chunk_rows, self.load_key()
         flags = np.load(self._folder / _FLAGS, mmap_mode="r") if (self._folder / _FLAGS).exists() else None
         first = next(index for index in run if not paths[index].exists())
@@ -396,7 +396,7 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> tuple[pa.RecordBatch, Counts]:
-        """Convert rows to the windows that `flags` allows (None: all), and count their numbers."""
+        """Convert rows to windows, drop those that `flags` does not allow, and count all numbers."""
         parts, row, counts = [], 0, Counts()
         for batch in batches:  # types may differ between files, so batches are converted one by one
             windows, part_counts = read_wide(batch, self.source.policy)
@@ -449,7 +449,7 @@ class _Release:
         windows = windows.rows(released_intervals.contains(windows, policy.ends(windows.start_ms)))
         meters, merged = names_of(names), merge_equal_times(readings)
         counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, policy)))
-        # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
+        # A quarter of the windows of a wide row group: readings are in memory too, and each slot is a row.
         batch_windows = max(1, self.values // (4 * policy.usual.n))
         for part_windows, ragged in integrate_windows(merged.readings, windows, policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
@@ -477,7 +477,7 @@ def first_window_ms(source: Source) -> int:
 
 
 def check_paths(tree: Tree, out: Path, ledger: Path) -> None:
-    """Raise ArchiveError if `out` is not a path, or it or the ledger is inside the input or contains it."""
+    """Raise ArchiveError if `out` is no path, or if output or ledger lie in the input or contain it."""
     if out.parts and out.parts[0].endswith(":"):
         raise ArchiveError(f"{out}: an address: release to a folder on a disk, and copy it from there")
     if tree.path is None:
@@ -496,7 +496,7 @@ def _create_folder(out: Path) -> None:
 
 
 def private_path(out: Path, kind: str = "ledger.parquet") -> Path:
-    """Return the path next to an output for private files: its rows of the ledger, or waiting releases."""
+    """Return the path next to an output for private files: the run's ledger rows, or waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 

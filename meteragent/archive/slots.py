@@ -1,10 +1,10 @@
-"""Integrate readings into the slots of many windows at once; the agent's `core.window` integrates one.
+"""Integrate readings into the slots of many windows at once; the agent's `core.window` fills one at a time.
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
 rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the same time, only the
-smallest value is used (`readings.merge_equal_times`). The agent's results differ: it uses the first of
-several at one time, refuses readings later than `lateness`, begins a meter's first window after its first
+smallest value is used (`readings.merge_equal_times`). The agent's results differ: it uses the first reading
+of several at one time, refuses readings later than `lateness`, begins a meter's first window after its first
 reading, and dithers values. A window gets every reading whose span may overlap it. A sum is an integer in
 millionths of the unit times milliseconds, computed in two halves if it might overflow 64 bits.
 """
@@ -57,7 +57,7 @@ def integrate(
 
 
 def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:
-    """Return sorted readings' spans: power ends at the next reading, energy begins at the previous one."""
+    """Return sorted readings' spans: of power, until the next reading; of energy, since the previous one."""
     is_same_window = window[1:] == window[:-1]
     if usual.readings.kind is Kind.INTERVAL_ENERGY:
         begin, end = offset_ms - usual.readings.interval_ms, offset_ms

@@ -1,9 +1,9 @@
-"""A table as an input: one of its snapshots, which lists the files, and which rows of each to read.
+"""A table as an input: a snapshot of the table lists its files, and the rows to read in each.
 
-The folder of a Delta or Iceberg table also contains rows that were replaced or deleted, so its files are
-never found by their names. For each file, a snapshot states which rows are deleted, and the names or field
-ids of the table's columns. A `FileView` applies this wherever the file is read, on every engine. A feature
-that cannot be applied is refused by name, before anything is debited.
+The folder of a Delta or Iceberg table also contains rows that were replaced or deleted, so not all its files
+are read. For each file to read, a snapshot states which rows are deleted, and the names or field ids of the
+table's columns. A `FileView` applies this wherever the file is read, on every engine. A feature that cannot
+be applied is refused by name, before anything is debited.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ WAY = "restore it, or choose another output for the table's present rows"
 
 
 class Version(NamedTuple):
-    """A snapshot by its ids: the table's, its own (in Delta the version) and, in Iceberg, the schema's."""
+    """The ids of a snapshot: of its table, of itself (in Delta, a version) and, in Iceberg, of its schema."""
 
     kind: str
     table: str
@@ -110,7 +110,7 @@ class Snapshot(NamedTuple):
 
 
 def open_snapshot(tree: Tree, columns: Columns, pins: Callable[[], Sequence[Version]]) -> Snapshot | None:
-    """Return the latest snapshot of the table at a tree, or that of `pins`; None if there is no table.
+    """Return the latest snapshot of the table at a tree, or the one in `pins`; None if there is no table.
 
     `pins` returns the snapshots whose runs must be resumed. Raises ArchiveError if the table is refused.
     """

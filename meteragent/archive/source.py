@@ -2,9 +2,9 @@
 
 An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth. Files
 and subfolders whose names begin with a dot or an underscore are skipped. The files of a table are those of a
-snapshot, each with a view. The input must not change while it is being read: a file other than the
-listed one is not read on any machine. Errors name files and columns but do not quote their content,
-so Arrow's own messages about a file are never passed on.
+snapshot, each with a view. The input must not change while it is being read: every machine refuses a file
+that differs from the one listed. Errors name files and columns but do not quote their content, so Arrow's own
+messages about a file are never passed on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ class Source:
     def open(cls, tree: Tree, policy: Policy, pins: Callable[[], Sequence[Version]] = tuple) -> "Source":
         """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong.
 
-        If the input is a table, it is opened at its snapshot among those that `pins` returns.
+        Of a table, the snapshot that `pins` returns for it is read or, if there is none, the latest.
         """
         table = open_snapshot(tree, policy.columns, pins)
         is_csv = table is None and tree.path is not None and tree.path.suffix.lower() != ".parquet"
@@ -136,7 +136,7 @@ class Source:
         return [view.digest for view in self.views.values()]
 
     def is_whole(self, group: Group) -> bool:
-        """Return whether no row of a group is deleted, so that its statistics are those of the input."""
+        """Return whether a group's file has no deleted rows, so that statistics describe the rows read."""
         return not self.views.get(group.file, PLAIN).deleted.size
 
     def read(
@@ -167,7 +167,7 @@ class Source:
                         yield _add_zone(rows, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the rows from `first` on in chunks of `size` rows, whatever the ends of files and groups."""
+        """Yield the rows from `first` on in chunks of `size` rows, which may span files and row groups."""
         chunk: list[pa.RecordBatch] = []
         row, count = 0, 0
         for group in self.groups:

@@ -1,4 +1,4 @@
-"""The place of an input's files, on a disk or in S3. Names are literal, never patterns."""
+"""An input's files, on a disk or in S3. A name always means itself, never a pattern."""
 
 import errno
 import hashlib
@@ -85,7 +85,7 @@ class Tree:
         return f"s3://{self.root}", options
 
     def locate(self, address: str) -> str:
-        """Return the path here of a table's file. Raises ArchiveError if it is in other storage."""
+        """Return the path of a table's file in this file system. Raises ArchiveError if it is in another."""
         scheme, path = _split_address(address)
         if scheme not in ({"", "file"} if self.path else _S3):
             raise ArchiveError(

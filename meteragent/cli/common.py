@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser for argparse; its errors quote the argument and say, as the ValueError, what is valid."""
+    """Return a parser for argparse; its errors quote the argument and state what the ValueError says."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument. Raises ArgumentTypeError if it is invalid."""

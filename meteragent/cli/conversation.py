@@ -274,7 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused, with the reason, if --preset or every preset is impossible."""
+    """Return the chosen preset. Raises Refused, with the reason, if it or every preset is impossible."""
     offers, remark = draft.lines_of_presets(base), ""
     coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
     if coarse:

@@ -1,4 +1,4 @@
-"""A ledger on the cluster's own storage: a Delta table with the rows of `archive.ledger`, and their run.
+"""A ledger on the cluster's own storage: a Delta table with the rows of `archive.ledger`, each with its run.
 
 The rules are those of the ledger in a folder, but no lock is needed:
 
@@ -6,8 +6,8 @@ The rules are those of the ledger in a folder, but no lock is needed:
    has files under this id, their releases are returned.
 2. Workers release the windows that overlap no interval in the table, and write them to files (`part`).
 3. The driver registers the files of the successful tasks in one commit, which also adds one to the version of
-   `APP_ID`. If two drivers commit to the same version of the table, one of them fails. It reads the files
-   that the other has added, and lets the workers release again if these files overlap its windows.
+   `APP_ID`. If two drivers commit to the same version of the table, one of them fails. This driver reads the
+   files that the other has added, and has its windows released again if these files overlap them.
 4. On a disk, files are flushed before the commit, and the log after it. Only then are releases returned, by
    reading the registered files. So a repeated run returns the same releases.
 
@@ -87,11 +87,11 @@ def sanitise_frame(
 ) -> FrameResult:
     """Release a frame of readings, each window once under a ledger that is a Delta table.
 
-    Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for the long layout. `ledger`
-    is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created, and its
-    address is stored in the folder `policy.ledger`. `clamp` accepts that most numbers are outside the range.
-    A second call with the same rows, policy and key returns the same releases. Other windows that overlap
-    windows in the ledger are refused and counted.
+    Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for streams in the long layout.
+    `ledger` is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created
+    and its address is stored in the folder `policy.ledger`. `clamp` accepts that most numbers are out of
+    range. A second call with the same rows, policy and key returns the same releases. Other windows that
+    overlap windows in the ledger are refused and counted.
 
     Raises ArchiveError, before anything is released, if a column or row is wrong, most numbers are outside
     the range, rows change while they are read, or the ledger cannot be used or is not the key's; KeyRefused
@@ -187,7 +187,7 @@ class DeltaLedger:
         return FrameResult(ordered_rows, run, count, total.windows - count, total.counts, self)
 
     def _debit(self, windows: DataFrame, total: "_Total", policy: Policy, run: str) -> frozenset[str]:
-        """Return the files of a run; release its windows and register the files if the table has none."""
+        """Return a run's files; if the table has none of them, release the windows and register the files."""
         table, checked, reports = self.open(), frozenset[str](), list[dict[str, Any]]()
         while not (registered := _files(table, pc.field("partition.run") == run)):
             files = _files(table, total.is_near)
@@ -222,7 +222,7 @@ class DeltaLedger:
         return [report for report in reports if "file" in report]
 
     def _commit(self, table: "DeltaTable", run: str, reports: list[dict[str, Any]]) -> "DeltaTable":
-        """Register files in the next version of `table` if no other driver has made it; return the newest.
+        """Register files in the next version of `table` unless another driver has made it; return the newest.
 
         Raises ArchiveError if files are missing, or the table cannot be written.
         """
@@ -292,7 +292,7 @@ class _Total(NamedTuple):
 
     @property
     def is_near(self) -> pc.Expression:
-        """A filter for files that may overlap the windows; one without statistics in the log passes, too."""
+        """A filter for files that may overlap the windows; files without statistics in the log pass, too."""
         start, end = pc.field("min.start"), pc.field("max.end")
         first_time, end_time = (pa.scalar(time_ms, kernel.TIME) for time_ms in (self.first_ms, self.end_ms))
         return (start < end_time) & (end > first_time) | start.is_null() | end.is_null()

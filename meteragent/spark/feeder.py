@@ -1,8 +1,8 @@
 """Feeders on Spark: totals and means over many meters, with the same results as `consume.by_feeder`.
 
 Spark groups and adds the values, which are whole millionths, so the order of addition does not matter. The
-workers call the functions of `consume` for the intervals and for the dominance rule on private energies. The
-windows of a meter must not overlap; windows that are released under one ledger never do.
+workers call the functions of `consume` for confidence intervals and for the dominance rule on private
+energies. The windows of a meter must not overlap; windows that are released under one ledger never do.
 """
 
 from collections.abc import Iterable

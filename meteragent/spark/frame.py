@@ -45,7 +45,7 @@ def layout_of(readings: DataFrame, policy: Policy) -> Layout:
 
 
 def batch_mapper(readings: DataFrame, policy: Policy) -> Rows:
-    """Return the rows of a data frame."""
+    """Return a function that applies work to the rows of a data frame, in the columns of the policy."""
     return lambda work, schema: select_columns(readings, policy).mapInArrow(safely(work), schema)
 
 
@@ -103,7 +103,7 @@ def _lists(groups: GroupedData) -> DataFrame:
 
 
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Release windows: meter, start, end, values, d, key. The caller must keep a ledger of its own.
+    """Release windows: meter, start, end, values, d, key. No ledger is used: the caller must keep one.
 
     The noise is exact, and does not depend on how Spark divides the work. Each worker must have the key.
     Raises ArchiveError if a column is missing or wrong; KeyMissing if the driver cannot read the key.

@@ -1,7 +1,7 @@
-"""Inputs and outputs in any file system that Hadoop knows by its scheme, through the Java of Spark's driver.
+"""Inputs and outputs in any file system whose URL scheme Hadoop supports, through the JVM of Spark's driver.
 
-Workers have no Java, so the driver alone reads such an input with the archive's own reader. An output is made
-next to the ledger, on the disk that driver and workers share, and then copied. An address is not a pattern.
+Workers have no JVM, so the driver alone reads such an input with the archive's own reader. An output is made
+next to the ledger, on the disk that driver and workers share, and then copied. Addresses are literal.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class _Stream(io.RawIOBase):
 
 
 class _System:
-    """A file system of Hadoop's, as far as a `Tree` needs one."""
+    """A file system of Hadoop, with the methods that a `Tree` calls."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         self.path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]  # noqa: SLF001
@@ -101,13 +101,13 @@ def _info(status: Any) -> fs.FileInfo:
 
 @dataclass(frozen=True)
 class HadoopTree(Tree):
-    """An input or an output in a file system of Hadoop's."""
+    """An input or an output in a file system of Hadoop."""
 
     spark: SparkSession
 
     @classmethod
     def find(cls, spark: SparkSession, address: Path | str) -> "HadoopTree | None":
-        """Return the tree at an address, or None if it is not an address of Hadoop's. Raises ArchiveError."""
+        """Return the tree at an address, or None if Hadoop is not needed to reach it. Raises ArchiveError."""
         scheme, mark, _ = str(address).partition("://")
         if not mark or "/" in scheme or scheme in {"file", "s3", "iceberg"}:
             return None
@@ -120,7 +120,7 @@ class HadoopTree(Tree):
         raise ArchiveError(f"{self.root}: a table in a file system of Hadoop: release its data frame instead")
 
     def beside(self, ledger: Path) -> Path:
-        """Return the local folder of the output. Raises ArchiveError if other files are at this address."""
+        """Return the local folder in which the output is made. Raises ArchiveError if the address is in use."""
         digest = hashlib.sha256(self.root.encode()).hexdigest()
         out = ledger.with_name(f"{ledger.name}.outputs") / f"{digest[:16]}.parquet"
         names = [info.base_name for info in self.system.get_file_info(fs.FileSelector(self.root))]

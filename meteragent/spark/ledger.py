@@ -22,7 +22,7 @@ from meteragent.spark.worker import KeyFingerprint, safely
 def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     """Return the intervals that runs other than `run` have in the ledger, in the columns meter and taken.
 
-    The micro-batches of `run` belong to `run`. Raises ArchiveError if files of the ledger are missing.
+    Intervals of the micro-batches of `run` are left out, too. Raises ArchiveError if ledger files are lost.
     """
     run_folder = ledger.path(run).name
     runs = [
@@ -33,7 +33,7 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     files = [file for path in sorted(runs) for file in parts_of(path)]
     if not files:
         schema = "meter string, taken array<struct<start: timestamp, end: timestamp>>"
-        return spark.createDataFrame([], schema).limit(0)  # otherwise Spark sorts all windows for a join
+        return spark.createDataFrame([], schema).limit(0)  # without limit(0), Spark would sort all windows
     return merge_intervals(read(spark, files, INTERVALS))
 
 
@@ -71,7 +71,7 @@ _PIECE_ROWS = 1 << 20
 
 
 def debit(windows: DataFrame, releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Enter the windows of the micro-batch `run` in the ledger, unless it has them; return their number.
+    """Enter the windows of the micro-batch `run` in the ledger unless they are there; return their number.
 
     Raises ArchiveError if the ledger has this micro-batch with other releases, which may be published.
     """

@@ -1,8 +1,8 @@
 """Files below a ledger's Delta table, as Spark's workers write and read them.
 
-A task writes a file with the ledger's rows and, below `_releases`, a file with the releases that they debit.
-Both have the same name, which consists of the digests of their contents and the number of windows. So a task
-that runs twice writes the same files, and a reader can compare a file's content with the registered digest.
+A task writes a file with ledger rows and, below `_releases`, a file with the releases that these rows debit.
+Both files have the same name, which consists of the digests of their contents and the number of windows. So
+a task that runs twice writes the same files, and a reader can compare a file's content with its digest.
 """
 
 import hashlib

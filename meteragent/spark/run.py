@@ -1,6 +1,6 @@
 """`sanitise --engine spark`: the local engine's run, whose steps Spark's workers execute.
 
-Lock, ledger, parts and bytes are those of the local engine, so each engine can continue a run of the other.
+Lock, ledger, parts and bytes are those of the local engine, so an engine can continue a run of the other one.
 Workers read the input's files, and write files that exist in full or not at all. The driver plans the steps,
 holds the results of a few at a time, and enters them in the ledger.
 """

@@ -224,7 +224,7 @@ class _TableClosing:
         result = self.ledger.release(windows, self.policy)
         _log.info(_COUNTS, batch, result.released_windows, result.refused_windows)
         self.sink(result.releases, batch)
-        if self.last_result is not None:  # this micro-batch follows it, so Spark never repeats it
+        if self.last_result is not None:  # Spark never repeats a micro-batch once a later one has begun
             self.last_result.remove_releases()
         self.last_result = result
 

@@ -193,7 +193,7 @@ def row_maker(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that converts windows, in order of meter and start, to rows of the ledger."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Debit the windows of a batch. Raises KeyForgotten, or as `key_of` does."""
+        """Return the ledger's rows for the windows of a batch. Raises KeyForgotten, or as `key_of` does."""
         meters, key = batch.column("meter").dictionary_encode(), key_of(policy.key_file, fingerprint)
         names = {name: number for number, name in enumerate(meters.dictionary.to_pylist())}
         numbers = meters.indices.to_numpy().astype(np.int64)
@@ -212,7 +212,7 @@ def exact_sum(column: pa.Array) -> int:
 
 
 def _with_end(windows: RecordBatch, counts: number.Counts, policy: Policy) -> RecordBatch:
-    """Add columns `end` and `counts` to windows, for Spark; only the first row has counts: the batch's."""
+    """Add columns `end` and `counts` to windows, for Spark; the first row has the counts of the batch."""
     ends = policy.ends(milliseconds(windows.column("start")))
     meter, time_ms = counts.first_conflict or (None, None)
     totals = {name: getattr(counts, name) for name in number.TOTALS}

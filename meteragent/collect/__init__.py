@@ -20,7 +20,7 @@ Rules
    number of such records are limited. It does not remain unacknowledged, because brokers stop sending when
    too many messages are unacknowledged.
 4. While the sink is unavailable, no message is acknowledged. The number of messages in memory is bounded.
-5. If the data of a batch cannot be stored, its halves are tried, down to one message, which is refused.
-   No message of one meter stops those of others.
+5. If the data of a batch cannot be stored, it is halved until the faulty message is alone, which is refused.
+   So no message of one meter holds up messages of others.
 6. A refusal may be counted more than once, because a broker may deliver a message again after a crash.
 """

@@ -218,7 +218,7 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
 
 
 def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors, without a lack of streams that only results from a wrong stream."""
+    """Return the errors, except the error of missing streams if it only results from a wrong stream."""
     in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
     return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
 

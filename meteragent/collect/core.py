@@ -6,8 +6,8 @@ a failed commit, it builds a new core from the tables and passes the same messag
 
 The rules about the content of records and descriptors are in `consume`. The core also bounds what it keeps
 for one sender: a meter's terms, their bytes, its waiting records, and its values a day. Slots of a meter do
-not overlap, so its terms bound the number of its values. `Limits.max_meters` bounds what a sender can use by
-inventing meters.
+not overlap, so its terms bound the number of its values. `Limits.max_meters` bounds the memory that a sender
+can use by inventing meters.
 """
 
 import json
@@ -59,13 +59,13 @@ DESCRIPTOR_BYTES: Final = 128 * 1024
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
 _DESCRIPTORS_PER_METER, _WAITING_PER_METER = 4, 10
-"""The total room per meter of `Limits.max_meters`, for different descriptors and for waiting records."""
+"""The room for different descriptors and for waiting records of all meters, over `Limits.max_meters`."""
 _JOULES_PER_WH = 3600
 _T = TypeVar("_T")
 
 
 class Message(NamedTuple):
-    """A message as it arrived, empty if it was too large to be read; the source needs its `token`."""
+    """A message as it arrived, empty if it was too large to be read; `token` is needed to acknowledge it."""
 
     topic: str
     payload: bytes
@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A record that waits for the descriptor `d`; `place` is its number in the table, or 0 before."""
+    """A record that waits for the descriptor `d`; `place` is its number in the table, 0 if not yet stored."""
 
     d: str
     stream: str
@@ -138,7 +138,7 @@ class Batch:
 
     `descriptors` holds the new descriptors by their digests, and `links` the descriptors that meters have
     announced, as stream, meter and digest. `mixed` holds the streams and meters of rows whose slots could
-    overlap others. `released` holds the places of records that no longer wait. `refusal_counts` is
+    overlap others. `released_places` holds the places of records that no longer wait. `refusal_counts` is
     the number of refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each
     refused message.
     """
@@ -178,7 +178,7 @@ class Refused(Exception):
 
 
 class Refusal(NamedTuple):
-    """A refused message: the beginning of its topic or its meter, and the wrong field, never a value."""
+    """A refused message: `origin` begins its topic or is its meter; `detail` names a field, never a value."""
 
     stream: str
     reason: str
@@ -257,7 +257,7 @@ class _WaitingRoom:
 
 
 def _room_share(maximum: int, count: int, room: int) -> float:
-    """Return the limit for one meter: `maximum` while half of the room is free, then less and less."""
+    """Return the limit for one meter: `maximum` while half of the room is free, then less, down to 0."""
     return maximum * min(1, 2 * (1 - count / room))
 
 
@@ -266,8 +266,8 @@ class Core:
 
     `announced` and `links` are the content of the sink; if there is a list `limits.meters`, those of other
     meters are left out. `waiting` is the number of records that wait in the sink,
-    by stream and meter. The id of a descriptor has 32 bits and can be forged, so it refers only to what its
-    own meter has announced in the stream.
+    by stream and meter. The id of a descriptor has 32 bits and can be forged, so the id in a record refers
+    only to descriptors that the record's meter has announced in the stream.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Core:
         self._mixed: set[Meter] = set()
         stored_terms = {terms.digest: terms for terms in announced}
         for link in links:
-            is_listed = limits.meters is None or link.meter in limits.meters  # unlisted ones take no room
+            is_listed = limits.meters is None or link.meter in limits.meters  # others take no room
             if is_listed and (terms := stored_terms.get(link.digest)) is not None:
                 self._announced[link.digest] = terms
                 self._keep_terms((link.stream, link.meter), terms)
@@ -296,7 +296,7 @@ class Core:
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
     def take_messages(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
-        """Check messages in order, and return their effects; waiting records among them are removed."""
+        """Check messages in order, and return their effects; waiting records among them stop waiting."""
         batch = Batch()
         for message in messages:
             self._end_waiting(message, batch)

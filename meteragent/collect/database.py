@@ -3,8 +3,8 @@
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
 are counted as refused. If a row is then missing, a trigger, a rule or row security has dropped it, and
-nothing is committed. In a stream in which slots of a meter could overlap (on a single grid, only slots with
-the same start do), overlapping rows are removed and counted before: first those that overlap a slot in the
+nothing is committed. If slots of a meter could overlap (on a single grid, only slots with the same start do),
+overlapping rows are removed and counted before they are inserted: first those that overlap a slot in the
 table, then those that overlap an earlier remaining row of the batch.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. The tables
@@ -258,7 +258,7 @@ class Database:
         return outcome
 
     async def waiting_records(self, keys: Collection[Key]) -> list[Waiting]:
-        """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
+        """Return at most SLICE_MAX records that wait for one of these descriptors, in order of arrival."""
         if not keys:
             return []
         columns = map(list, zip(*keys, strict=True))

@@ -66,7 +66,7 @@ class ParquetSink:
         return await self._step(lambda: self._staging.expire_waiting(wait_ms))
 
     async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit a batch; return its outcome and that of the flushes since, or raise the error of a flush."""
+        """Commit a batch; return its outcome and that of flushes since the last. Raises a flush's error."""
         if self._fault is not None:
             raise self._fault
         outcome = await self._step(lambda: self._staging.write_batch(batch, messages, now_ms))
@@ -88,7 +88,7 @@ class ParquetSink:
                 self._fault = error
 
     def _close(self) -> None:
-        """Flush unless a periodic flush failed, and close; staged rows are durable if this fails, too."""
+        """Flush unless a periodic flush failed, and close; staged rows stay durable even if this fails."""
         try:
             with _translate_errors(self._folder):
                 if self._fault is None:

@@ -1,8 +1,8 @@
 """The source for MQTT.
 
 A message belongs to the connection on which it arrived. When a new connection is accepted, waiting QoS 1
-messages of the earlier connection are dropped, because the broker sends them again. A token of an earlier
-connection has no effect. When the queue is full, reading pauses, and the broker keeps further messages.
+messages of the earlier connection are dropped, because the broker sends them again. To acknowledge a message
+of an earlier connection has no effect. While the queue is full, the broker keeps further messages.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Each subject has its own durable consumer in each stream that holds the subject, because servers before 2.10
 allow only one subject per consumer. `collect` creates consumers, never a stream. A message that is not
 acknowledged within ACK_WAIT_S is delivered again. An acknowledgement refers to the message, not to the
-connection, so messages that wait here remain valid after it ends. When the queue is full, pulling pauses.
+connection, so queued messages can still be acknowledged after a reconnection. A full queue pauses pulling.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PULL_MAX: Final = 1_000
 PENDING_MAX: Final = 2 * QUEUE_MAX
 """The largest number of delivered but unacknowledged messages per consumer."""
 EXPIRES_S: Final = 30
-"""How long a request stays open if fewer than PULL messages arrive."""
+"""How long, in seconds, a request stays open if fewer than PULL_MAX messages arrive."""
 CLOSE_S: Final = 2
 """The longest wait for a connection to close; after a failed handshake, the library would wait for ever."""
 _TIMEOUT_S: Final = 10
@@ -132,7 +132,7 @@ class NatsSource:
             end.set()
 
         async def on_error(error: Exception) -> None:
-            """Keep an error as a part of the reason. Without this callback, the library prints errors."""
+            """Keep an error for the reason why the connection ends. Otherwise, the library prints errors."""
             _log.debug("%s", error)
             self._latest_error = _text(error)
 

@@ -1,4 +1,4 @@
-"""The queue of messages that arrived from a source: how many, and after how long, make a batch."""
+"""The queue of messages that arrived from a source, and the limits of a batch that is taken from it."""
 
 import asyncio
 from collections import deque
@@ -34,7 +34,7 @@ class Queue:
         return len(self._messages) <= self._size // 2 and self._bytes <= BYTES_MAX // 2
 
     def put(self, message: Message) -> None:
-        """Add a message. One byte past the limit is enough for the core to refuse a large payload."""
+        """Add a message; of a large payload, keep one byte past the limit, so that the core refuses it."""
         if len(message.payload) > PAYLOAD_MAX:
             message = message._replace(payload=message.payload[: PAYLOAD_MAX + 1])
         self._messages.append(message)
@@ -52,6 +52,6 @@ class Queue:
         return messages
 
     def drop_tokens(self) -> None:
-        """Drop the messages that have a token, which the broker sends again."""
+        """Drop the messages that must be acknowledged (with a token): the broker sends them again."""
         self._messages = deque(message for message in self._messages if message.token is None)
         self._bytes = sum(len(message.payload) for message in self._messages)

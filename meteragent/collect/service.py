@@ -98,8 +98,8 @@ class Service:
     async def _commit_messages(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
         """Commit the effects of messages, and return a core that includes them.
 
-        If their data cannot be stored, commit those of each half, down to one message, which is refused. The
-        core is then ahead of the tables, so another one is built from them.
+        If their data cannot be stored, commit each half of the messages by itself; refuse a single message.
+        Before that, build another core from the tables, because the old core is ahead of them.
         """
         now_ms, count = self._now_ms(), sum(isinstance(message, Message) for message in messages)
         try:
@@ -119,7 +119,7 @@ class Service:
     async def _write_batches(self, core: Core, tables: Sink) -> NoReturn:
         """Write batches until the sink is unavailable, which raises LinkError.
 
-        A collector that shares the source may have written the descriptor for which a record waits.
+        Rebuild the core at intervals, because another collector may have written an awaited descriptor.
         """
         clock_s = asyncio.get_running_loop().time
         rebuild_s, pause_s = clock_s(), RELOAD_S if self._source.is_shared else EXPIRE_S

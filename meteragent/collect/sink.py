@@ -29,11 +29,11 @@ class Sink(Protocol):
         ...
 
     async def waiting_records(self, keys: Collection[Key]) -> list[Waiting]:
-        """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
+        """Return at most SLICE_MAX records that wait for one of these descriptors, in order of arrival."""
         ...
 
     async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit the batch of `messages` messages, or nothing; on return, it is on disk."""
+        """Commit all effects of a batch of `messages` messages, or none; on return, they are on disk."""
         ...
 
 

@@ -27,7 +27,7 @@ class Source(Protocol):
         ...
 
     async def take_batch(self, size: int) -> list[Message]:
-        """Wait for at most `size` messages; a shared source returns none after a long wait."""
+        """Wait for messages, and return at most `size`; a shared source may return none after a while."""
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -249,7 +249,7 @@ class Staging:
         return outcome
 
     def waiting_records(self, keys: Iterable[Key]) -> list[Waiting]:
-        """Return at most SLICE records that wait for one of the given descriptors."""
+        """Return at most SLICE_MAX records that wait for one of the given descriptors."""
         rows = itertools.chain.from_iterable(self._database.execute(_WAITING, key) for key in keys)
         records = [Waiting(*row) for row in itertools.islice(rows, SLICE_MAX)]
         return sorted(records, key=lambda record: record.place)

@@ -1,4 +1,4 @@
-"""The state of a running collector, and the problems that it can have. It names no meter."""
+"""The state of a running collector, and the problems that it can have. Neither names a meter."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from meteragent.domain.problem import Meaning, Problem, make_service_problem
 from meteragent.service.vitals import Figure, Vitals, count_figures
 
 REFUSED_S = 3600
-"""How long, in seconds, a refused message is a problem."""
+"""How long, in seconds, a refused message is reported as a problem."""
 
 COUNTERS = {
     "messages": "messages received, including refused ones",

@@ -120,7 +120,7 @@ class HadoopTree(Tree):
         raise ArchiveError(f"{self.root}: a table in a file system of Hadoop: release its data frame instead")
 
     def beside(self, ledger: Path) -> Path:
-        """Return the local folder in which the output is made. Raises ArchiveError if the address is in use."""
+        """Return the folder where the output is made. Raises ArchiveError if this address has other files."""
         digest = hashlib.sha256(self.root.encode()).hexdigest()
         out = ledger.with_name(f"{ledger.name}.outputs") / f"{digest[:16]}.parquet"
         names = [info.base_name for info in self.system.get_file_info(fs.FileSelector(self.root))]

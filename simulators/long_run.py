@@ -21,7 +21,7 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[1]
 Part = dict[str, Any]
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-"""The signals that stop a run; only its completed parts count."""
+"""The signals that stop a run; the part in progress is then lost."""
 
 
 class OtherLog(Exception):
@@ -138,7 +138,7 @@ _arrived: list[int] = []
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise Stopped in the main thread when a signal in STOP_SIGNALS arrives, even one that was ignored."""
+    """Raise Stopped in the main thread if a signal in STOP_SIGNALS arrives, even if it was ignored before."""
     _arrived.clear()
 
     def stop(number: int, _: object) -> None:

@@ -100,7 +100,7 @@ class Diffprivlib(_OnWindows):
             )
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return n epsilon times the distance under d_inf, counted in sensitivities and rounded up."""
+        """Return n epsilon times the distance under d_inf, in multiples of the sensitivity, rounded up."""
         steps = math.ceil(self._quanta(distance) / Fraction(self.mechanism.sensitivity))
         return self.n * steps * Fraction(self.mechanism.epsilon)
 

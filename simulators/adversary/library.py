@@ -75,7 +75,7 @@ def _real_programmes(data: Path, slots: int) -> Floats:
 
 
 def _traces(data: Path, folder: str, pattern: str) -> list[Path]:
-    """List the traces in a folder of `data`, or `data` itself if it is a file: a home of one's own."""
+    """List the traces in a folder of `data`, or `data` itself if it is a file, such as a user's own trace."""
     return [data] if data.is_file() else sorted((data / folder).glob(pattern))
 
 

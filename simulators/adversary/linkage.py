@@ -1,8 +1,8 @@
 """Test whether a new pseudonym unlinks a home, given its releases before and after the change.
 
 Homes release two months under old pseudonyms and two under new ones. The attackers have all releases, know
-the terms, and match each new pseudonym with an old one. No promise about single windows prevents that,
-because habits repeat from window to window.
+the terms, and match each new pseudonym with an old one. No promise about single windows prevents such
+matches, because habits repeat from window to window.
 
 A home is represented by a vector of features for each week (the mean of each hour, on working days and on
 weekends; for windows of a day, the seven days) or for each month (its bands: means, or the energies of a

@@ -41,7 +41,7 @@ class Rival:
 
 @dataclass(frozen=True, init=False)
 class Average:
-    """The replacement of each group of `slots` slots by their mean, without noise; one slot stays as it is.
+    """The replacement of each group of `slots` slots by its mean, without noise; groups of 1 do not change.
 
     Means are rounded to quanta, floor(x + 1/2). An attacker who knows the points knows each output.
     Raises ValueError if `slots` does not divide a window.

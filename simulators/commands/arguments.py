@@ -20,7 +20,7 @@ from simulators.papers import ITEMS
 from simulators.utility.row import MONTH_DAYS
 
 WITHIN_A_DAY = [name for name in OFFERED_PRESETS if PRESETS[name].length != "1mo"]
-"""The presets whose windows divide a day; `check` and its attackers play single days."""
+"""The presets whose windows divide a day, as the attackers that test `check` require."""
 _PRESETS = f"{', '.join(WITHIN_A_DAY[:-1])} or {WITHIN_A_DAY[-1]} (default %(default)s)"
 DEFAULT_MECHANISM = "linf epsilon=1/40"
 BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"

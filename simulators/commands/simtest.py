@@ -114,7 +114,7 @@ def _report(log: LongRun, *, is_stopped: bool) -> int:
 
 
 def _unmet(counts: Counter[str]) -> list[str]:
-    """Return the faults that happened in no schedule in some state of the agent, each with its state."""
+    """Return each pair of a fault and a state of the agent that occurred in no schedule."""
     kinds = [name for name, kind in KINDS.items() if kind not in (Read, Junk, Price, PriceJunk)]
     return [name for state in STATES for kind in kinds if not counts[name := met(state, kind)]]
 

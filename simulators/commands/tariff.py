@@ -74,9 +74,9 @@ class Result:
     """How often a month's release identifies the cheapest of the four tariffs.
 
     `months` is the number of released months. `right` is the share of months in which the choice is right,
-    and `loss_eur` the mean loss per month from wrong choices. `sure` is the share in which the sureness is at
-    least 95%, and `sure_and_wrong` the share in which the choice is wrong nevertheless. The last two are None
-    if no sureness was computed.
+    and `loss_eur` the mean loss per month from wrong choices. `sure` is the share in which the sureness
+    (`consume.tariff`) is at least 95%, and `sure_and_wrong` the share in which the choice is wrong
+    nevertheless. The last two are None if no sureness was computed.
     """
 
     homes: str

@@ -51,7 +51,7 @@ SETTING = Setting(grid="30/10", lateness=2, stands=5, spread=9, catch_up=2, ahea
 COMMIT_MS = 100
 """How long a commit takes, in ms of the loop's time: the readings of about a minute are written together."""
 END_MS = 45_000
-"""The loop's time from the last reading until a meter is forgotten and its last record has left, in ms."""
+"""The loop's time, in ms, from the last reading until a meter is forgotten and its last record is sent."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class StagedClock(Clock):
         return self.now_ms() // 1000
 
     def boot_ms(self) -> int:
-        """Return the time, in ms; setting this clock does not count as a jump."""
+        """Return the time, in ms, so that setting this clock does not look like a jump of the wall clock."""
         return self.now_ms()
 
     def pause_s(self, instant_s: int) -> float:

@@ -3,7 +3,7 @@
 The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
 cumulative sum and independently of the agent. When a slot opens, before any reading, its accumulator contains
 only noise and dither. If no fault can have touched a slot, its record must be the sum of noise, dither and
-energy, rounded down to a watt. In unclear cases, a slot counts as touched.
+energy, rounded down to a watt. In unclear cases, a slot is treated as touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from simulators.invariant import check
 HARMLESS = frozenset({"duplicate", "reorder"})
 """Faults without effect: repetitions are ignored, and readings that arrive within `lateness` are used."""
 STEP_MS, HOLD_MS = 10 * MINUTE_MS, 5 * MINUTE_MS
-"""The length of a slot, and the longest time for which a reading stands; values are in whole watts."""
+"""The length of a slot, and the longest time for which a reading applies; values are in whole watts."""
 _MARGIN_MS = 2 * MINUTE_MS
 """A margin that exceeds the minute between readings plus the error with which a clock is set."""
 

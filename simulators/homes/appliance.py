@@ -202,7 +202,7 @@ class Makes(NamedTuple):
 
 
 def starts_when_free(runs: Runs) -> NDArray[np.bool_]:
-    """Return whether, at each start, all earlier runs in the home have ended, including runs left out."""
+    """Return whether each run starts after all earlier runs of its home, even dropped ones, have ended."""
     order = np.lexsort((runs.start_s, runs.row))
     # Put all homes on one time axis, so far apart that no run reaches into the next home.
     begin_s = runs.row[order] * 4 * DAY_S

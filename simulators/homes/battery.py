@@ -34,7 +34,7 @@ Net = Callable[[int, int], Iterator[NDArray[np.float32]]]
 
 
 class Flow(NamedTuple):
-    """A day of batteries: the power that they draw in mW, shape (homes, STEPS), and their levels after it.
+    """A day of batteries: the power that they draw in mW, and their levels, both of shape (homes, STEPS).
 
     The power is negative while they deliver; `levels_mws` holds the level after each minute.
     """

@@ -1,10 +1,10 @@
 """Electric cars: how far they drive, when they are plugged in, and when the charger delivers.
 
-A car that is plugged in gets what it has used since it was plugged in before, at most what its battery takes
-and what 10 hours can deliver. So a session's energy depends only on the days before it, never on another
-session. It starts on arrival, by a timer in the cheap hours, in the cheapest hours of the night's prices, or
-follows the sun. In trials, cars were charged three times a week on average (Electric Nation 2019), and most
-of them only once on a day (My Electric Avenue 2015).
+A session charges what the car has used since it was last plugged in, but at most what its battery holds or
+the charger delivers in 10 hours. So a session's energy depends only on the days before it, never on another
+session. It starts on arrival, by a timer in the cheap hours, or in the cheapest hours of the night's prices,
+or it follows the sun. In trials, cars were charged three times a week on average (Electric Nation 2019), and
+most of them at most once a day (My Electric Avenue 2015).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _PLUGS = 0.25, 0.65
 _LOOK_BACK = 14
 _CAPACITY_KWH = Choice((30, 45, 60, 75), (0.2, 0.3, 0.35, 0.15))
 _LONGEST_S = 10 * HOUR_S
-"""The longest session: none lasts until the car's next one, because arrivals are between 12:00 and 23:15,
+"""The longest session. None lasts until the car's next session, because arrivals are between 12:00 and 23:15,
 timers end before 1:41, and the sun is followed from 10:00 on."""
 _SUN_FROM_S = 10 * HOUR_S
 _FULL_POWER = 0.95
-"""The share of a session's energy that is charged at full power; the remainder at half of it."""
+"""The share of a session's energy that is charged at full power; the remainder is charged at half power."""
 _HOME_W, _LEAST_W = 400, 1400
 """What a charger that follows the sun leaves to the home, and the least power of a charger (6 A)."""
 _ARRIVAL_H, _ARRIVAL_SPREAD_H = 17.0, 2.5
@@ -96,7 +96,7 @@ def used_mws(people: Households, region: Region, day: int) -> Integers:
 
 
 def is_plugged(people: Households, cars: Cars, day: int) -> NDArray[np.bool_]:
-    """Return whether each car is plugged in on a day; while nobody returns home, it is not."""
+    """Return whether each car is plugged in on a day; on journeys, it is not."""
     chance = uniforms(people.seed, "car: plug", people.homes, day)
     return np.asarray((chance[0] < cars.plugs) & ~people.travels(day))
 
@@ -126,7 +126,7 @@ def _arrival_s(people: Households, day: int) -> Integers:
 
 
 def charge(row: Integers, start_s: Integers, energy_mws: Integers, power_mw: Integers) -> Runs:
-    """Return runs that use exactly the given energy: at full power, at half of it, and a last second."""
+    """Return runs that use exactly the given energy: at full power, at half power, and in a last second."""
     full_s = (energy_mws * int(100 * _FULL_POWER) // 100) // power_mw
     remainder = energy_mws - full_s * power_mw
     half_mw = power_mw // 2

@@ -28,12 +28,12 @@ _H0_MEAN = float(np.polyval(_H0, np.arange(1, 366)).mean())
 
 
 def season(day: int) -> float:
-    """Return the factor on activity that all homes share: profile H0's, with mean 1."""
+    """Return the factor on activity that all homes share: that of profile H0, scaled to a mean of 1."""
     return float(np.polyval(_H0, date_of(day).timetuple().tm_yday)) / _H0_MEAN
 
 
 def owners(seed: int, homes: Integers, region: Region) -> Mapping[str, NDArray[np.bool_]]:
-    """Return for each thing whether each home has it.
+    """Return, for each kind of equipment, whether each home has it.
 
     A battery comes with solar panels. A home with a heat pump has a tank that the heat pump heats, and no
     other electric heater of water or rooms.
@@ -62,6 +62,6 @@ def owners(seed: int, homes: Integers, region: Region) -> Mapping[str, NDArray[n
 
 
 def choose(choice: Choice, uniform: Floats) -> Integers:
-    """Return a value for each number from 0 to 1."""
+    """Return, for each uniform number, a value of the choice, drawn with the choice's weights."""
     bounds = np.cumsum(choice.weights)[:-1]
     return np.asarray(np.array(choice.values)[np.searchsorted(bounds, uniform, side="right")])

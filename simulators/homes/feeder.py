@@ -27,12 +27,12 @@ from simulators.homes.water import FlowHeaters, Tanks
 
 STEP_S = 1800
 WEEKS = (0, 49, 105, 154, 210, 259, 315)
-"""The first days of the simulated weeks: Mondays, evenly over a year. A peak of all weeks would be higher."""
+"""The first days of the simulated weeks: Mondays, evenly over a year. The peak of a year would be higher."""
 SIZES = 1, 10, 100, 1000
 NOT_SHOWN = "NOT SHOWN"
 _RESAMPLES = 40
 _OWNERS, _HOMES_PER_OWNER = 300, 100
-"""The number of homes whose heat pumps, cars or others are summed alone, and of homes searched for each."""
+"""The number of homes that own an appliance to sum, and the number of homes searched to find each of them."""
 
 
 class Estimate(NamedTuple):
@@ -83,7 +83,7 @@ def _peak_kw(street_w: Floats) -> Floats:
 
 
 def _import_w(street_w: Floats) -> Floats:
-    """Return each street's mean power from the grid: without half hours in which it delivers more."""
+    """Return each street's mean power from the grid; half hours in which it delivers power are taken as 0."""
     return np.asarray(np.maximum(street_w, 0).mean(axis=1))
 
 
@@ -124,7 +124,7 @@ def estimate(homes_w: Floats, size: int, statistic: Callable[[Floats], Floats]) 
 
 
 def correlation(homes_w: Floats) -> Estimate:
-    """Return the mean correlation of the half hours of two homes; its error is over ten parts at most.
+    """Return the mean correlation of the half hours of two homes; its error is that of ten parts at most.
 
     With unit variances, the sum of n homes has the variance n + n (n - 1) r, so that r follows from it.
     """
@@ -150,7 +150,7 @@ def seasons(homes_w: Floats, weeks: Sequence[int]) -> tuple[Estimate, Estimate]:
     is_winter, is_summer = (number >= 1101) | (number <= 320), (number >= 515) & (number <= 914)
 
     def ratio(mask: NDArray[np.bool_]) -> Estimate:
-        """Return the ratio of all homes; its error is over ten parts of them."""
+        """Return the ratio for all homes, with a standard error computed from ten parts of the homes."""
         parts = [part[:, mask].mean() / part.mean() for part in np.array_split(daily, 10)]
         error = float(np.std(parts, ddof=1) / np.sqrt(10))
         return Estimate(float(daily[:, mask].mean() / daily.mean()), error)
@@ -166,13 +166,13 @@ def _mean(values: Floats) -> Estimate:
 
 
 def owners_of(region: Region, name: str, count: int) -> list[int]:
-    """Return up to `count` homes that own a thing, among the first homes of a region."""
+    """Return up to `count` homes that own the appliance `name`, among the first homes of a region."""
     people = Households.of(0, np.arange(count * _HOMES_PER_OWNER), region)
     return [int(home) for home in np.flatnonzero(people.owns[name])[:count]]
 
 
 def load_alone_w(region: Region, name: str, loads: Sequence[Load], weeks: Sequence[int]) -> Floats:
-    """Return the power of some loads in homes that own a thing, without all else: (homes, half hours)."""
+    """Return the power of `loads` alone in homes that own the appliance `name`, shape (homes, half hours)."""
     homes = owners_of(region, name, _OWNERS)
     with_loads = weeks_w(Fleet(0, homes, tuple(loads), region), weeks)
     return with_loads - weeks_w(Fleet(0, homes, (), region), weeks)

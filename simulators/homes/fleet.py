@@ -148,7 +148,7 @@ class Fleet:
             starts_before = starts
 
     def _batteries(self, first: int, count: int) -> Iterator[Runs | None]:
-        """Yield the batteries' runs of each day; a battery follows all else that its home uses."""
+        """Yield the batteries' runs of each day; a battery follows the net power of its home's other loads."""
         if not self.has_batteries:
             yield from repeat(None, count)
             return

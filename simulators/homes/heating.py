@@ -1,11 +1,11 @@
 """Electric heating: heat pumps with their backup heaters, and night storage.
 
-A home needs heat in proportion to the difference between its balance temperature and the outside, which it
-feels without the swing of the day. A heat pump works in periods: it modulates down to a part of its capacity,
-and below that it is on for a part of the period. Its coefficient of performance follows Ruhnau et al. (2019,
-Time series of heat demand and heat pump efficiency, table 4), with their correction for real installations.
-What it cannot deliver in the cold, the backup heater does. In frost, each long run of an air-source heat pump
-ends with a defrost. Sizes of homes are assumptions.
+A home needs heat in proportion to the difference between its balance temperature and the temperature outside,
+without its daily swing. A heat pump works in periods: it modulates down to a part of its capacity, and below
+that it is on for a part of the period. Its coefficient of performance follows Ruhnau et al. (2019, Time
+series of heat demand and heat pump efficiency, table 4), with their correction for real installations. The
+backup heater delivers what the heat pump cannot. In frost, each long run of an air-source heat pump ends with
+a defrost. Sizes of homes are assumptions.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Pumps(NamedTuple):
 class Cycles(NamedTuple):
     """What heat pumps do in the periods that begin on one day, each of shape (homes, periods).
 
-    `load` is the power while on, over capacity; `on_s` the time on; `start_s` counts from midnight, and is
-    negative or above a day where no period begins. Powers are electric, in W.
+    `on_s` is the time on; `start_s` counts from midnight, and is outside the day where no period begins.
+    `heat_w` is needed and `delivered_w` delivered, as heat; `power_w` is the electric power while on.
     """
 
     start_s: Integers
@@ -138,7 +138,7 @@ def cycles(people: Households, region: Region, pumps: Pumps, day: int) -> Cycles
 
 @dataclass(frozen=True, slots=True)
 class HeatPumps:
-    """All heat pumps of a region, for rooms; `TANK` heats the water."""
+    """All heat pumps of a region, as they heat rooms; `Tanks` includes the water that they heat."""
 
     region: Region
     name: str = HEAT_PUMP
@@ -208,7 +208,7 @@ class Heaters(NamedTuple):
 
     @classmethod
     def of(cls, people: Households) -> Self:
-        """Draw each home's heaters; they can store a day of -12 °C in 7 hours."""
+        """Draw each home's heaters; in 7 hours, they can store the heat for a day of -12 °C."""
         size = uniforms(people.seed, "night storage: size", people.homes)
         habit = uniforms(people.seed, "night storage: habit", people.homes)
         loss_w_k = _FLAT * _LOSS_W_K * lognormal(size[0], size[1], _LOSS_SPREAD)

@@ -60,7 +60,7 @@ class Files(NamedTuple):
 class Plan:
     """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s` seconds.
 
-    With a `region`, they are its homes of today.
+    With a `region`, they have what the region's homes have today (`Fleet.of_today`).
     """
 
     seed: int

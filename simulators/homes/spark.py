@@ -47,7 +47,7 @@ def simulate(  # noqa: PLR0913 - the fields of a plan
 ) -> Simulated:
     """Return homes 0 .. `homes` - 1 on `days` days from day `first` (see `plan`), in no particular order.
 
-    With a `region`, they are its homes of today.
+    With a `region`, they have what the region's homes have today (`Fleet.of_today`).
 
     Raises ValueError if the step does not divide a day or the seed is out of range.
     """

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 class Street:
     """A street: `watts` holds its readings, shape (homes, days · 288), each the mean over the next 5 minutes.
 
-    Meters send multiples of 0.1 W, and these readings count as the truth.
+    Meters send multiples of 0.1 W, and these readings are taken as the truth.
     """
 
     seed: int

@@ -53,9 +53,9 @@ def join(parts: list[Runs]) -> Runs:
 
 @lru_cache(maxsize=128)
 def prices(seed: int, region: Region, day: int) -> Floats:
-    """Return the price of each hour of a day, in no unit: what all homes with such a tariff see.
+    """Return the price of each hour of a day, without a unit, for all homes with such a tariff.
 
-    Two daily peaks, less sun and wind, and less on free days (an invented process: only its order matters).
+    It has two daily peaks, and is lower with sun, wind and on free days (invented: only the order matters).
     """
     hour = np.arange(24)
     peaks = np.exp(-(((hour - 7.5) / 2) ** 2)) + 1.4 * np.exp(-(((hour - 18.5) / 2.5) ** 2))
@@ -71,7 +71,7 @@ def prices(seed: int, region: Region, day: int) -> Floats:
 
 
 def cheapest_hour(seed: int, region: Region, day: int, first: Integers, hours: Integers) -> Integers:
-    """Return the first hour of the cheapest `hours` in a row that begin at `first` and end by 7:00 next day.
+    """Return the start of the cheapest `hours` in a row from `first` at the earliest to 7:00 next day.
 
     Hours count from midnight of `day`. If there is not enough time, the answer is `first`.
     """

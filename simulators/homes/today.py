@@ -1,4 +1,4 @@
-"""The home of today: the catalogue, and what a region's homes own besides."""
+"""The home of today: the catalogue of appliances, and the equipment that a region's homes own in addition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INDUCTION = Signature.on(2800, 150).then(Signature.varying(700, 0.6, 15, 900))
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """An appliance only in homes that own a thing, or only in those that do not."""
+    """An appliance only in homes that own the equipment `name_owned`, or only in homes that do not."""
 
     load: Appliance
     name_owned: str
@@ -67,7 +67,7 @@ class Lamps:
 
 @lru_cache(maxsize=128)
 def darkness(seed: int, region: Region, day: int) -> float:
-    """Return the factor on lighting on a day, about 1 on average."""
+    """Return the factor by which lights are switched on more often on a day, about 1 on average."""
     begin, end = (int(hour * 3600) // STEP_S for hour in _WAKING_H)
     dark = float((sky(seed, region, day).global_w[begin:end] < _DARK_W).mean())
     return _LIGHT_ALWAYS + (1 - _LIGHT_ALWAYS) * dark / _DARK_SHARE

@@ -1,4 +1,4 @@
-"""Hot water: flow heaters, which need 18 to 24 kW while somebody draws, and tanks.
+"""Hot water: flow heaters, which need 18 to 24 kW while water is drawn, and tanks.
 
 Draws follow Jordan and Vajen (2001, Realistic domestic hot-water profiles): small and medium draws, showers
 and baths with their flows and durations; their numbers are scaled to 40 litres a day for each of two people.

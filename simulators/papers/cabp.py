@@ -148,7 +148,7 @@ def figure_4() -> Table:
 
 
 def example_2() -> Table:
-    """Replay signatures of programmes to the running agent, and measure what leaves (`replayed`)."""
+    """Replay signatures of programmes to the running agent, and measure what it sends (`replayed`)."""
     lines, windows = [], PROGRAMMES * WINDOWS
     for radius_w, epsilon, half_width in ((10, "0.1", "316.5"), (2, "0.5", "63.5")):
         release = replay(radius_w)

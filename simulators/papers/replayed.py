@@ -26,14 +26,14 @@ PACE = PACES["fast"]
 SLOTS, PROGRAMMES, WINDOWS = 30, 10, 6
 _TICKS = SLOT_S * 1000 // PACE.tick_ms
 _FIRST_MS = -PACE.begin_ms % (SLOT_S * SLOTS * 1000)
-"""The start of the first window of signatures, in ms after the agent's; a reading before it opens it."""
+"""The start of the first window of signatures, in ms after the agent's start; an earlier reading opens it."""
 _SETTLE_MS = 60_000
 
 
 class Replay(NamedTuple):
-    """The numbers that left, in W, and their signatures, with what the descriptor promises.
+    """The released numbers in W, the signatures from which they follow, and what the descriptor promises.
 
-    `released` has the shape (PROGRAMMES, WINDOWS, SLOTS), and `numbers` is how many of them left.
+    `released` has the shape (PROGRAMMES, WINDOWS, SLOTS), and `numbers` states how many numbers were sent.
     """
 
     numbers: int
@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
     @property
     def recognised(self) -> int:
-        """The number of windows to which their own programme's signature is the nearest in d_inf."""
+        """The number of windows whose nearest signature, in d_inf, is that of the window's own programme."""
         apart = np.abs(self.released[:, :, np.newaxis] - self.signatures).max(axis=3)
         return int((apart.argmin(axis=2) == np.arange(PROGRAMMES)[:, np.newaxis]).sum())
 

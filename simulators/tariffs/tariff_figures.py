@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Errors of a month's bill, from half hours and from the bill's own query, and their published ratio."""
+    """Errors of a month's bill, from half hours and as released itself, and their published ratio."""
 
     name: str
     half_hours_eur: float
@@ -43,7 +43,7 @@ class Ratio(NamedTuple):
 
     @property
     def computed(self) -> float:
-        """The factor by which the bill's own query reduces the error."""
+        """The factor by which releasing the bill itself reduces the error."""
         return self.half_hours_eur / self.own_eur
 
     @property
@@ -133,7 +133,7 @@ def _combined(variance: float, share: float) -> float:
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yield the errors of bills from half hours and from each bill's own query; both hide 110 Wh."""
+    """Yield the errors of bills, from half hours and as released themselves; both hide 110 Wh."""
     slot_kwh = sd_kwh(KETTLE_KWH)
     tariff_prices = example_tariffs.prices()
     week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])

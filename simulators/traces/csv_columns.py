@@ -1,9 +1,9 @@
 """Read columns of CSV files with the readers of `meteragent sanitise`.
 
-They refuse a cell that they do not understand with its line and column. Keys of their table [archive.csv],
-such as ``{"layout": "redd"}``, say how a file is written. Without a format and a time zone there, the first
-row decides: Unix seconds or, if they are before 1990, seconds from another instant; Unix milliseconds; times
-with an offset, or in UTC.
+These readers refuse a cell that they cannot parse, and name its line and column. Keys of their table
+[archive.csv], such as ``{"layout": "redd"}``, say how a file is written. If they state neither a format nor a
+time zone, the time in the first row decides: Unix seconds or, before 1990, seconds from another instant; Unix
+milliseconds; times with an offset, or in UTC.
 """
 
 import csv as cells
@@ -30,7 +30,7 @@ _PEEK_BYTES = 1 << 20
 
 
 class CsvColumns:
-    """A CSV file with named columns; `usual` names those of times and watts, and `unit` what a layout states.
+    """A CSV file with named columns; `usual` names those of times and watts; `unit` is the layout's, if any.
 
     `is_end` is true if a time is the end of what its value covers.
     """
@@ -51,7 +51,7 @@ class CsvColumns:
         self.usual = (merged.get("time", self.names[0]), merged.get("value", self.names[1]))
 
     def read(self, time: Any, watts: str, where: tuple[str, str] | None) -> pa.Table:
-        """Return times in UTC and watts, of the rows with a text in a column (`where`), or of all rows.
+        """Return times in UTC and watts, of all rows or of those whose column `where[0]` has text `where[1]`.
 
         Raises ArchiveError if a cell cannot be read.
         """

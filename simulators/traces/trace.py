@@ -32,7 +32,7 @@ _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _HOMES = 3
-"""If at least one of this many readings contradicts another, they are of several homes."""
+"""If one in this many readings, or more, differ from another of the same time, they are of several homes."""
 _ROWS_AT_ONCE = 1 << 16
 """Laps with fewer rows are written several at a time, because many small row groups are slow to read."""
 
@@ -74,7 +74,7 @@ class Trace:
     def ended(self) -> Trace:
         """Return the trace with a final reading, which repeats the last value a nominal step later.
 
-        The final reading marks when the last value ends, so that its duration counts.
+        The final reading marks when the last value ends, so that this value has a duration.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
@@ -94,7 +94,7 @@ class Trace:
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
 
-    Rows of Parquet without a time, and any without a finite number of watts, are omitted. The others are
+    Rows of Parquet without a time, and all rows without a finite number of watts, are omitted. The others are
     sorted by time; if several have the same time, the first is kept. Times become whole milliseconds. Raises
     TraceError if the file cannot be read or is not a trace.
     """
@@ -106,8 +106,8 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
 def opened(path: Path, csv: dict[str, Any] | None = None) -> Iterator[Columns]:
     """Open a Parquet or CSV file, which may be packed with gzip. Raises TraceError if it cannot be read.
 
-    `csv` holds keys of the table [archive.csv] of `sanitise`; a file is CSV if its name says so, or if there
-    are any.
+    `csv` holds keys of the table [archive.csv] of `sanitise`. A file is CSV if its name ends in .csv, or if
+    `csv` is given.
     """
     if not path.exists():
         raise TraceError(f"{path}: no such file")
@@ -155,7 +155,7 @@ def read(
 ) -> Trace:
     """Read the trace in two columns of an open file, as `load` does.
 
-    `where` chooses a home of several, such as `dataid=661`; both sides are texts.
+    `where` chooses one home of several, such as `dataid=661`: the rows whose column dataid has the text 661.
     """
     names, usual = columns.names, columns.usual
     choices = f"there are: {', '.join(names)}"

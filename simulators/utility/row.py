@@ -14,7 +14,7 @@ COVERAGE = 0.95
 
 @dataclass(frozen=True)
 class Row:
-    """One use of private numbers: `count` errors in `unit`, each of a mean over `homes` homes.
+    """The errors in one use of private numbers: `count` errors in `unit`, each of a mean over `homes` homes.
 
     95% of the absolute errors should be at most `promised`, and were at most `measured`. The promised
     interval contained the truth in a fraction `held` of cases; `bias` is the mean error, and `use` the mean

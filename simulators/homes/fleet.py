@@ -148,7 +148,7 @@ class Fleet:
             starts_before = starts
 
     def _batteries(self, first: int, count: int) -> Iterator[Runs | None]:
-        """Yield the batteries' runs of each day; a battery follows the net power of its home's other loads."""
+        """Yield the batteries' runs of each day; a battery follows the net power of other loads at home."""
         if not self.has_batteries:
             yield from repeat(None, count)
             return

@@ -26,7 +26,7 @@ Theory of operation
     that the process receives or sends: messages, transactions, publications, confirmations, acknowledgements.
     `windows` and `spec` compute a stream's windows from its setting: slots, limits, one quantum, charges.
     `model` computes, from the definitions, which reading applies at which time. Neither uses the agent's
-    terms, its kinds of windows or its descriptors; `stated` compares what descriptors state. `receivers`
+    terms, its kinds of windows or its descriptors; `stated` checks what descriptors state. `receivers`
     determines which receiver gets which slot. `expected_store` holds the contents that must be on disk. When
     a crash destroys part of the process's state, the oracle discards that part too. A transaction whose
     COMMIT did not return may be in doubt until the store shows whether it is on disk.

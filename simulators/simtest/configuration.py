@@ -28,7 +28,7 @@ from simulators.simtest.model.setting import (
 from simulators.simtest.model.stream_spec import StreamNames, StreamSpec
 
 _STATED_SPACES = ("peak", "profile", "bands", "curve")
-"""The kinds of windows that a configuration names; other keys imply the rest."""
+"""The kinds of windows that a configuration names; the other kinds follow from other keys."""
 
 
 def group_of(setting: Setting, pace: Pace) -> Group:

@@ -40,7 +40,7 @@ def _with_registers(random: Random, configuration: Configuration) -> Configurati
 def _with_counters(
     random: Random, configuration: Configuration, modulus: int, step: int, on_change: str
 ) -> Configuration:
-    """Let most streams of registers state where they wrap and in which step they count, in Wh."""
+    """Let most streams of registers state a modulus and a step, in Wh."""
     return tuple(
         replace(
             setting,
@@ -59,7 +59,7 @@ def _phases(setting: Setting) -> str:
 
 
 def _count_off(events: Sequence[Event], modulus: int, step: int) -> list[Event]:
-    """Return the events, with readings that are cut off to a step and wrap, in Wh."""
+    """Return the events with readings rounded down to a step, modulo `modulus`, both in Wh."""
     return [
         replace(event, value_u=_counted_u(event.value_u, modulus * MICRO, step * MICRO))
         if isinstance(event, s.Read)
@@ -82,7 +82,7 @@ def _accumulate(random: Random, events: Sequence[Event]) -> list[Event]:
         step_u = random.randrange(random.choice([2, 10**6, 10**9]))
         register_u = 0 if random.random() < 0.03 else register_u + step_u
         registers_u[place] = register_u
-    for place, value_u in registers_u.items():  # wrong readings, and jumps after which the register stays
+    for place, value_u in registers_u.items():  # wrong readings, and jumps that all later readings keep
         if (chance := random.random()) < 0.08:
             registers_u[place] = random.choice([0, 0, value_u // 2, value_u + 10**9, 10**15])
         elif chance < 0.09:

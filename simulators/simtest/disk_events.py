@@ -40,7 +40,7 @@ class DiskEvents(Traffic):
         return self._traps.spring("commit")
 
     def begin_call(self) -> None:
-        """Begin a call that is no commit; a failure of the device that is armed for it comes meanwhile."""
+        """Begin a call other than a commit; a failure of the device that is armed for it happens then."""
         fail = self._traps.take_failure(is_in_call=True) if self._disk is not None else None
         if fail is not None and self._disk is not None:
             self._end, self._disk.fails = fail, fail.steps

@@ -129,7 +129,7 @@ def _draw_configuration(random: Random, pace: str) -> Configuration:
 
 _PEAK_GRID = "1d^5"
 _PEAK_RADIUS = 200
-"""The radius of the streams of days that become peaks."""
+"""If a drawn stream of local days has this radius, its grid becomes `_PEAK_GRID`."""
 
 
 def _draw_grid(random: Random, pace: str) -> str:

@@ -9,7 +9,7 @@ from simulators.simtest.schedule import Configuration, Event
 
 _PHASES = ("L1,L2", "L1,L2,L3", "L1,-L2", "L1,-L2,L3", "L2")
 _AT_ONCE_SHARE = 0.6
-"""The share of the readings with which all phases are read."""
+"""The share of a meter's readings that become readings of all phases; the others become one of a phase."""
 
 
 class Phasing:
@@ -36,7 +36,7 @@ class Phasing:
         return self._phases if self._random.random() < 0.9 else self._random.choice(_PHASES)
 
     def divide_events(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield a reading of most phases, or of one of them, for each reading of a meter, some ms apart."""
+        """Yield, for each reading of a meter, readings of all phases, some ms apart, or a reading of one."""
         for event in events:
             match event:
                 case s.Read():

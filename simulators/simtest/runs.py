@@ -68,9 +68,9 @@ def run(plan: Schedule, folder: Path, *, has_twin: bool = False) -> Counter[str]
         twin_world = run_world(plan, folder, is_scrambled=True)
         logs = [item.log for item in (world, twin_world)]
         if has_registers:
-            # Acknowledgements depend on which readings are doubted, and the broker's next messages on these:
-            # connections are served some ms earlier or later, and other messages are sent again after a drop.
-            # On each topic the new messages and their order are the same.
+            # Acknowledgements depend on which readings are doubted, and the broker waits for them: it sends
+            # messages some ms earlier or later, and after a drop it sends other messages again. On each
+            # topic, the new messages and their order are the same.
             logs = [_by_topic(log) for log in logs]
         pairs = zip(*map(_without_values, logs), strict=False)
         differs = next((pair for pair in pairs if pair[0] != pair[1]), None)
@@ -99,9 +99,9 @@ def _may_differ(plan: Schedule, *, has_registers: bool) -> bool:
 def _is_moved(event: Event, *, has_registers: bool) -> bool:
     """Return whether the moment of an event depends on the values of readings.
 
-    Values determine how fast a nearly full store fills up and, for registers, which readings are doubted: so
-    which are committed together and, by some ms, when the next acknowledgement comes. A crash or a failure of
-    the device may wait for these, and a receiver may be held back.
+    Values determine how fast a nearly full store fills up. Those of registers also determine which readings
+    are doubted, and so the moments of commits and acknowledgements, for which a crash or a failure of the
+    device may wait, and until which a receiver may be held back.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
     flips = isinstance(event, Crash) and event.store == "flipped"

@@ -26,7 +26,7 @@ class Read(Event):
     """A reading that reaches the source's broker.
 
     `time_ms` is the time that the reading states, in wall-clock ms since the beginning of the world;
-    `value_u` is its value in millionths of the unit. Without `phase`, it is of the meter itself.
+    `value_u` is its value in millionths of the unit. If `phase` is empty, the reading is of the meter itself.
     """
 
     meter: int

@@ -16,7 +16,7 @@ from simulators.simtest.store.disk import Disk
 
 _ROOM_BYTES = 2**40
 _LOSES_ANSWERS = 2
-"""What `Drop.forgets` is if the broker loses the last acknowledgements."""
+"""The value of `Drop.forgets` for a broker that loses the last acknowledgements."""
 
 
 class FaultInjector:

@@ -47,15 +47,15 @@ STATES = ("down", "without its store", "waiting", "writing", "stopping")
 
 
 def met(state: str, kind: str) -> str:
-    """Return the name of the count of events of this `kind` in a state of the agent."""
+    """Return the name of the counter of events of this `kind` in a state of the agent."""
     return f"in state {state}: {kind}"
 
 
 _STOP_S = 30.0
 """A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""By the end, records that are due `_SETTLED_S` before it must be sent, and messages that are unacknowledged
-`_ANSWER_S` before it must be acknowledged."""
+"""By the end, records that are due `_SETTLED_S` before the end must be sent, and messages that are
+unacknowledged `_ANSWER_S` before the end must be acknowledged."""
 
 
 class World(ProcessEnvironment):
@@ -201,12 +201,12 @@ class World(ProcessEnvironment):
         self._faults.settle()
 
     def _owed(self) -> list[int]:
-        """Return the packet ids of unacknowledged messages that no held reading needs."""
+        """Return the packet ids of unacknowledged messages whose readings are not held."""
         held_ids = self._oracle.process.held_packet_ids()
         return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
     def _ask_owed(self) -> None:
-        """List the owed packet ids, and check them later, because a commit may be on its way."""
+        """List the owed packet ids, and check them later, because a commit may be under way."""
         self._loop.call_later(_ANSWER_S, self._finish, self._owed())
 
     def _finish(self, packet_ids: list[int]) -> None:

@@ -18,14 +18,14 @@ EPILOGUE_S = 5.0
 SETTLED_COMMIT_S = 0.001
 """How long a commit, and the erasure that follows, take at the end."""
 _STEPS = 2
-"""The commits of a skipped window of a stream: it opens, and it closes."""
+"""The number of commits for a skipped window of a stream: one opens it, and one closes it."""
 
 
 def epilogue_s(plan: Schedule) -> float:
     """Return the time without faults at the end, in which the agent may also open and close skipped windows.
 
-    A resumed machine's clock is set forward by hundreds of windows. If an agent did not know before that its
-    clock was synchronised, it does not treat the jump as a copy, and catches up with all windows one by one.
+    A resumed machine's clock is set forward by hundreds of windows. An agent that did not know before that
+    its clock was synchronised does not suspect from the jump that it is a copy, and opens all these windows.
     """
     skipped_ms = sum(event.jump_ms for event in plan.events if isinstance(event, Resume))
     pace = PACES[plan.pace]

@@ -20,7 +20,7 @@ class History:
     topic, `stated` the facts that descriptors state by id, and `rows` the ids of unretained messages.
     `foreign` holds, by topic, the time in which another store released there. `queued_until_ms` holds, by
     destination, the due time of the last row that was waiting when the core began. `intervals` holds, by
-    topic, the intervals of its records, of all streams and receivers that ever had it. `records` holds all
+    topic, the intervals of all records that any stream or receiver ever had there. `records` holds all
     unretained messages that were ever committed, `confirmed` the messages whose delivery the agent has
     learned of, and `late` the reports that were too late. `newest_ms` is the newest time that the agent has
     read.

@@ -40,7 +40,7 @@ class Held(NamedTuple):
     """A reading that may still apply to undecided time, or a sum of phases (`phases`).
 
     Of a sum, `token` holds the readings in it, `since_ms` is the time of the oldest, and `shift_u` is the
-    part of its change since the sum before that is not use.
+    part of its change since the previous sum that is not use.
     """
 
     value_u: int
@@ -89,7 +89,7 @@ class Meter:
     def durable(self) -> "Meter":
         """Return a copy of the state that survives a crash: everything except the held readings.
 
-        Stretches before the oldest open window, which are no longer needed, are dropped from both.
+        Stretches before the oldest open window, which are no longer needed, are dropped from this meter, too.
         """
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
@@ -113,7 +113,7 @@ class Meter:
         return self.ruling.readings
 
     def _expiry_ms(self, time_ms: int) -> int:
-        """Return how long a held power applies if no other follows."""
+        """Return the time until which a held power applies if no other reading follows."""
         since_ms = self.readings[time_ms].since_ms
         return (time_ms if since_ms is None else since_ms) + self.rules.hold_ms
 
@@ -179,7 +179,7 @@ class Meter:
         return [self.readings.pop(time_ms).token for time_ms in list(times_ms)]
 
     def release(self) -> list[Any]:
-        """Return the tokens of what is no longer in use, for meters with phases."""
+        """Return the tokens of phases' readings that are no longer in use; none without phases."""
         return []
 
     def tokens(self) -> list[Any]:

@@ -26,7 +26,7 @@ class ClosedSlot(NamedTuple):
 
 @dataclass
 class OpenWindow:
-    """An open window, the indices of its slots that have not closed, and the queues of those who get it.
+    """An open window, the indices of its slots that have not closed, and the queues of its receivers.
 
     In a peak, a part is used if it begins at or after `from_ms`, the time from which this process has had the
     readings. `is_drawn` states whether this process has drawn noise, and `is_first` whether it opened the

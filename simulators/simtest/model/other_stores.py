@@ -1,4 +1,4 @@
-"""The topics of a stream's meters: which are known to be this store's, and how long the agent may ask.
+"""The topics of a stream's meters: which are known to be this store's, and how long the agent may listen.
 
 Another store's retained descriptor shows that it releases on a topic. So before a receiver's first window of
 a meter, on a topic that this store has never announced, the agent listens there (law 1). A topic is clear if
@@ -15,7 +15,7 @@ LISTEN_S = 0.3
 """How long the agent listens for other stores, in worlds that have any."""
 _SLACK_S = 0.01
 OTHER_STORE = b'{"v":1,"id":"0123abcd","store":"0123456789abcdef","valid_from":"2099-01-01T00:00:00Z"}'
-"""Another store's descriptor; no restoration of this store takes it over, so it is valid from a late time."""
+"""Another store's descriptor, valid from so late a time that no restoration of this store takes it over."""
 EVER_MS = 2**62
 
 Destination = tuple[str, str]
@@ -41,7 +41,7 @@ class Topics:
     """What one core may know about its destinations.
 
     `announced` holds the destinations of this store's descriptors. If `clock_s` is None, the stream does not
-    listen, and every destination is its own.
+    listen, and treats every destination as this store's.
     """
 
     def __init__(self, announced: Iterable[Destination], clock_s: Callable[[], float] | None) -> None:

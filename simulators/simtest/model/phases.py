@@ -1,8 +1,8 @@
 """Meters of the model whose readings are of phases, which are summed; some are subtracted.
 
-At a time, the sum of powers is that of each phase's last reading, as long as all of them stand. Of registers,
-each phase's good readings are joined by lines. There is a sum at each good reading up to which all phases are
-settled, and what is used between two sums is what the lines of all phases rise.
+The sum of powers at a time adds the last reading of each phase, if all of these readings still apply. For
+registers, straight lines join the good readings of each phase. There is a sum at each good reading up to which
+all phases are settled, and the use between two sums is the rise of all lines together.
 
 A phase's reading is in use while its phase needs it, or a sum in undecided time contains it.
 """
@@ -20,12 +20,12 @@ from simulators.simtest.model.registers import Count, Span, spans_of
 from simulators.simtest.model.spec import ReadingSpec
 
 _DOUBTED = 2
-"""How many readings of a phase in a row are held while all of them are doubted."""
+"""The number of consecutive readings of a phase that are held while all of them are doubted."""
 
 
 @dataclass(eq=False)
 class PhaseReading:
-    """A reading of a phase, with the delivery that counts."""
+    """A reading of a phase; `token` identifies its latest delivery."""
 
     phase: str
     time_ms: int
@@ -62,7 +62,7 @@ class PhasedMeter(Meter):
         return self._add(reading), []
 
     def _repeat(self, item: PhaseReading, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
-        """Take the last delivery of a reading; only one that is stamped may have another value."""
+        """Keep a reading's latest delivery; its value may differ only if the former one gives way."""
         gives_way = self._gives_way(item, is_stamped)
         if item.value_u != arrival.value_u and not gives_way:
             return False, [arrival.token]
@@ -76,11 +76,11 @@ class PhasedMeter(Meter):
         raise NotImplementedError
 
     def _add(self, reading: PhaseReading) -> bool:
-        """Add the sums that a reading makes; return whether it counts."""
+        """Add the sums that a reading makes possible; return whether the reading is used."""
         raise NotImplementedError
 
     def _add_sum(self, time_ms: int, total: Held) -> bool:
-        """Add a sum, or put it in the place of one of its time, unless its time is decided."""
+        """Add a sum, or replace the sum of the same time, unless that time is decided."""
         if time_ms not in self.readings:
             is_older = self.standing_ms is not None and time_ms < self.standing_ms
             if is_older or self._is_over(total):
@@ -99,7 +99,7 @@ class PhasedMeter(Meter):
         self.idle_windows = 0
 
     def _drop(self, times_ms: Iterable[int]) -> list[Any]:
-        """Drop held sums, which have no tokens of their own."""
+        """Drop held sums; return no tokens, because only the readings in sums have tokens."""
         for time_ms in list(times_ms):
             del self.readings[time_ms]
         return []
@@ -138,7 +138,7 @@ class PowerPhasesMeter(PhasedMeter):
         return is_stamped and item.time_ms == self.newest_reading_ms
 
     def _is_old(self, arrival: Arrival) -> bool:
-        """Return whether a later reading of the phase stands at the end of the lateness, or before."""
+        """Return whether the phase has a later reading whose time is not after the watermark."""
         self.newest_reading_ms = max(arrival.time_ms, self.newest_reading_ms)
         return any(arrival.time_ms < t <= self._settled_ms for t in self.of_phases[arrival.phase])
 
@@ -147,7 +147,7 @@ class PowerPhasesMeter(PhasedMeter):
         return self.newest_reading_ms - self.ordinary.lateness_ms
 
     def _add(self, reading: PhaseReading) -> bool:
-        """Sum at each reading's time at which this one stands."""
+        """Add a sum at the time of each phase's readings at which this reading applies."""
         of_phase, from_ms = self.of_phases[reading.phase], reading.time_ms
         until_ms = min((t for t in of_phase if t > from_ms), default=2**62)
         times_ms = {t for readings in self.of_phases.values() for t in readings if from_ms <= t < until_ms}
@@ -160,7 +160,7 @@ class PowerPhasesMeter(PhasedMeter):
         return any(counts) or not sums
 
     def _sum_at(self, time_ms: int) -> Held | None:
-        """Return the sum at a time; None unless all phases have a reading that stands then."""
+        """Return the sum at a time; None unless all phases have a reading that applies then."""
         items = []
         for readings in self.of_phases.values():
             latest_ms = max((t for t in readings if t <= time_ms), default=None)
@@ -171,7 +171,7 @@ class PowerPhasesMeter(PhasedMeter):
         return Held(total_u, tuple(items), min(item.time_ms for item in items))
 
     def set_right(self, arrival: Arrival) -> list[Any] | None:
-        """Drop what was stamped in the future, and all that the phases have sent."""
+        """Drop sums in the future as for other meters, and then all readings of the phases."""
         dropped = super().set_right(arrival)
         if dropped is not None:
             self.of_phases, self.newest_reading_ms = {name: {} for name in self.signs}, 0
@@ -182,8 +182,8 @@ class PowerPhasesMeter(PhasedMeter):
 class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     """A meter whose phases send registers.
 
-    `believed` has the ends of changes that a slot's end settled. A phase that reports on change stands at its
-    last reading where others have been read; `stood_ms` has the last time at which it stood.
+    `believed` holds the ends of changes that were settled by the end of a slot. A phase that reports on change
+    is taken to be unchanged while only others report; `stood_ms` holds the last time at which it was.
     """
 
     believed: set[tuple[str, int]] = field(default_factory=set)
@@ -191,7 +191,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
 
     @property
     def _rules_of_phase(self) -> ReadingSpec:
-        """The rules by which a phase is judged: it only rises, also if it is subtracted."""
+        """The rules by which a phase is judged: its register only rises, even if the phase is subtracted."""
         rules = self.ordinary.readings
         return replace(rules, low_u=0, high_u=max(rules.high_u, -rules.low_u))
 
@@ -208,7 +208,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return True
 
     def _drop_doubted(self, phase: str) -> None:
-        """Drop what a phase's later readings contradict, and of doubted readings all but the last ones."""
+        """Drop readings that a phase's later readings contradict, and all doubted readings but the last."""
         good_ms = max(self._goods(phase))
         doubted = sorted(t for t in self.of_phases[phase] if t > good_ms)
         waiting_ms = [span.end_ms for span in self._spans_of(phase) if span.settled_ms is None]
@@ -229,8 +229,8 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     def _add_sums(self, until_ms: int | None = None, *, is_end: bool = False) -> None:
         """Sum at each good reading after the last sum up to which all phases are settled.
 
-        With `until_ms`, phases may stand up to then; with `is_end`, there is a sum then, too, if a phase is
-        settled so far.
+        With `until_ms`, phases are taken to be unchanged from their last reading until then. With `is_end`,
+        a sum is added at that time, too, if some phase is settled up to it.
         """
         if not all(self.of_phases.values()):
             return
@@ -254,7 +254,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return [min(self.of_phases[phase]), *(span.end_ms for span in self._settled_spans(phase))]
 
     def _sum_at(self, time_ms: int) -> Held:
-        """Return the sum at a time, rounded half up, and what of its change is not use."""
+        """Return the sum at a time, rounded half up, and the part of its change that is not use."""
         total_u, shift_u, items = Fraction(0), 0, list[PhaseReading]()
         for name, readings in self.of_phases.items():
             spans, sign = self._settled_spans(name), self.signs[name]
@@ -278,7 +278,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     # --- the meter's register: the sums --------------------------------------------------------
 
     def decide(self, until_ms: int) -> list[Any]:
-        """Decide all time before `until_ms`; what waits for a phase's next reading is believed."""
+        """Decide all time before `until_ms`; changes that wait for a phase's next reading are settled."""
         if self.newest_sum_ms < until_ms and self.covered_ms < until_ms:
             for name in self.of_phases:
                 waiting = [span for span in self._spans_of(name) if span.settled_ms is None]
@@ -287,7 +287,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return super().decide(until_ms)
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Let phases stand where others have been read the lateness later; then decide as for a register."""
+        """Take silent phases as unchanged once others report after the lateness; decide as for a register."""
         frontier_ms = min((self.newest_ms or 0) - self.ruling.lateness_ms, clock_ms)
         if self.ordinary.readings.is_on_change and frontier_ms > self.newest_sum_ms:
             heard_ms = max(max(readings, default=0) for readings in self.of_phases.values())
@@ -303,7 +303,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return spans
 
     def _goes_on(self, start: Count, end: Count) -> bool:
-        """Return whether a sum is a usual change after another, with no part that is not use."""
+        """Return whether the change between two sums is usual and consists of use alone."""
         is_use = not any(total.shift_u for t, total in self.readings.items() if start[0] < t <= end[0])
         return is_use and super()._goes_on(start, end)
 
@@ -323,7 +323,7 @@ _KINDS = {
 
 
 def as_meter(meter: Meter) -> Meter:
-    """Return a meter as what its ordinary window's readings need."""
+    """Return a meter converted to the class that its ordinary window's readings need."""
     readings = meter.ordinary.readings
     kind = _KINDS[readings.kind, bool(readings.phases)]
     return kind(**{item.name: getattr(meter, item.name) for item in fields(Meter)})

@@ -1,7 +1,7 @@
 """One meter of the model whose readings are of a register: those that are good, and the use between them.
 
-Time is decided up to the newest reading that those up to the watermark confirm as good, or when a slot
-closes. Of doubted readings, the last two are held. After a restart, the masked slot is resumed or lost.
+Time is decided up to the newest reading that is confirmed as good by readings up to the watermark, or when a
+slot closes. Of doubted readings, the last two are held. After a restart, the masked slot is resumed or lost.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RegisterMeter(Meter):
         return spans_of(self.rules, readings)
 
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
-        """Accept a reading that is not older than the good one; otherwise as for other meters."""
+        """Accept a reading, unless it is older than the last good one; return the same as `Meter.take`."""
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.standing_ms is not None and time_ms < self.standing_ms:
             return False, [token]
@@ -106,11 +106,11 @@ class RegisterMeter(Meter):
     # --- after a restart -----------------------------------------------------------------------
 
     def _resume(self, until_ms: int) -> list[Any]:
-        """Resume or lose the masked slot, if any, once that is settled; return the dropped tokens.
+        """Resume or lose the masked slot, if any, once it is clear which; return the dropped tokens.
 
-        It resumes at the count at which it was stored, delivered again, or at two counts that the slot
-        explains and of which the second is a usual rise. Once the slot has ended, or such a rise is on
-        another level, it resumes at the highest count that it explains.
+        It resumes at the reading with which it was stored, if this is delivered again, or at a reading that
+        fits the slot if the next such reading is a usual rise. Once the slot has ended, or two readings that
+        do not fit the slot show a usual rise, it resumes at the highest reading that fits, or is lost.
         """
         slot = self.masked_slot
         if slot is None:
@@ -143,7 +143,7 @@ class RegisterMeter(Meter):
         rules = slot.spec.readings
         turned_u = (slot.turns(time_ms, value_u) or 0) * rules.modulus_u
         units = (value_u + turned_u - slot.register_u) * rules.interval_ms
-        # Now that other readings are good, the sum of phases at that time may differ: the slot follows it.
+        # Other readings may now be good, so the sum of phases at `covered_ms` may differ: use the new sum.
         span_ms = max(time_ms - self.covered_ms, 1)
         use = Use(self.covered_ms, span_ms, units, is_exact=True)
         self.stretches.append(Decided(self.covered_ms, self.covered_ms + span_ms, use))

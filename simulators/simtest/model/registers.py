@@ -5,8 +5,8 @@ that time is the difference of the register at both ends, each rounded down to a
 Which readings are good follows from docs/theory.md, A.15, by one pass over them in order of time.
 
 If slots are equal, an open slot is on disk as the register less the accumulator. So after a restart, a good
-reading within the slot gives all of the slot's use, including the use during the outage. Without one, the
-slot is lost: all of it is gap, and it has other noise.
+reading within the slot gives all of the slot's use, including the use during the outage. Without such a
+reading, the slot is lost: all of it is a gap, and it gets new noise.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ Count = tuple[int, int]
 
 
 class Use(NamedTuple):
-    """The use over a span, in units of an accumulator; an exact one is not limited to the range."""
+    """The use over a span, in units of an accumulator; an exact use is not limited to the range."""
 
     since_ms: int
     span_ms: int
@@ -44,7 +44,7 @@ class Use(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A span between two good readings; the use is None in a gap, `settled_ms` is None if it may change."""
+    """A span between two good readings; `use_u` is None in a gap, `settled_ms` while the span may change."""
 
     start_ms: int
     end_ms: int
@@ -53,7 +53,7 @@ class Span(NamedTuple):
 
 
 def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use of a span by the range, by a second and by a step more."""
+    """Return the least and the largest use of a span within the range, with a second and a step to spare."""
     step, second_u = rules.step_u * HOUR_MS, abs(rules.low_u) * _SECOND_MS
     return rules.low_u * span_ms - second_u - step, rules.high_u * (span_ms + _SECOND_MS) + step
 
@@ -75,7 +75,7 @@ def is_possible(rules: ReadingSpec, start: Count, end: Count) -> bool:
 
 
 def is_usual(rules: ReadingSpec, start: Count, end: Count) -> bool:
-    """Return whether the range explains a change."""
+    """Return whether a change is a use that the range allows."""
     low, high = allowed(rules, end[0] - start[0])
     return low <= (end[1] - start[1]) * HOUR_MS <= high
 
@@ -86,9 +86,9 @@ def is_contradicted(rules: ReadingSpec, good: Count, reading: Count, following: 
 
 
 def spans_of(rules: ReadingSpec, readings: list[Count], believed: Collection[int] = ()) -> list[Span]:
-    """Return the spans between good readings; the range begins at 0.
+    """Return the spans between good readings.
 
-    A possible change to a reading of the times `believed` is settled.
+    The range must begin at 0. A possible change that ends at one of the times `believed` is settled.
     """
     spans: list[Span] = []
     if not readings:

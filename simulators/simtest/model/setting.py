@@ -145,7 +145,7 @@ class Setting:
         return {"power": 20_000, "interval_energy": 10**8, "register": 10**6}[kind_of(self)]
 
     def group_slot_s(self, pace: Pace) -> int:
-        """Return the length of the slots of the group in whose total the stream counts."""
+        """Return the length of the slots of the group whose total includes the stream."""
         return int(self.grid.split("/")[0]) * pace.tick_ms // 1000
 
     def group_deadline_s(self, pace: Pace) -> int:
@@ -195,7 +195,7 @@ def phases_of(setting: Setting) -> Phases:
 
 
 def reads(setting: Setting, meter: str, phase: str) -> bool:
-    """Return whether a stream reads the topic of a phase of a meter or, if it is empty, of a meter."""
+    """Return whether a stream reads the topic of a meter's phase or, if `phase` is empty, of the meter."""
     signs, has_parts = phases_of(setting)
     is_named = phase in dict(signs) if signs else not phase
     return is_named and (meter == PART_METER or not has_parts)

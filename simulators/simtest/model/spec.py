@@ -47,7 +47,7 @@ class ReadingSpec:
     """How readings are used; limits are in millionths of W or Wh, or of Wh per hour for a register.
 
     kind         power, interval_energy or register
-    hold_ms      the time for which a power stands; 0 for energies
+    hold_ms      the time for which a power applies; 0 for energies
     interval_ms  the time that an energy covers, an hour for a register; 0 for power
     gap_u        the value of time without a reading
     low_u        the lowest value

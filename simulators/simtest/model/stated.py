@@ -85,7 +85,7 @@ def _mechanism(spec: WindowSpec) -> LInfLaplace:
 
 
 def _own_facts(spec: WindowSpec) -> Facts:
-    """Return the facts that descriptors of this kind of window have of their own."""
+    """Return the facts that only descriptors of this kind of window state."""
     if spec.has_bands:
         return {"bands": {place.name: duration_text(place.duration_ms) for place in spec.places}}
     if spec.price is not None:

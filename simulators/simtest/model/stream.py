@@ -1,4 +1,4 @@
-"""The model, computed from the definitions: which reading applies at which time, and when that is settled.
+"""The model, computed from the definitions: which reading applies at which time, and when this is decided.
 
 It implements first windows, `forget`, budgets, receivers and acknowledgements independently of the core;
 `meter` implements sample-and-hold and lateness.

@@ -30,8 +30,8 @@ class StreamSpec:
 
     `limit` is the budget as epsilon in 1/W per day; None if there is none. `grants` holds the grants of the
     receivers that share the stream; it is None if the stream is not shared. `has_keys` returns whether both
-    operators' keys for the slot that starts at a given time are known; it is None if the stream does not
-    count in a crowd.
+    operators' keys for the slot that starts at a given time are known; it is None if the stream is not part
+    of a crowd.
     """
 
     names: StreamNames

@@ -162,7 +162,7 @@ def _readings(setting: Setting, pace: Pace) -> ReadingSpec:
 
 
 def _instant_ms(day: date, hour: int, zone: ZoneInfo) -> int:
-    """Return the instant of a full hour of a local day, of which 24 is the next day's midnight."""
+    """Return the instant of a full hour of a local day; hour 24 is the next day's midnight."""
     day, hour = (day + _DAY, 0) if hour == 24 else (day, hour)
     local = datetime(day.year, day.month, day.day, hour, tzinfo=zone)
     return round((local.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)

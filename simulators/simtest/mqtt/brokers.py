@@ -52,9 +52,9 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
     (b'{"start":"2026-03-28T18:00:00Z","end":"2026-03-28T19:00:00Z","price":"much"}', "refused_type"),
 )
-"""The payload of each message without prices on the price topic, which has one fault, and its counter."""
+"""Payloads that have one fault each, so that they give no prices on the price topic, and their counters."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""The refusals due to times. If times are not decoded, messages with these refusals are readings of 5."""
+"""The refusals due to times. If times are not decoded, these messages are valid readings of the value 5."""
 
 
 class Broker:
@@ -188,7 +188,7 @@ class Mailbox:
 
     `filters` holds the client's subscriptions, including the subscriptions of former processes. `redelivered`
     is the number of messages at the front of `waiting` that are sent as duplicates. `acknowledged` holds
-    those whose acknowledgements the broker has not saved yet.
+    messages whose acknowledgements the broker has not saved yet.
     """
 
     filters: set[str] = field(default_factory=set)
@@ -247,7 +247,7 @@ class SourceBroker(Broker):
             box.acknowledged.clear()
 
     def shuffle(self) -> None:
-        """Put unacknowledged and waiting messages into one random order; none is then a duplicate."""
+        """Put unacknowledged and waiting messages into one random order, none marked as a duplicate."""
         for box in self.mailboxes.values():
             messages = [*box.unacknowledged.values(), *box.waiting]
             self.random.shuffle(messages)
@@ -324,7 +324,7 @@ class SinkBroker(Broker):
     `retained` holds the retained messages of the agent and of a crowd's operators by topic, and `foreign`
     those of other stores, which are renewed if they are replaced. Topics begin with the broker's name or, at
     the sink's broker, with `private` or `crowd`. While `stalls` is set, nothing is confirmed; `refuses` makes
-    the broker refuse the next publication. Of the agent that runs, `_visits` counts the connections by client
+    the broker refuse the next publication. For the running agent, `_visits` counts the connections by client
     id, and `_retained_for` holds the client ids that have received the confirmation of a message to be
     retained.
     """
@@ -431,7 +431,7 @@ class SinkBroker(Broker):
                 self._send(connection, topic, payload, 0)
 
     def _check_flag(self, connection: Connection, packet: mqtt.Publish) -> None:
-        """Check that a descriptor has the retain flag, unless the agent may believe it to be refused.
+        """Check that a descriptor has the retain flag, unless the agent may think that the broker refuses it.
 
         With MQTT 5, a broker that retains nothing says so. With MQTT 3.1.1, it closes the connection, and
         never confirms such a message.

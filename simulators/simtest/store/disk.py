@@ -90,7 +90,7 @@ class DiskObserver(Protocol):
         """Begin a transaction; return the crash that ends the process during or after it, or None."""
 
     def begin_call(self) -> None:
-        """Begin another call than a commit."""
+        """Begin a call other than a commit."""
 
     def crash(self, trap: Crash, files: Files) -> None:
         """End the process with the crash `trap`, which leaves `files`."""
@@ -343,7 +343,7 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
     """Run an action; return its result, and the files before and after the lines that changed them.
 
-    Only lines of the store's own code count. The last state is the state after the action.
+    Only lines of the store's own code are watched. The last state is the state after the action.
     """
     states: list[Files] = []
     previous_files: set[tuple[str, int, int, int]] | None = None

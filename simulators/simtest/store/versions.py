@@ -38,7 +38,7 @@ class StoreVersions:
         that `part` decides. If there is nothing to damage or no earlier copy, `files` are left unchanged.
         """
         flips = damage == "flipped" and "db" in files
-        self.is_flipped = flips or (self.is_flipped and not damage)  # a process may die before it holds them
+        self.is_flipped = flips or (self.is_flipped and not damage)  # a process may die before `hold_damaged`
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -98,7 +98,7 @@ class StoreVersions:
 
 
 def _flip(content: bytes, random: Random) -> bytes:
-    """Flip a bit of a byte that is not 0, outside the header, which says whose file it is."""
+    """Flip a bit of a byte that is not 0, outside the header, by which SQLite knows its files."""
     places = [place for place in range(100, len(content)) if content[place]]
     flipped = bytearray(content)
     if places:

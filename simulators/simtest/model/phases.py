@@ -1,8 +1,8 @@
 """Meters of the model whose readings are of phases, which are summed; some are subtracted.
 
 The sum of powers at a time adds the last reading of each phase, if all of these readings still apply. For
-registers, straight lines join the good readings of each phase. There is a sum at each good reading up to which
-all phases are settled, and the use between two sums is the rise of all lines together.
+registers, straight lines join the good readings of each phase. There is a sum at each good reading up to
+which all phases are settled, and the use between two sums is the rise of all lines together.
 
 A phase's reading is in use while its phase needs it, or a sum in undecided time contains it.
 """
@@ -182,8 +182,8 @@ class PowerPhasesMeter(PhasedMeter):
 class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     """A meter whose phases send registers.
 
-    `believed` holds the ends of changes that were settled by the end of a slot. A phase that reports on change
-    is taken to be unchanged while only others report; `stood_ms` holds the last time at which it was.
+    `believed` holds the ends of changes that were settled by the end of a slot. A phase that reports on
+    change is taken to be unchanged while only others report; `stood_ms` holds the last time of this kind.
     """
 
     believed: set[tuple[str, int]] = field(default_factory=set)

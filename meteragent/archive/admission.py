@@ -38,7 +38,7 @@ class Admission:
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it.
     `keys` holds the ids of the keys of the released windows. `similar_meters` counts names that differ
     from another only by case, white space or Unicode form; this count and that of `ambiguous_readings`
-    are private. `clamp` accepts an input that is mostly outside the range.
+    are private. With `clamp`, most numbers may be outside the range.
     """
 
     run: str

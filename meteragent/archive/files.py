@@ -89,7 +89,7 @@ def writer_options(schema: pa.Schema) -> dict[str, Any]:
     """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
 
     Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
-    are not compressed. They get no statistics, because the extremes of noise are useless.
+    are not compressed. No statistics of values are written, because the extremes of noise are useless.
     """
     string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"

@@ -95,7 +95,7 @@ def part_path(out: Path, run: str, index: int) -> Path:
 
 
 def build(source: Source, admission: Admission, parts: Sequence[Path] | None) -> dict[str, Any]:
-    """Return a manifest's facts; with `parts`, it is complete. Raises ArchiveError if one cannot be read."""
+    """Return a manifest's facts, complete with `parts`. Raises ArchiveError if a part is unreadable."""
     return {
         "v": 1,
         "run": admission.run,

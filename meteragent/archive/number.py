@@ -43,8 +43,8 @@ class Counts:
 
     `gap` numbers are missing, `clamped` ones are outside the range, and `small` ones are, after clamping,
     less than a thousandth of the range's largest absolute value. In the long layout, `repeated` readings have
-    the time of another reading of their meter; `conflicting` ones are dropped because another one has the
-    same time and a smaller value. `first_conflict` is the first conflict's meter and time in ms.
+    the time of another reading of their meter; `conflicting` ones are dropped because another reading of
+    that time has a smaller value. `first_conflict` is the first conflict's meter and time in ms.
     """
 
     numbers: int = 0

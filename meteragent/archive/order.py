@@ -116,7 +116,7 @@ def write_sorted(file: Any, batch: pa.RecordBatch, order: Order) -> None:
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield each nonempty row group, from files of `write_sorted`. Raises ArchiveError if it cannot."""
+    """Yield nonempty row groups, from files of `write_sorted`. Raises ArchiveError if one is unreadable."""
     pieces: dict[int, list[tuple[Path, int, int]]] = {group: [] for group in groups}
     for path in paths:
         group_numbers, begins = attempt_read(path, lambda: _group_starts(path))  # noqa: B023 - called immediately

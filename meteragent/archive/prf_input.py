@@ -8,8 +8,8 @@ never give equal inputs):
     window's start; empty if slots are n equal parts), the local calendar's time zone or an empty string,
     meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
-The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
-for the input when bits are generated (`privacy.keyed.KeyedRows`): a PMAC under the epoch's tag key
+The window's numbers are little-endian; numbers in the other parts are decimal text. Bits are generated from
+a tag of the input (`privacy.keyed.KeyedRows`). The tag, of 12 bytes, is a PMAC under the epoch's tag key
 (`privacy.keyed.compute_tags`, AES-256) of the SHA-256 of all parts before the numbers, computed once per
 meter, and of the numbers themselves, which would take four times as long to hash.
 

@@ -69,7 +69,7 @@ def integrate_windows(
 
 
 class MergedReadings(NamedTuple):
-    """Sorted readings, one for each meter and time; the others, which are dropped; and those that differ."""
+    """Sorted readings, one per meter and time; the repeated ones; and those that differ from the one kept."""
 
     readings: Readings
     repeated: Readings

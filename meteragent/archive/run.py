@@ -115,7 +115,7 @@ def sanitise_archive(
 ) -> RunResult:
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
-    `engine` reads and writes (default: `Local`). `clamp` accepts an input that is mostly outside the range.
+    `engine` reads and writes (default: `Local`). With `clamp`, most numbers may be outside the range.
     Raises ArchiveError if the input, output or ledger cannot be used, or most numbers are outside the range.
     Raises KeyRefused, before anything is written, if there is no key, or some windows have none. Raises
     ConfigError if the pseudonym key cannot be read.

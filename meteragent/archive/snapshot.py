@@ -57,7 +57,7 @@ class FileView:
         return hashlib.sha256(json.dumps([self.names, self.constants, deleted]).encode()).hexdigest()
 
     def resolve(self, path: str, file: pa.Schema) -> "FileView":
-        """Return the view for a file with this schema. Raises ArchiveError unless it has each column once."""
+        """Return a file's view, given its schema. Raises ArchiveError if a column is missing or duplicate."""
         names: dict[str, str | int] = {}
         ids = {item.name: int((item.metadata or {}).get(b"PARQUET:field_id", -1)) for item in file}
         if max(ids.values(), default=-1) < 0:

@@ -100,7 +100,7 @@ class Tree:
             return [entry.base_name for entry in self.system.get_file_info(selector)]
 
     def files(self, pattern: str = "*.parquet") -> list[str]:
-        """Return the files' names, in order. Raises ArchiveError for none, a linked folder or a table."""
+        """Return the files' names, in order. Raises ArchiveError for a linked folder, a table, or no file."""
         with path_in_errors(self.root):
             is_folder = self.system.get_file_info(self.root).type == fs.FileType.Directory
             selector = fs.FileSelector(self.root, recursive=True)

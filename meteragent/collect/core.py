@@ -59,7 +59,7 @@ DESCRIPTOR_BYTES: Final = 128 * 1024
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
 _DESCRIPTORS_PER_METER, _WAITING_PER_METER = 4, 10
-"""The room for different descriptors and for waiting records of all meters, over `Limits.max_meters`."""
+"""The room for all meters' different descriptors and waiting records, divided by `Limits.max_meters`."""
 _JOULES_PER_WH = 3600
 _T = TypeVar("_T")
 

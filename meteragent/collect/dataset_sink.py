@@ -66,7 +66,7 @@ class ParquetSink:
         return await self._step(lambda: self._staging.expire_waiting(wait_ms))
 
     async def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit a batch; return its outcome and that of flushes since the last. Raises a flush's error."""
+        """Commit a batch; return its outcome and that of the last flushes. Raises a failed flush's error."""
         if self._fault is not None:
             raise self._fault
         outcome = await self._step(lambda: self._staging.write_batch(batch, messages, now_ms))

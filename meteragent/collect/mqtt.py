@@ -1,7 +1,7 @@
 """The source for MQTT.
 
 A message belongs to the connection on which it arrived. When a new connection is accepted, waiting QoS 1
-messages of the earlier connection are dropped, because the broker sends them again. To acknowledge a message
+messages of the earlier connection are dropped, because the broker sends them again. Acknowledging a message
 of an earlier connection has no effect. While the queue is full, the broker keeps further messages.
 """
 

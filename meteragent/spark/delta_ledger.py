@@ -89,7 +89,7 @@ def sanitise_frame(
 
     Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for streams in the long layout.
     `ledger` is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created
-    and its address is stored in the folder `policy.ledger`. `clamp` accepts that most numbers are out of
+    and its address is stored in the folder `policy.ledger`. With `clamp`, most numbers may be out of
     range. A second call with the same rows, policy and key returns the same releases. Other windows that
     overlap windows in the ledger are refused and counted.
 

@@ -24,7 +24,7 @@ WITHIN_A_DAY = [name for name in OFFERED_PRESETS if PRESETS[name].length != "1mo
 _PRESETS = f"{', '.join(WITHIN_A_DAY[:-1])} or {WITHIN_A_DAY[-1]} (default %(default)s)"
 DEFAULT_MECHANISM = "linf epsilon=1/40"
 BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"
-"""The marks between which `compare --into` writes its table; with a region, its name follows `compared`."""
+"""The marks between which `compare --into` writes its table; a region's name is added after `compared`."""
 MQTT: dict[str, Any] = {
     "url": "mqtt://127.0.0.1:1883",
     "topic": "meters/{meter}/power",

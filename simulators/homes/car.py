@@ -2,9 +2,9 @@
 
 A session charges what the car has used since it was last plugged in, but at most what its battery holds or
 the charger delivers in 10 hours. So a session's energy depends only on the days before it, never on another
-session. It starts on arrival, by a timer in the cheap hours, or in the cheapest hours of the night's prices,
-or it follows the sun. In trials, cars were charged three times a week on average (Electric Nation 2019), and
-most of them at most once a day (My Electric Avenue 2015).
+session. A session starts on arrival, by a timer in the cheap hours, or in the cheapest hours of the night's
+prices, or it follows the sun. In trials, cars were charged three times a week on average (Electric Nation
+2019), and most of them at most once a day (My Electric Avenue 2015).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SUN_FROM_S = 10 * HOUR_S
 _FULL_POWER = 0.95
 """The share of a session's energy that is charged at full power; the remainder is charged at half power."""
 _HOME_W, _LEAST_W = 400, 1400
-"""What a charger that follows the sun leaves to the home, and the least power of a charger (6 A)."""
+"""The part of a roof's power that a charger does not use, and the least power of a charger (6 A), in W."""
 _ARRIVAL_H, _ARRIVAL_SPREAD_H = 17.0, 2.5
 
 

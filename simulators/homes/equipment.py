@@ -47,7 +47,7 @@ def owners(seed: int, homes: Integers, region: Region) -> Mapping[str, NDArray[n
     without_pump = 1 - shares.heat_pump
     is_electric = ~has_pump & (water < (shares.flow_heater + shares.tank) / without_pump)
     has_flow = is_electric & (water < shares.flow_heater / without_pump)
-    # Storage heaters stand in flats rather than in houses, which have the heat pumps.
+    # Only flats have storage heaters; houses have the heat pumps.
     has_storage = ~is_house & (heat < shares.night_storage / (1 - shares.houses))
     return {
         CAR: is_house & (car < shares.car / shares.houses),

@@ -92,7 +92,7 @@ def _load_factor(street_w: Floats) -> Floats:
 
 
 def _variation(street_w: Floats) -> Floats:
-    """Return the standard deviation of half hours over the mean of their absolute values."""
+    """Return the standard deviation of half hours, divided by the mean of their absolute values."""
     return np.asarray(street_w.std(axis=1) / np.abs(street_w).mean(axis=1))
 
 
@@ -140,7 +140,7 @@ def correlation(homes_w: Floats) -> Estimate:
 
 
 def seasons(homes_w: Floats, weeks: Sequence[int]) -> tuple[Estimate, Estimate]:
-    """Return the mean power in winter and in summer over that of all weeks.
+    """Return the mean power in winter and in summer, each divided by that of all weeks.
 
     Winter is from 1 November to 20 March and summer from 15 May to 14 September, as in profile H0.
     """
@@ -234,7 +234,7 @@ PUBLISHED: Mapping[str, Mapping[tuple[str, int], str]] = {
         (_PEAK, 1000): "0.9 for design (Customer-Led Network Revolution 2015)",
     },
 }
-"""Published figures by statistic and number of homes; 0 stands for any. Those of the dynamic profile H0, a
+"""Published figures by statistic and number of homes (0: any number). Those of the dynamic profile H0, a
 mean of many homes, are computed from the profile as `demandlib` 0.2.2 has it for 2025, in half hours."""
 
 

@@ -1,7 +1,7 @@
 """Fleets: the load of many homes, day by day, and the table of events.
 
 Every run consists of a few edges: (home, second, change in milliwatts). All edges of a day are added to one
-array of differences, whose cumulative sum is computed once. An edge inside a step counts for the remainder of
+array of differences, whose cumulative sum is computed once. An edge inside a step affects the remainder of
 that step, so a value is the mean power over its step, and the values of a coarse series are means of the
 values of a fine one. Energies are whole milliwatt-seconds below 2⁵³, so their sums are exact in any order: a
 home's day has the same bits in any batch, after any other day, and in any process.
@@ -251,7 +251,7 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
 def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Floats:
     """Add up edges and standby power into the energy of each step, in whole mW s: (homes, 86400 / step).
 
-    An edge before the day counts from the day's first second; edges after the day are left out.
+    An edge before the day is moved to the day's first second; edges after the day are left out.
     """
     row, second, change = (np.concatenate(column) for column in zip(*edges, strict=True))
     is_in_day = second < DAY_S

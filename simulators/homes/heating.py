@@ -43,10 +43,10 @@ _LEAST_LOAD = 0.35
 _PERIOD_S = 2400, 4800
 _FROST_C = -7.0, 5.0
 DEFROST_S, _DEFROST_AFTER_S, _DEFROST_POWER = 300, 1200, 0.6
-"""The duration of a defrost, the shortest run that needs one, and its power over that of the run."""
+"""The duration of a defrost, the shortest run that needs one, and its power divided by the run's."""
 _HOURS = (0, 5, 6, 9, 16, 21, 23, 24)
 _NEED = (0.55, 0.9, 1.4, 1.0, 1.15, 1.0, 0.7)
-"""The need of heat between these hours, over its mean, in a home that lowers its temperature at night."""
+"""The need of heat between these hours, divided by its mean, in a home that is cooler at night."""
 _SHORTEST_S = 60
 
 

@@ -21,8 +21,8 @@ class Climate(NamedTuple):
     """A temperature of mean - swing · cos(2π (n - coldest) / 365) on day n of the year, plus an anomaly.
 
     The anomaly is a first-order process with the correlation `memory` from day to day; its standard deviation
-    is `spread_c` in summer and in winter. `clearness` is the mean of radiation on the ground over radiation
-    above the atmosphere, in winter and in summer. Latitude and longitude are in degrees.
+    is `spread_c` in summer and in winter. `clearness` is the mean of radiation on the ground divided by
+    radiation above the atmosphere, in winter and in summer. Latitude and longitude are in degrees.
     """
 
     latitude: float

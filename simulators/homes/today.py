@@ -24,7 +24,7 @@ _WAKING_H, _DARK_W = (6.5, 23.0), 20.0
 _LIGHT_ALWAYS, _DARK_SHARE = 0.35, 0.4
 """The share of lighting that does not depend on daylight (assumption), and the dark share of waking hours."""
 _INDUCTION = Signature.on(2800, 150).then(Signature.varying(700, 0.6, 15, 900))
-"""Full power until it boils, then bursts; a plate has 1.4 to 3.7 kW."""
+"""An induction hob's plate: full power until water boils, then bursts; plates have 1.4 to 3.7 kW."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _WARM_C, _TANK_C = 40.0, 55.0
 _LITRES, _LITRES_SPREAD = 60, 0.5
 """Litres that a tank heats to `_TANK_C` on a day, and the deviation of their logarithm."""
 _LOSS_WH = 1200
-"""What a tank loses on a day."""
+"""The energy that a tank loses on a day."""
 _BY_NIGHT = 0.6
 """The share of electric tanks that heat in the cheap hours (assumption)."""
 _PUMP_W = 1500, 2800

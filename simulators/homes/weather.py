@@ -115,7 +115,7 @@ def _mean_c(seed: int, region: Region, day: int) -> float:
 
 
 def _clearness(seed: int, region: Region, day: int) -> float:
-    """Return the day's radiation over that above the atmosphere."""
+    """Return the day's radiation on the ground, divided by the radiation above the atmosphere."""
     climate = region.climate
     winter = _winter(climate, day)
     shared = _between(_WITH_WARMTH, winter)

@@ -35,7 +35,7 @@ class Crowding:
         return crowded
 
     def _draw_stream(self, setting: Setting) -> Setting:
-        """Draw a stream of a crowd from `setting`; its name, clock, grid and deadline are its own.
+        """Draw a stream of a crowd: `setting` with another name, clock, grid and deadline.
 
         It has neither a threshold nor a budget.
         """

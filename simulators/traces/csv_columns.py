@@ -30,9 +30,9 @@ _PEEK_BYTES = 1 << 20
 
 
 class CsvColumns:
-    """A CSV file with named columns; `usual` names those of times and watts; `unit` is the layout's, if any.
+    """A CSV file with named columns; `unit` is the layout's, if any.
 
-    `is_end` is true if a time is the end of what its value covers.
+    `usual` names the default columns of times and watts. `is_end` is true if values end at their times.
     """
 
     def __init__(self, path: Path, keys: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ class InvariantChecker(History):
     # --- feeds and transactions ----------------------------------------------------------------
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], freed: Iterable[Any]) -> None:
-        """Check that the core frees the same tokens as the model (law 7), and commits every change."""
+        """Check that the core acknowledges the same tokens as the model (law 7), and commits every change."""
         core_tokens, model_tokens = Counter(map(id, tokens)), Counter(map(id, freed))
         check(not core_tokens - model_tokens, "a reading is acknowledged before all its time is decided")
         check(not model_tokens - core_tokens, "a reading is not acknowledged though its time is decided")

@@ -52,7 +52,7 @@ class Window:
     lost_slots: set[int] = field(default_factory=set)
 
     def lose(self, slot_index: int) -> None:
-        """Note that a register's slot was lost: it has other noise, from a noise bound of its own."""
+        """Note that a register's slot was lost: it has new noise, from a new noise bound."""
         self.lost_slots.add(slot_index)
         self.initial.pop(slot_index, None)
 

@@ -103,7 +103,7 @@ class Meter:
 
     @property
     def ruling(self) -> WindowSpec:
-        """The window whose rules readings follow: the oldest, if the meaning of readings is unchanged."""
+        """The window whose rules apply: the oldest or, if its readings had another meaning, `ordinary`."""
         oldest = self.windows[0].spec if self.windows else self.ordinary
         return oldest if oldest.readings.meaning == self.ordinary.readings.meaning else self.ordinary
 
@@ -227,8 +227,8 @@ class Meter:
     def set_right(self, arrival: Arrival) -> list[Any] | None:
         """Drop readings from a fast clock's future, if this reading shows that the clock is right again.
 
-        The newest reading is more than 5 s ahead of the arrival, and this one at most 2 s ahead of it or 10 s
-        behind. Return the tokens of what is dropped; None if the clock was not set right.
+        This is so if the newest reading is over 5 s ahead of the arrival, and this one at most 2 s ahead or
+        10 s behind. Return the tokens of the dropped readings; None if the clock was not set right.
         """
         was_fast = self.newest_ms is not None and self.newest_ms - arrival.received_ms > 5000
         is_right = -10_000 <= arrival.time_ms - arrival.received_ms <= 2000
@@ -302,7 +302,7 @@ class Meter:
         return next(slots, None)
 
     def lose(self) -> None:
-        """Lose the masked slot, if any: all of it is gap."""
+        """Note that the masked slot, if any, is lost: all of its time becomes a gap."""
         slot, self.masked_slot = self.masked_slot, None
         if slot is None:
             return

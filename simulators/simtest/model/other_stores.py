@@ -24,10 +24,10 @@ Destination = tuple[str, str]
 
 @dataclass
 class Question:
-    """A question about a topic, in seconds of the loop's time.
+    """A question about a topic; its times are in seconds of the loop's time.
 
-    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. By
-    `latest_s` at the latest, the agent knew that it had asked or was listening; None before. `is_foreign`
+    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. From
+    `latest_s` on, the agent may listen for `LISTEN_S`; None if it has not begun to listen. `is_foreign`
     states whether the first descriptor was another store's; None if there was none.
     """
 
@@ -53,7 +53,7 @@ class Topics:
     def clear_places(
         self, destinations: AbstractSet[Destination], start_ms: int = EVER_MS
     ) -> AbstractSet[Destination]:
-        """Return those destinations where no other store is known to release from `start_ms` on."""
+        """Return those destinations that are known to be this store's for windows from `start_ms` on."""
         clear = {place for place, since_ms in self._clear.items() if since_ms <= start_ms}
         return destinations if self._clock_s is None else destinations & (clear | self.announced)
 

@@ -62,7 +62,7 @@ class PhasedMeter(Meter):
         return self._add(reading), []
 
     def _repeat(self, item: PhaseReading, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
-        """Keep a reading's latest delivery; its value may differ only if the former one gives way."""
+        """Keep a reading's latest delivery; another value is refused unless `_gives_way` allows it."""
         gives_way = self._gives_way(item, is_stamped)
         if item.value_u != arrival.value_u and not gives_way:
             return False, [arrival.token]
@@ -182,8 +182,8 @@ class PowerPhasesMeter(PhasedMeter):
 class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     """A meter whose phases send registers.
 
-    `believed` holds the ends of changes that were settled by the end of a slot. A phase that reports on
-    change is taken to be unchanged while only others report; `stood_ms` holds the last time of this kind.
+    `believed` holds the ends of changes that were settled by the end of a slot. While only others report, a
+    phase that reports on change is taken to be unchanged; `stood_ms` holds the time up to which it was.
     """
 
     believed: set[tuple[str, int]] = field(default_factory=set)
@@ -250,7 +250,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
                     self._keep_from(name, max(t for t in goods[name] if t <= time_ms))
 
     def _goods(self, phase: str) -> list[int]:
-        """Return the times of a phase's good readings that are settled; its first is good."""
+        """Return the times of a phase's settled good readings, of which its first reading is always one."""
         return [min(self.of_phases[phase]), *(span.end_ms for span in self._settled_spans(phase))]
 
     def _sum_at(self, time_ms: int) -> Held:

@@ -53,7 +53,7 @@ class Span(NamedTuple):
 
 
 def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use of a span within the range, with a second and a step to spare."""
+    """Return the least and the largest use that the range allows, widened by a second's use and a step."""
     step, second_u = rules.step_u * HOUR_MS, abs(rules.low_u) * _SECOND_MS
     return rules.low_u * span_ms - second_u - step, rules.high_u * (span_ms + _SECOND_MS) + step
 
@@ -81,7 +81,7 @@ def is_usual(rules: ReadingSpec, start: Count, end: Count) -> bool:
 
 
 def is_contradicted(rules: ReadingSpec, good: Count, reading: Count, following: Count) -> bool:
-    """Return whether the reading that follows is possible after the good one, but not after this one."""
+    """Return whether `following` is possible after the reading `good`, but not after `reading`."""
     return explained(rules, good, following) is not None and explained(rules, reading, following) is None
 
 

@@ -49,7 +49,7 @@ HOLIDAYS = "2026-03-30, 2026-10-26"
 """The Mondays after the clock changes."""
 
 DEFAULT_PRICE_U = 70_000
-"""The price of time without one, in millionths of EUR per kWh."""
+"""The price of a quarter hour for which none has arrived, in millionths of EUR per kWh."""
 
 GROUP_QUANTUM_U, GROUP_HIDE_WH = 500_000, 110
 """One quantum of a group's totals, in millionths of Wh, and the energy that they hide."""

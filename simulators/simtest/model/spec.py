@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class PriceRule(NamedTuple):
-    """The largest absolute price, and the price of time without one, in millionths of EUR per kWh."""
+    """The largest absolute price, and the price where none has arrived, in millionths of EUR per kWh."""
 
     bound_u: int
     default_u: int

@@ -28,7 +28,7 @@ class Model:
     """All meters of one stream, in one process of the agent.
 
     `opened_windows`, `redrawn`, `lost`, `closed_slots` and `changed_meters` grow until the checker clears
-    them. `lost` holds the slots of registers that got other noise. `exceeds` returns whether the budget
+    them. `lost` holds the slots of registers that got new noise. `exceeds` returns whether the budget
     forbids a window of a meter, and charges the window if the budget allows it. `topics` holds the topics
     that are known to be this store's.
     """

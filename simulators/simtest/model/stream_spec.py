@@ -83,7 +83,7 @@ class StreamSpec:
         return self.windows.ordinary
 
     def queues_at(self, window_ms: int, ends_ms: Iterable[int]) -> frozenset[str]:
-        """Return the queues of the receivers that get one of a window's slots, which end at `ends_ms`."""
+        """Return the queues of the receivers that get any of a window's slots, whose ends are `ends_ms`."""
         if self.grants is None:
             return frozenset({self.names.stream})
         return frozenset(g.queue for g in self.grants for end_ms in ends_ms if g.gets(window_ms, end_ms))

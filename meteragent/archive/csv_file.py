@@ -143,7 +143,7 @@ class CsvTable:
             self.ambiguous_readings = int(is_repeated.sum())
 
     def read(self, index: int, names: tuple[str, str, str], columns: list[str]) -> pa.RecordBatch:
-        """Return a block's `columns`; `names` are meter, time, value. Raises ArchiveError if it has changed."""
+        """Return a block's `columns`; `names` are meter, time, value. Raises ArchiveError if it changed."""
         block = self.blocks[index]
         with self.path.open("rb") as file:
             file.seek(block.offset)

@@ -1,8 +1,8 @@
 """Encode values as text: JSON with all fields of dataclasses by name, and shapes with the name of their kind.
 
 Equal values have equal texts, and different values of one type have different texts, so a digest of the text
-identifies a value. Fractions become strings such as "1/3", bytes hex digits, and tuples lists. Only the types
-of the fields say how to read a text.
+identifies a value. Fractions become strings such as "1/3", bytes hex digits, and tuples lists. How a text is
+read depends only on the types of the fields.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
 def _plain_value(value: Any) -> object:
-    """Return a JSON value that represents a value of another type."""
+    """Return the JSON value that represents a fraction, bytes or a dataclass."""
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, bytes):
@@ -46,7 +46,7 @@ def digest(value: object) -> str:
 def decode(kind: type[T], text: str | bytes) -> T:
     """Decode a text as a value of type `kind`; named tuples may be written as objects.
 
-    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError if not valid.
+    An invalid text raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError.
     """
     return cast(T, _reader(cast(Any, kind))(json.loads(text)))
 
@@ -102,7 +102,7 @@ def _read_shape(items: Any) -> Any:
 
 
 def _type_reader(*kinds: type) -> _Reader:
-    """Return the reader of values of certain types, which raises TypeError for others, also for booleans."""
+    """Return a reader that raises TypeError unless a value has one of the types `kinds`; a bool is no int."""
 
     def read(item: Any) -> Any:
         """Return the value."""

@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """A slot: its index, and *noise + dither + energy so far* (in a peak, of the largest part) (law 3)."""
+    """A slot: its index, and *noise + dither + energy so far*, in a peak that of the largest part (law 3)."""
 
     slot_index: int
     accumulator: int
@@ -26,8 +26,8 @@ class Slot(NamedTuple):
 class SealedPad(NamedTuple):
     """The pad of a crowd's slot, which only the helper can open, together with the operators' keys.
 
-    `helper_key` is the id of a key; `leader_public` is a whole key, with which an agent that restarts after
-    midnight can close the previous day's last slot.
+    `helper_key` is only the id of the helper's key. `leader_public` is the leader's public key itself, so
+    that an agent that restarts after midnight can close the previous day's last slot.
     """
 
     helper_key: bytes
@@ -45,14 +45,13 @@ class Destination(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    Its records are sent under the name `public_id` for `destinations`, those of the receivers that got the
-    window when it opened. `noise_bound` is the secret R of THEORY 2.1 until noise has been drawn for all n
-    slots; in l1 and in crowds, it is always None. Noise is drawn for the slots in the order of their indices;
-    `draws` is the number of slots that have it or, in a peak, the number of draws for its one slot. The open
-    slot `masked_slot`, if any, holds a difference instead of an accumulator: the register at the newest
-    integrated reading minus the accumulator, which is the register at the slot's start minus noise and
-    dither. `sealed_pad` is the pad of a crowd's slot, whose accumulator started from the negated pad instead
-    of noise.
+    Its records are sent under the name `public_id` to `destinations`, which are fixed when the window opens.
+    `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots, and
+    always in l1 and in crowds. Noise is drawn for the slots in the order of their indices; `draws` is the
+    number of slots that have noise or, in a peak, the number of draws for its one slot. The open slot
+    `masked_slot`, if any, holds a difference instead of an accumulator: the register at the newest integrated
+    reading minus the accumulator, which is the register at the slot's start minus noise and dither.
+    `sealed_pad` is the pad of a crowd's slot, whose accumulator starts with the negated pad, not with noise.
     """
 
     start_ms: int
@@ -69,10 +68,10 @@ class OpenWindow(NamedTuple):
 class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
-    All energy used before `integrated_until_ms` has been added to the slots, including the first part of the
-    span of the reading at `standing_ms`. `newest_ms` is the newest accepted timestamp. Both are None before
-    the first reading. `next_ms` is the start of the next window, and `idle_windows` the number of windows
-    begun since the last reading.
+    All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
+    newest reading up to then, whose span may end later, and `newest_ms` the newest accepted timestamp; before
+    any reading, both are None. `next_ms` is the start of the next window, and `idle_windows` the number of
+    windows begun since the last reading.
     """
 
     integrated_until_ms: int
@@ -86,7 +85,8 @@ class TimelineState(NamedTuple):
 class Total(NamedTuple):
     """The running sum of all records under a public name from `since_ms` to `end_ms`, without gaps.
 
-    `sum` is `HOUR_MS` times the energy in millionths of `unit`; `variance` is that of its noise, in `unit`^2.
+    `sum` is `HOUR_MS` times the energy in millionths of `unit`; `variance` is the variance of that energy's
+    noise, in `unit`^2.
     """
 
     since_ms: int
@@ -127,7 +127,7 @@ class Total(NamedTuple):
 
 
 class ReleasedSlot(NamedTuple):
-    """A released slot: its descriptor's id, the start of its window, and its own end."""
+    """A released slot: its descriptor's id, the start of its window, and the slot's end."""
 
     descriptor_id: str
     window_ms: int
@@ -137,8 +137,8 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send to a receiver, byte for byte, at `due_ms` (wall clock) or later.
 
-    `queue` is the receiver's queue in the outbox. `slot` is set only for a message that a slot releases, and
-    `until_ms`, from which time the message is no longer sent, only for a report to a crowd.
+    `queue` is the receiver's queue in the outbox. `slot` is set only for a slot's record or report.
+    `until_ms` is set only for a report to a crowd, which must not be sent at or after this time.
     """
 
     queue: str
@@ -162,7 +162,7 @@ class Descriptor(NamedTuple):
 class Charge(NamedTuple):
     """A charge: the start of the UTC day to which it belongs, and epsilon in 1/W.
 
-    It is the day on which the window starts or, if a peak's noise is drawn again, the day of the part.
+    The day is that of the window's start or, if a peak's noise is drawn again, of its last integrated part.
     """
 
     day_ms: int
@@ -174,12 +174,12 @@ class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
     `marks`: for each meter, the time before which none of its windows opens any more (law 1; never lowered).
-    `charges`: the number of windows opened and of peaks drawn again, by charge and meter (law 2). `redrawn`:
-    the meters charged for a peak that drew noise again after a restart. `states`: the new state of each
-    meter, or None to delete that of a forgotten meter, in the order in which the meters' messages arrived, so
-    that meters that report together share pages of the database. `terms`: the terms to which states refer, by
-    id. `outgoing`: the messages to send, in order. `totals`: running totals by public name. `prices`: all
-    prices of the stream that are still needed, or None if they have not changed.
+    `charges`: how many windows opened, and how many peaks drew noise again, by charge and meter (law 2).
+    `redrawn`: the meters charged for a peak whose noise was drawn again after a restart. `states`: the new
+    state of each meter, or None to delete a forgotten meter's, in the order in which the meters' messages
+    arrived, so that meters that report together share pages of the database. `terms`: the terms to which
+    states refer, by id. `outgoing`: the messages to send, in order. `totals`: running totals by public name.
+    `prices`: all prices of the stream that are still needed, or None if they have not changed.
     """
 
     stream: str
@@ -205,7 +205,7 @@ class Snapshot:
     """The contents of the store for one stream when the agent starts.
 
     `floor_ms`: the time before which no window of any meter opens because a store was lost or restored, or 0.
-    `announced`: the id of the latest descriptor at each destination. All else is as in `Commit`.
+    `announced`: the id of the latest descriptor at each destination. The other fields are as in `Commit`.
     """
 
     marks: dict[str, int]

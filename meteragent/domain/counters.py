@@ -35,7 +35,7 @@ class Counts(Counter[str]):
             counts = counts.total_counts
 
     def make_part(self) -> "Counts":
-        """Create the counts for a part of the agent; the part's events are also counted here."""
+        """Create the counts for a part of the agent; the part's events are also counted in this object."""
         part = Counts()
         part.total_counts = self
         return part

@@ -21,7 +21,7 @@
         +-- KeyForgotten     the window's epoch has no key
         +-- KeyRotated       the window was released under another key
 
-No error ever holds a secret key, a reading, a payload or anything computed from them, so it may be logged.
+No error contains a secret key, a reading, a payload or anything computed from them: all may be logged.
 """
 
 import re
@@ -39,9 +39,9 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended, if any. `text` is the message without its place: the key,
-    and then the argument `text` or else the value found and the value expected. An address with a password is
-    never repeated.
+    `meant` is the value that was probably intended, if any. `text` is the message without file and line: the
+    key, followed by the argument `text` or else by the value found and the value expected. An address with a
+    password is never repeated.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that was lost or that refused; `code` is the code of the problem to report."""
+    """A broker or database that was lost, or refused a request; `code` is that of the problem to report."""
 
     code = ""
 
@@ -139,11 +139,11 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is, or may be, an old copy, which lacks the records that were sent since."""
+    """A store that is, or may be, an old copy, which lacks the records that were sent after it was made."""
 
 
 class StoreMoved(StoreError):
-    """A store of a shard other than the configured one; the marks of the new meters are in other stores."""
+    """A store of a shard other than the configured one; other stores have its meters' marks."""
 
 
 class StoreLost(StoreError):
@@ -171,7 +171,7 @@ class KeyMissing(KeyRefused):
 
 
 class KeyForgotten(KeyRefused):
-    """A window whose epoch has no key: the epoch's key was forgotten, or the first epoch begins later."""
+    """A window whose epoch has no key: the key was forgotten, or the window precedes the first epoch."""
 
 
 class KeyRotated(KeyRefused):

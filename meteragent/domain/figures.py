@@ -9,7 +9,7 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest power of ten, roughly, that a number in TOML may have; huge numbers would stall arithmetic."""
+"""Roughly the largest exponent of ten of a number in TOML; arithmetic with huge numbers takes too long."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Times are whole milliseconds since the Unix epoch. Both grids are determined by the configuration and public
-time-zone rules alone, so a window's boundaries reveal nothing. `Epoch` cuts time at multiples of a fixed
+time-zone rules alone, so a window's boundaries reveal nothing. `EpochGrid` cuts time at multiples of a fixed
 length, `Calendar` at local midnights: a window is a day, a week (from Monday) or a month, from the first
 instant of its first day to the first instant of the next window.
 
@@ -12,8 +12,8 @@ Some local times occur twice, and some never occur. `_instant_ms` decides what t
 - an ambiguous time (clocks are set back) means its first occurrence;
 - a time that never occurs (clocks are set forward) means the instant of the change. So a day whose midnight
   is skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
-- a day that a country skipped, as Samoa skipped 2011-12-30, has no instants. It has no window of its own, and
-  its bands are empty.
+- a day that a country skipped, as Samoa skipped 2011-12-30, has no instants. So it has no window, and its
+  bands are empty.
 
 In any zone, the windows of a grid do not overlap and leave no gap, and `first_start_ms` returns the start of
 a window. Law 1 relies on both facts, because a mark is the end of a window. If the time-zone data change,
@@ -281,14 +281,14 @@ def parse_time(text: str) -> int:
 
 
 FIRST_MS, END_MS = parse_time("1990-01-01T00:00:00Z"), parse_time("2101-01-01T00:00:00Z")
-"""The first millisecond of the years 1990 to 2100, and the first one after them: a time in a file that lies
-outside is in another unit, or wrong."""
+"""The first millisecond of the years 1990 to 2100, and the first one after them: a time in a file outside
+this period is in another unit, or wrong."""
 
 
 class Band(NamedTuple):
     """Hours of the day that form one slot; `stretches` are (from, to) in ms after the window's start.
 
-    The only stretch of the band for energy whose time of use is unknown is empty, at the window's end.
+    The band for energy whose time of use is unknown has one stretch, of length 0, at the window's end.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Topic templates, and the public names of meters.
 
 A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
-configuration names the meter. The name, or a keyed pseudonym of it, is inserted into the sink template.
-Devices with a topic for each phase have a segment ``{phase}``. An agent of a fleet processes the meters of
-its shard: those with its number in the segment ``{shard}`` or, without one, in the hash of their names.
+configuration names the meter. The name, or a keyed pseudonym of it, is inserted into the sink template. If
+each phase has a topic, there is a segment ``{phase}``. An agent of a fleet processes only the meters of its
+shard: their topics have its number in the segment ``{shard}`` or, if there is none, their names hash to it.
 """
 
 import hashlib
@@ -89,21 +89,21 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, meter: str) -> bool:
-        """Return whether a meter's name hashes to `number`, as NATS maps subjects to partitions."""
+        """Return whether a meter's name hashes to `number`, with the hash that NATS uses for partitions."""
         return fnv1a(meter.encode()) % self.count == self.number
 
 
 def parse_source_template(
     text: str, *, is_named: bool, is_phased: bool, shard: Shard | None = None
 ) -> tuple[str, ...]:
-    """Split a source's template into segments, with the shard's number. Raises ValueError if it is wrong.
+    """Split a source's template into segments. Raises ValueError that says what is expected.
 
     One segment is ``{meter}``, unless the configuration names the meter (`is_named`). One segment is
-    ``{phase}`` if `is_phased`. If there is a `shard`, one segment may be ``{shard}``.
+    ``{phase}`` if `is_phased`. If there is a `shard`, one may be ``{shard}``, replaced by its number.
     """
     if text.startswith(_SHARED):
-        # A shared subscription sends each message to one of the agents, or to another if that is offline.
-        # So a meter's window would be split, and each agent would release a part of it.
+        # With a shared subscription, the broker sends each message to only one of the agents. So a meter's
+        # readings would be split, and each agent would release windows made from a part of them.
         raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
     text = _insert_shard(text, shard)
     segments = tuple(text.split("/"))
@@ -136,9 +136,9 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, or `subtracted`;
-    `parts` maps their topics to them if they have topics of their own. `shard` selects meters by the hash of
-    their names. `unit` matches the topics that state a unit, and `units` has the allowed units by phase.
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, less those in
+    `subtracted`; `parts` maps topics to phases if each has its own topic. `shard` selects meters by the hash
+    of their names. `unit` matches the topics that state a unit, and `units` has the allowed units by phase.
     """
 
     segments: tuple[str, ...]
@@ -214,12 +214,12 @@ def render_topic(template: str, public_id: str) -> str:
 
 
 def pseudonym(key: bytes, meter: str) -> str:
-    """Return a keyed hash of a meter's name, for which guesses need the key: HMAC-SHA-256, 16 hex digits."""
+    """Return a keyed hash of a meter's name (HMAC-SHA-256, 16 hex digits); testing a guess needs the key."""
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def store_mark(key: bytes, sink_topic: str) -> str:
-    """Return a store's mark on a sink topic, which distinguishes stores and reveals nothing else."""
+    """Return a store's mark for a sink topic, which distinguishes stores and reveals nothing else."""
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
 

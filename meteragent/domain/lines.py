@@ -1,6 +1,6 @@
 """The line numbers of the keys in a TOML file, which `tomllib` does not report.
 
-`tomllib` has read the text, so the scanner only finds the ends of statements, keys and values. Four
+`tomllib` has accepted the text, so the scanner only looks for the ends of statements, keys and values. Four
 constructs need care:
 
 * a string may contain anything; there are four kinds of quotes, and two of them may span several lines;
@@ -34,7 +34,7 @@ _PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def find_key_lines(text: str) -> dict[Path, int]:
-    """Return the line numbers of all keys, tables and elements of a TOML document, unless it is too deep."""
+    """Return the line numbers of a TOML document's keys, tables and elements; none if nested too deeply."""
     scanner = _Scanner(text.replace("\r\n", "\n"))
     try:
         scanner.read_document()
@@ -54,7 +54,7 @@ def path_of(key: str) -> Path:
 
 
 class _Scanner:
-    """A scanner that reads a document once; `find_key_lines` maps each path to its first line."""
+    """A scanner that reads a document once; `lines` maps each path to the line of its first mention."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
@@ -90,7 +90,7 @@ class _Scanner:
         return self._record_table(table, line)
 
     def _record_table(self, table: Path, line: int) -> Path:
-        """Record the line of a table in a header; return the table or an array's newest element."""
+        """Record the line of a table in a header; return its path, or that of an array's newest element."""
         self.lines.setdefault(table, line)
         if table in self._elements:
             table = (*table, self._elements[table])

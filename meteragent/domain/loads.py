@@ -1,4 +1,4 @@
-"""The promise for loads: the level of a change in the load if readings are sparse or are counted in steps.
+"""The promise for loads: the level of a change in the load if readings are sparse or have coarse steps.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can appear in the readings. This module applies these bounds to a stream's terms, within one slot and
@@ -7,7 +7,7 @@ level may be higher.
 
 In all. If the readings follow the load, a change that adds or removes energy X over any number of slots has a
 loss of at most kappa * level * X / hide (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise, the values
-of the m slots from the start of the change on may differ by more than X in total:
+of the m slots from the start of the change on may differ by more than X in total, but at most by:
 
 * Energy that is counted in steps of s: X + m s, because the change may shift all later counts.
 * Power with a dead band b: X + m 2 b T, where T is a slot's length: all later reports may differ.
@@ -31,7 +31,7 @@ CHANGES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 
 
 def counts_max(terms: Terms) -> int:
-    """Return the largest number of truncated counts in a slot's value or, in l1, in a window's values."""
+    """Return the most counts, each cut off to its step, in a slot's value or, in l1, a window's values."""
     slots = range(terms.n if terms.places else 1)
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
@@ -67,12 +67,12 @@ def level(terms: Terms, change_wh: Fraction) -> Fraction:
 
 
 def level_factor(terms: Terms) -> Fraction:
-    """Return the level of a load's change by the hidden energy, divided by the stream's level; at least 1."""
+    """Return (level of a change of the load by the hidden energy) / (level of the stream), but at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on a slot's (in l1, a window's) error by steps of counts or two dead bands."""
+    """Return a bound, in Wh, on what steps or a dead band add to a change in a slot (in l1, a window)."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
         return bounds.reported_radius(Fraction(0), step * terms.distance_per_power) * wh_per_unit(terms)
@@ -80,7 +80,7 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy, in Wh, of one unit of a slot's value; if slots differ, in the shortest band."""
+    """Return the energy, in Wh, of one unit of a slot's value; if bands differ in length, of the shortest."""
     return terms.hides_wh / terms.radius
 
 
@@ -88,7 +88,7 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
     """Return a bound, in Wh, on how much a change of the load changes all slot values together.
 
     `change_wh` is the energy that the change adds and removes, `slots` the number of slots from the first
-    that it touches to the last that is observed, and `rises` the number of its rises and falls.
+    that it touches to the last that is observed, and `rises` how often it rises and falls.
     """
     if not change_wh:
         return change_wh
@@ -101,10 +101,10 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
 
 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the level of a change over any number of slots (THEORY T.7), as `in_all_wh`.
+    """Return a bound on the level of a change over any number of slots; arguments are those of `in_all_wh`.
 
-    It is the smaller of kappa * level / hide per Wh, and the level if each slot's value is rounded up by a
-    quantum. Without a dither, or if epsilon * quantum exceeds `A_LIMIT`, only the second bound holds.
+    It is the smaller of two bounds (THEORY T.7): kappa * level / hide per Wh, and the level if rounding adds
+    a quantum in each slot. Without dither, or if epsilon * quantum > `A_LIMIT`, only the second holds.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

@@ -1,4 +1,4 @@
-"""Presets, and the conversion of the hidden energy into a radius on the lattice."""
+"""Presets, and the conversion of watts into the unit of a stream."""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -38,7 +38,7 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The cause as a sentence, after the stream's name and how many of its meters have it."""
+        """The cause as a sentence, preceded by the stream's name and the number of affected meters."""
         meters, of = self.fields.get("meters"), int(self.fields.get("of", 1))
         cause = self.cause if of == 1 else f"{meters} of {of} meters: {self.cause}"
         return cause if self.stream is None else f"stream {self.stream}: {cause}"
@@ -58,7 +58,7 @@ def make_service_problem(
 
 
 def connection_advice(code: str, side: str) -> str:
-    """Return what to do about a failed connection, with the keys of `side`, e.g. sink; "" without a code."""
+    """Return how to cure a failed connection, with the keys of `side`, such as sink; "" without a code."""
     return PROBLEMS[code].cure.format(side=side) if code else ""
 
 

@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
     `time_ms` is in whole milliseconds, since the Unix epoch or, if negative, relative to the arrival; None is
     the arrival itself. `seen_ms` is when a gateway, which may repeat a value, last heard from the meter, if
-    it says so.
+    the gateway states this.
     """
 
     time_ms: int | None

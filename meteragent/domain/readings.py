@@ -14,7 +14,7 @@ class ReadingRules:
     unit         its unit
     interval_ms  the time that an interval energy covers; for a register one hour, the unit of time of its
                  rates; 0 for power
-    hold_ms      the longest time for which a power reading stands; 0 for energies
+    hold_ms      the longest time for which a power reading applies; 0 for energies
     gap_u        the value that applies to time without a reading
     low_u        the lower limit, to which readings are clamped
     high_u       the upper limit
@@ -22,7 +22,7 @@ class ReadingRules:
     every_ms     the longest time between readings; 0 if they are sent on change, None if unknown
     dead_band    the largest difference between a power and its last reading, or the step in which an energy
                  is counted, in the unit; None if unknown
-    counters     the number of truncated counters that one reading sums
+    counters     the number of counters, each cut off to its step, that one reading sums
 
     The limits and the gap value are in millionths of the unit or, for a register, of the unit per hour.
     """
@@ -52,5 +52,5 @@ class ReadingRules:
 
     @property
     def longest_hold_ms(self) -> int:
-        """The longest time for which a power reading stands until the next; 0 if unknown or on change."""
+        """The longest time for which a power reading applies; 0 if unknown, or if readings come on change."""
         return min(self.every_ms or 0, self.hold_ms)

@@ -55,7 +55,7 @@ def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def value_refusal(detail: Mapping[str, Any], expected_values: Mapping[str, str]) -> ConfigError:
-    """Return the refusal of a missing or wrong value; `expected_values` is for keys without a default."""
+    """Return the refusal of a missing or wrong value; `expected_values` describes those of missing keys."""
     path = detail["loc"]
     if detail["type"] == "missing":
         words = expected_values.get(".".join(part for part in path if isinstance(part, str)), "a value")
@@ -160,7 +160,7 @@ def _toml_refusal(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise one ConfigError with all problems, if any, sorted by file and line; those without come last."""
+    """Raise one ConfigError with all problems, if any, sorted by file and line (without a line: last)."""
     errors = sorted(problems, key=lambda error: (error.file or "", error.line is None, error.line or 0))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

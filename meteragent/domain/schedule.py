@@ -28,7 +28,7 @@ class BandRules:
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
-        """Return the bands of a window in the order in which they begin, without bands that have no hours."""
+        """Return a window's bands that have hours, by their start, and then the unknown band, if any."""
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.remainder is not None:
@@ -51,8 +51,8 @@ def uncovered_stretches(bands: Iterable[Band], length_ms: int) -> tuple[tuple[in
 class Schedule:
     """The windows of a stream: their grid, and the terms of each; readings mean the same in all windows.
 
-    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). `shape` computes the
-    terms of each window; if it is None, all windows have the usual terms.
+    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). `make_terms` computes
+    the terms of each window; if it is None, all windows have the usual terms.
     """
 
     usual: Terms

@@ -1,10 +1,10 @@
-"""The kinds of windows: one class each, which states all that is true of its numbers.
+"""The kinds of windows: one class each, which states all properties of its values.
 
 A window is divided into slots, and each slot gives one number. A shape contains exactly what a descriptor
 states, so that the configuration, the store and a receiver build the same object. It does not contain a
-window's place in time, keys, texts or messages: these are in one row for each shape in `meteragent.config`,
-`meteragent.report` and `meteragent.wire`. To add a kind, write its class here, and a row wherever a test
-asks for it.
+window's place in time. Its keys in a configuration, its texts and its messages are stated by one row each in
+`meteragent.config`, `meteragent.report` and `meteragent.wire`. To add a kind, write its class here, and a row
+wherever a test asks for it.
 
 Methods take the kind of the readings and their unit as arguments, because the same slots hold means if the
 readings are of power, and energies if they are of energy.
@@ -58,15 +58,15 @@ class Shape:
 
     space                the name of the kind
     metrics              the metrics to which its promise may refer, the usual one first
-    kinds                the kinds of readings from which it can be computed
-    energies_of          the kinds of readings of which values are energies or amounts; of others, they are
-                         means of the power
+    kinds                the kinds of readings from which its values can be computed
+    energies_of          the kinds of readings from which values are energies or amounts; from other kinds,
+                         values are means of the power
     has_slots            whether a window may have several values
     accumulator          how a slot's value is made
     has_parts            whether a value is the mean of one of the window's parts, each of `step_ms`
     is_additive          whether values are energies of the load, or its means over time, which can be added
     is_priced            whether energy is multiplied by prices
-    counts_all           whether a reading is used unchanged (`integrand_u`), so values follow from the use
+    counts_all           whether each reading is integrated as it is, not changed by `integrand_u`
     is_redrawn           whether a slot's noise is drawn, and charged, again after a restart
     is_difference_stored whether the store keeps a register's open slot as a difference (`core.register`)
     """
@@ -106,12 +106,12 @@ class Shape:
         return self.step_ms
 
     def extent_ms(self, _slot_index: int) -> tuple[int, int]:
-        """Return the time to which a record refers, in ms after the window's start: its slot or all."""
+        """Return the time to which a record refers, as (from, to) in ms after the window's start."""
         return 0, self.length_ms
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the slots, in order; empty unless slots are bands, whose places the window decides."""
+        """The names of the slots, in order; empty unless slots are bands."""
         return ()
 
     def is_energy(self, kind: Kind) -> bool:
@@ -123,11 +123,11 @@ class Shape:
         return ENERGY_UNIT[unit] if self.is_energy(kind) else POWER_UNIT[unit]
 
     def wh_per_value(self, unit: str, kind: Kind) -> Fraction:
-        """Return the W or Wh in one unit of a value; for an amount, the least energy that changes it by 1."""
+        """Return the W or Wh in one unit of a value; for an amount, the fewest Wh that can change it by 1."""
         return Fraction(UNIT_FACTOR[self.value_unit(unit, kind)])
 
     def hours_per_value(self, kind: Kind) -> Fraction:
-        """Return the factor from a value to its energy: 1, or the hours of `step_ms` if it is a mean."""
+        """Return the factor that makes a value an energy: 1, or the hours of `step_ms` if it is a mean."""
         return Fraction(1) if self.is_energy(kind) else Fraction(self.step_ms, HOUR_MS)
 
     def integrand_u(self, value_u: int, _unit: str) -> int:
@@ -248,7 +248,7 @@ class Banded(Shape):
         return tuple(name for name, _ in self.bands)
 
     def slot_ms(self, slot_index: int) -> int:
-        """Return the time of a band in the window."""
+        """Return the total duration of a band's hours in the window."""
         return self.bands[slot_index][1]
 
     def is_sound(self) -> bool:
@@ -261,7 +261,7 @@ class Banded(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Bands(Banded):
-    """A window with the energy of each band of a tariff, whatever the readings are (THEORY 3.9).
+    """A window with the energy of each band of a tariff, for readings of any kind (THEORY 3.9).
 
     The bands together cover each hour of the window once. After an outage, a register does not show the bands
     in which energy was used, so its windows have a band without hours, `UNKNOWN_BAND`, for that energy.
@@ -279,7 +279,7 @@ class Bands(Banded):
 
 @dataclass(frozen=True, slots=True)
 class Profile(Banded):
-    """A window with the mean over its days of each band; bands need not cover the day (THEORY 3.6)."""
+    """A window with each band's mean over all days; bands need not cover the day (THEORY 3.6)."""
 
     space: ClassVar[Space] = Space.PROFILE
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.LINF, Metric.L1)
@@ -317,7 +317,7 @@ class Amount(Shape):
         return Fraction(KILO * MICRO, self.bound_u)
 
     def steps_per_quantum(self, _slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
-        """Return one quantum in units of the accumulator, which counts in millionths of a price as well."""
+        """Return one quantum in accumulator units, which include the factor of a price in millionths."""
         per_kwh_ms = HOUR_MS if readings.kind is Kind.POWER else readings.interval_ms
         return quantum_u * MICRO * (KILO // UNIT_FACTOR[readings.unit]) * per_kwh_ms
 
@@ -348,7 +348,7 @@ class Peak(Shape):
         return self.part_ms
 
     def steps_per_quantum(self, slot_index: int, quantum_u: int, readings: ReadingRules) -> int:
-        """Return one quantum in units of the accumulator; for energies, T is the interval times the hours."""
+        """Return one quantum in units of the accumulator; for energies, T is interval * hours per part."""
         if readings.kind is Kind.POWER:
             return Shape.steps_per_quantum(self, slot_index, quantum_u, readings)
         return quantum_u * readings.interval_ms * self.part_ms // HOUR_MS

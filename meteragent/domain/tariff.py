@@ -43,7 +43,7 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fee_for_window(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee for a window: the monthly fee for a local month, otherwise in proportion to it."""
+        """Return the fee for a window: the monthly fee, or its part in proportion to the length."""
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
 

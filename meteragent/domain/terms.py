@@ -47,7 +47,7 @@ class Terms(WithShape):
     preset          the preset's name; None if a number or the slots differ from the preset's
     others_per_day  the charge of the meter's other streams per day, as epsilon in 1/W
     places          where the bands of the window lie, in their order; empty unless slots are bands
-    prices          the prices of the window, in ms after its start; empty unless a table has them
+    prices          the prices from a table, with times in ms after the window's start; empty without a table
     """
 
     shape: Shape
@@ -101,7 +101,7 @@ class Terms(WithShape):
 
     @cached_property
     def prices_max(self) -> int:
-        """The largest number of prices in a window (at least 1); each change of price starts a new count."""
+        """The largest number of prices in a window, at least 1."""
         if not isinstance(self.shape, Amount):
             return 1
         if self.prices:
@@ -126,7 +126,7 @@ class Terms(WithShape):
 
     @cached_property
     def hours_per_value(self) -> Fraction:
-        """The factor from a value to its energy: 1, or the hours of `step_ms` if it is a mean."""
+        """The factor that makes a value an energy: 1, or the hours of `step_ms` if it is a mean."""
         return self.shape.hours_per_value(self.readings.kind)
 
     @cached_property
@@ -163,7 +163,7 @@ class Terms(WithShape):
 
     @cached_property
     def mechanism(self) -> LInfLaplace:
-        """The mechanism whose noise hides a window, or in l1 each slot; in a crowd, each operator has it."""
+        """The mechanism whose noise hides a window, or in l1 each slot; in a crowd, each operator uses it."""
         return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
     @cached_property
@@ -187,7 +187,7 @@ class Terms(WithShape):
 
     @property
     def hides_wh(self) -> Fraction:
-        """The change in a load's energy that is hidden, in a slot or, in l1, in all (THEORY 3.5)."""
+        """The change in a load's energy that is hidden, in a slot or, in l1, in all slots (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours_per_value
 
     @property
@@ -197,7 +197,7 @@ class Terms(WithShape):
 
     @cached_property
     def epsilon_per_w(self) -> Fraction:
-        """The charge of one window in 1/W, which adds up over streams and, in l1, over its slots."""
+        """The charge of one window, in 1/W, the unit in which the charges of all streams add up."""
         return self.level / self.radius_w
 
     @property

@@ -23,10 +23,10 @@ class Kind(StrEnum):
 
 
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
-"""The number of W or Wh in one unit of ours."""
+"""The number of W or Wh in each unit that a configuration may state."""
 
 POWERS_W = {"W": Fraction(1), "kW": Fraction(1000), "mW": Fraction(1, 1000), "MW": Fraction(10**6)}
-"""The number of W in each unit that devices and programs state. The case tells milli from mega."""
+"""The number of W in each unit that devices and programs state. Case matters: m is milli, M is mega."""
 
 ENERGIES_WH = {f"{name}h": factor for name, factor in POWERS_W.items()} | {
     "Wmin": Fraction(1, 60),

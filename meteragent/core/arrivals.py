@@ -19,23 +19,23 @@ from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 STEP_MS = MINUTE_MS
-"""The most by which the intake's clock advances at once, because the machine may have slept or been set."""
+"""The longest step of the intake's clock: if more time has passed, the machine may have slept or been set."""
 BAD_FOR_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
-# NOTE: these six are chosen; false and missed problems in the field would settle them.
+# NOTE: these six limits are guesses; false and missed problems in the field would settle them.
 BAD_MIN = 3
 """The smallest number of refused messages, or clamped or doubted readings, that is a problem after
 `BAD_FOR_MS`. For a wrong zone, one message is enough."""
 BAD_AT_ONCE_MIN = 5
 """The number of such messages that is a problem immediately if no reading has been accepted yet."""
 UNREADABLE_MIN = 100
-"""The number of unreadable messages in a row that is a problem, however many were usual between readings."""
+"""The number of unreadable messages in a row that is a problem, however many come between readings."""
 RECENT_COUNT = 32
 """How many of an origin's newest messages, readings or rises are judged together."""
 RECENT_COUNT_MIN = 12
-"""The number of messages from which on the share of refused ones can be a problem."""
+"""The smallest number of messages of which too large a refused part is a problem."""
 BAD_PART = 4
-"""One in how many messages, readings or rises must be bad to be a problem: every fourth."""
+"""It is a problem if at least one in this many messages, readings or rises is bad."""
 
 _ACCEPTED = {"accepted", "early"}
 _READ = {"refused_ahead", "late", "duplicate"}
@@ -91,7 +91,7 @@ class Limits(NamedTuple):
 
 
 class ArrivalRow(NamedTuple):
-    """An origin's number of messages, the ages of its newest and its newest used one, and its problem.
+    """An origin's number of messages, the ages of the newest and of the newest used message, and its problem.
 
     `phase` is None for a meter without phases; `code` is None without a problem.
     """
@@ -106,7 +106,7 @@ class ArrivalRow(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BadSeries:
-    """A run of readings or rises that lasts while at least every `part`-th of the newest ones is bad."""
+    """A run of readings or rises that lasts while at least one in `part` of the newest is bad."""
 
     part: int
     bad_count: int = 0
@@ -180,7 +180,7 @@ class Doubts:
     clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))
     clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
     all_clamped: BadSeries = field(default_factory=partial(BadSeries, 1))
-    is_clamped: bool = False  # whether the last reading was; noted after its acceptance
+    is_clamped: bool = False  # whether the last reading was clamped; noted after its acceptance
 
     def note_counted(self, now_ms: int, *, is_off: bool) -> bool:
         """Note a used reading, and whether the previous one was clamped; return whether doubts remain."""
@@ -210,7 +210,7 @@ class OriginHistory:
     _doubts: Doubts | None = None  # None unless a recent time or value was bad
 
     def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
-        """Note a reading's outcome, a counter's name; its time is `clock_error_ms` later than its arrival."""
+        """Note a reading's outcome, a counter's name; its time is that of its arrival + `clock_error_ms`."""
         if clock_error_ms:
             self.clock_error_ms = clock_error_ms
         if outcome in _ACCEPTED:
@@ -296,7 +296,7 @@ class OriginHistory:
         return "some_clamped" if is_mixed else None
 
     def _cause(self) -> str | None:
-        """Return the code of why messages are refused; None if the outcomes do not show a cause."""
+        """Return the code of the cause of the refusals; None if the outcomes do not show one."""
         since = self._counts_since
         if since["refused_zone"]:
             return "wrong_zone"
@@ -329,13 +329,13 @@ class Arrivals:
     def __init__(
         self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, error_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start without meters; an accepted reading's time may differ by `error_max_ms` from its arrival."""
+        """Start without meters; an accepted reading's time may be `error_max_ms` off its arrival."""
         self._name, self._max_meters, self._clock_error_max_ms = name, max_meters, error_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
         self._advanced_ms: int | None = None
         self._places = {phase: place for place, phase in enumerate((None, *self._phases))}
-        self._origins: dict[str, tuple[OriginHistory, ...]] = {}  # by meter: its own, then its phases'
+        self._origins: dict[str, tuple[OriginHistory, ...]] = {}  # by meter: its own, then each phase's
         self._stray = OriginHistory()
 
     def advance_clock(self, now_ms: int, *, is_connected: bool) -> None:
@@ -414,7 +414,7 @@ class Arrivals:
             yield make_problem(code, self._name, meters=count, of=len(judged), **fields)
 
     def _meters(self) -> dict[str, tuple[OriginHistory, ...]]:
-        """Return the origins of each meter; skip those that sent no values, unless all did so."""
+        """Return the origins of each meter; skip meters that sent no values, unless no meter did."""
         meters = {
             meter: origins
             for meter, origins in self._origins.items()
@@ -438,12 +438,12 @@ class Arrivals:
         return code, histories_by_code[code] if code else []
 
     def _own_limits(self, origins: tuple[OriginHistory, ...], limits: Limits) -> Limits:
-        """Return the limits for one phase: its own silence is no problem while others stand in for it."""
+        """Return a phase's limits: if phases may be silent, silence is no problem while another is heard."""
         is_standing = limits.phase_ms is None and self.now_ms - _newest_ms(origins) <= (limits.meter_ms or 0)
         return limits._replace(meter_ms=None) if self._phases and is_standing else limits
 
     def _silent_phases(self, origins: tuple[OriginHistory, ...], limits: Limits) -> list[OriginHistory]:
-        """Return the silent phases for lack of which a meter's other phases cannot be summed."""
+        """Return the silent phases that prevent a sum of a meter's phases."""
         meter_history, *phases = origins
         unheard_phases = [history for history in phases if history.counted_ms is None]
         is_summed = self.now_ms - (meter_history.counted_ms or 0) <= (limits.phase_ms or BAD_FOR_MS)

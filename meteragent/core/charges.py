@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers that record a stream's charges: of its own budget, and of its meters' budgets."""
+    """The odometers of a stream's charges: `own_budget`, which may forbid them, and all that record them."""
 
     own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
@@ -22,13 +22,13 @@ class Spending:
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`, which may refuse: the charge uses other streams' budgets, which cannot forbid it.
+            # Not `add`, which may refuse: only the stream's own budget may forbid a charge; all record it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 
 
 class Charges:
-    """The charges since the last commit, by day, terms id and meter, because hashing fractions is slow."""
+    """The charges since the last commit, by day, terms id (epsilon would be slow to hash) and meter."""
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending

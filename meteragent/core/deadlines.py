@@ -1,4 +1,4 @@
-"""When the slots of a stream open and close: the next time for all meters, and the next slot of one."""
+"""When the slots of a stream open and close: the next time for all meters, and the next slot of one meter."""
 
 import heapq
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Deadlines:
         """Remove and yield the due entries in order; entries may be added during the iteration.
 
         An opening is yielded as (None, meter) if its time is at most `open_ms`; a closing, as (time, meter),
-        if its time is at most both `open_ms` and `close_ms`.
+        if its time is at most `open_ms` and at most `close_ms`.
         """
         close_ms = min(open_ms, close_ms)
         while True:

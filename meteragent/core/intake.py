@@ -33,7 +33,7 @@ _ON_THE_WAY_MS = 10_000
 _FAST_MS = 5_000
 """If the newest reading's time is further ahead of an arrival than this, the meter's clock was fast."""
 _STEADY_MS = 10_000
-"""The largest change by which a difference is still steady; message delays cause such changes."""
+"""The largest change of a difference that is still called steady; message delays cause such changes."""
 _CLOCK_MS = 2 * MINUTE_MS
 """The largest error that a meter's clock is assumed to have."""
 
@@ -68,7 +68,7 @@ class Intake:
         readings = self._readings = stream.terms.readings
         self._is_register = readings.kind is Kind.REGISTER
         self._rules_of_phase = rules_of_phase(readings, stream.source.subtracted)
-        # A register that is repeated has not moved.
+        # A register reading that a gateway repeats is not stale: the register has not moved.
         self._kept_ms = readings.hold_ms if readings.kind is Kind.POWER else inf
         self._wrong_units: set[tuple[str, str | None]] = set()
 
@@ -76,7 +76,7 @@ class Intake:
         """Return the readings of messages of one millisecond; free the tokens of refused messages."""
         items: list[MeterReading] = []
         # Messages that waited in a broker arrive together. Of the readings of a meter or phase that are
-        # stamped with the same time, the last one counts: a power reading holds from then on; a register
+        # stamped with the same time, the last one is used: a power reading holds from then on; a register
         # reading includes the use before it; and only the last interval is known to have just ended.
         stamped_items: dict[tuple[str, str | None, int], tuple[Origin, Pending]] = {}
         units = self._stream.source.unit
@@ -136,7 +136,7 @@ class Intake:
         return origin, self._pending_readings(decoded, received_ms, token)
 
     def _pending_readings(self, decoded: Sequence[Reading], received_ms: int, token: Token) -> list[Pending]:
-        """Return the readings in order of time. Raises PayloadError if a gateway repeats an old one."""
+        """Return the readings in order of time. Raises PayloadError if a gateway repeats an old reading."""
         readings: list[Pending] = []
         for time_ms, value_u, seen_ms in decoded:
             if seen_ms is not None and received_ms - seen_ms >= self._kept_ms:
@@ -151,7 +151,7 @@ class Intake:
         return sorted(readings, key=lambda reading: reading.time_ms) if len(readings) > 1 else readings
 
     def _origin_of(self, topic: str) -> Origin:
-        """Return the origin that a topic names. Raises PayloadError if it is not this agent's to release."""
+        """Return the origin that a topic names. Raises PayloadError if this agent must not release it."""
         source = self._stream.source
         place = source.place_of(topic)
         if place is None:
@@ -184,7 +184,7 @@ class Intake:
         if result.outcome is Outcome.ACCEPTED and (self._is_register or not result.sums):
             timeline.note_activity(reading.time_ms)
         sums, outcome, free_tokens = timeline.add_sums(result)
-        # A sum of registers is refused if it was counted before a restart, after which messages come again.
+        # After a restart, messages come again, and a sum of registers may be refused as integrated already.
         return result.outcome if self._is_register else outcome, free_tokens, sums
 
     def judge_reading(self, origin: Origin, reading: Pending | None, sums: Sequence[Pending]) -> None:

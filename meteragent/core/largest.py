@@ -1,4 +1,4 @@
-"""A window that releases its largest part: the mean power of its highest part, such as a quarter of an hour.
+"""A window that releases the largest mean power of any of its parts, such as quarter hours.
 
 Theory of operation
 -------------------
@@ -16,8 +16,8 @@ part ends, so that the broker delivers them again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
-energy. Of several parts that are integrated together, only the largest energy counts, on the day of the last.
-`draws` counts the masks, and the record states this number.
+energy. Of several parts that are integrated together, only the largest energy is used, and it is charged on
+the day of the last part. `draws` counts the masks, and the record states this number.
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ class LargestWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to the parts it touches; the time before it in a part is gap."""
+        """Add a value over a stretch of time to its parts; the time of a part before the stretch is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
             self.reading_bits = 1

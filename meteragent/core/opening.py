@@ -4,11 +4,11 @@ Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
    advance (`noise`) does not belong to a window yet.
 2. A window opens at or after the mark of its meter, and raises the mark to the window's end (law 1).
-3. The receivers of a window are fixed when it opens. If one receiver is held back, the others are not. If
-   another store releases to its topic, the receiver does not get the window later either, even if the topic
-   becomes free: that store has put other noise on the same interval.
-4. A window is skipped and counted if every receiver's topic is held or refused, no receiver has a grant,
-   a key is missing, or the budget forbids it. None of these depends on a reading.
+3. The receivers of a window are fixed when it opens. A receiver that is held back does not hold back the
+   others. If another store releases to a receiver's topic, this receiver does not get the window later
+   either, even if the topic becomes free: that store has put other noise on the same interval.
+4. A window is skipped and counted if every receiver's topic is held or refused, no receiver has a grant
+   (`store.grants`), a key is missing, or the budget forbids it. None of these depends on a reading.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,8 +32,8 @@ class Claims:
     """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
 
     A destination to which this store has sent a descriptor is its own for ever. For any other, the core asks
-    the shell once whether another store releases there (`take_questions`), and the shell answers only if none
-    does (`confirm_free`). If `listens` is False, this store owns every destination. The store's mark in
+    its caller once whether another store releases there (`take_questions`), and the caller answers only if
+    none does (`confirm_free`). If `listens` is False, this store owns every destination. The store's mark in
     descriptors, if any, is derived from `key`.
     """
 
@@ -55,12 +55,12 @@ class Claims:
                 self._questions.append(destination)
 
     def take_questions(self) -> list[Destination]:
-        """Return the destinations that the shell should ask about, collected since the last call."""
+        """Return the destinations that the caller should check, collected since the last call."""
         destinations, self._questions = self._questions, []
         return destinations
 
     def confirm_free(self, destinations: Iterable[Destination], now_ms: int) -> None:
-        """Note that no other store releases there now; before `now_ms`, one may have done so unnoticed."""
+        """Note that no other store releases to them now; before `now_ms`, one may have done so unnoticed."""
         self._clear.update(dict.fromkeys(destinations, now_ms))
 
     def is_own(self, destination: Destination, start_ms: int = 2**62) -> bool:
@@ -69,7 +69,7 @@ class Claims:
         return not self._listens or is_clear or destination in self._announced
 
     def forget_answers(self, destinations: Collection[Destination]) -> None:
-        """Forget the answers about a forgotten meter's destinations, so that they are asked for again."""
+        """Forget the answers about a forgotten meter's destinations, so that they are asked about again."""
         self._asked.difference_update(destinations)
         self._clear = {place: ms for place, ms in self._clear.items() if place not in destinations}
 
@@ -143,7 +143,7 @@ class Openings:
             clear = tuple([destination for destination in valid if self.claims.is_own(destination, start_ms)])
         if len(clear) < len(valid):
             self._counts.add("held", len(valid) - len(clear))
-            if not clear:  # not this store's window: it leaves no mark
+            if not clear:  # not this store's window: the mark stays
                 return ()
         self._marks[meter] = commit.marks[meter] = end_ms
         allowed = clear

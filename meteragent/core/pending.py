@@ -27,9 +27,9 @@ class Outcome(StrEnum):
 class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges its message.
 
-    `hold` is measured from `since_ms`, by default `time_ms`; in a sum of phases, it is the time of the oldest
-    reading. `is_stamped` is True if the time was derived from the arrival. In a sum of registers, which were
-    judged one by one, `shift_u` is the part of the change that is not use.
+    `hold` is measured from `since_ms`, by default `time_ms`; in a sum of phases, `since_ms` is the time of
+    the oldest reading. `is_stamped` is True if the time was derived from the arrival. In a sum of registers,
+    which were judged one by one, `shift_u` is the part of the change that is not use.
     """
 
     time_ms: int

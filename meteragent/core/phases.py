@@ -6,24 +6,25 @@ while some phase has never sent a reading or has been silent for `hold` or longe
 may be acknowledged once a newer reading of the phase stands and every sum that includes the reading has been
 integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged.
 
-Phases on different topics have different delays. A power that is older than the meter's newest changes each
-sum at which it stands, so within the lateness the sums do not depend on the order of arrival. Time that
-has been integrated does not change (`timeline`, rule 2).
+Phases on different topics have different delays. A power reading older than the meter's newest changes the
+sums at all times when it stands, so within the lateness the sums do not depend on the order of arrival. Time
+that has been integrated does not change (`timeline`, rule 2).
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
-registers at any single time. All energy that a phase used since its last reading would count as used at its
-next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any
-range. So each phase's readings are judged (`register_judgement`), its register is interpolated between the
-good ones, and the registers are summed at the time of each good reading up to which all phases are settled.
-Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases'
-slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is
-kept until there is a sum at or after the phase's next good reading. At a slot's end, doubts are settled.
+registers at any single time. All energy that a phase used since its last reading would appear to be used at
+its next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed
+any range. So each phase's readings are judged (`register_judgement`), its register is interpolated between
+the good ones, and the registers are summed at the time of each good reading up to which all phases are
+settled. Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the
+phases' slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A
+reading is kept until there is a sum at or after the phase's next good reading. At a slot's end, waiting
+changes are believed.
 
 If registers report on change (`every_ms` is 0), a silent one has not moved, for example the register of a
-tariff that is not in force. So it is taken to have the same value where another one has been read
-(`standing_sums`), but only up to the time that is integrated: until then, a reading may still arrive within
-the lateness. Its next change is spread over the time since then. A change that exceeds the range in this time
-means that the register was silent for another reason; it is clamped and counted.
+tariff that is not in force. So it is taken to have the same value when another one is read (`standing_sums`),
+but only up to the time that is integrated: until then, a reading may still arrive within the lateness. Its
+next change is spread over the time since then. A change that exceeds the range in this time means that the
+register was silent for another reason; it is clamped and counted.
 """
 
 from abc import ABC, abstractmethod
@@ -61,7 +62,7 @@ class PhaseResult(NamedTuple):
 
 
 class _PhaseReading(SharedToken):
-    """A phase's reading; its token has a use while the phase keeps it, and one for each sum of it."""
+    """A phase's reading; its token has one use while the phase keeps it, and one for each sum with it."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
@@ -120,7 +121,7 @@ class Phases(ABC):
         self._signs, self._terms = signs, terms
         self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
         self._live_readings: _LiveReadings = {}
-        self._newest_ms = 0  # of the readings or, for registers, of the sums
+        self._newest_ms = 0  # the newest time of the readings or, for registers, of the sums
 
     @abstractmethod
     def accept_reading(self, phase: str, reading: Pending) -> PhaseResult:
@@ -196,7 +197,7 @@ class RegisterPhases(Phases):
     """For each phase, the newest good register reading at or before the last sum, and all later readings."""
 
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
-        """Start without readings; `signs` maps each phase to 1 or -1, and `terms` say how it is judged."""
+        """Start without readings; `signs` maps each phase to 1 or -1, `terms` say how to judge registers."""
         super().__init__(signs, terms)
         self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
         self._stood_ms = dict.fromkeys(signs, 0)  # by phase, when it was last taken to be unchanged
@@ -267,7 +268,7 @@ class RegisterPhases(Phases):
         """Add to the result a sum at each good reading up to `until_ms`, and at `until_ms` if `is_end`.
 
         There is no sum before all phases have been read, and none up to the last sum. Readings that no later
-        sum needs are dropped and their tokens freed; what happened to the phases is counted.
+        sum needs are dropped and their tokens freed; resets, jumps and the like are counted.
         """
         if not all(self._readings.values()):
             return result

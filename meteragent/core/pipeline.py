@@ -84,7 +84,7 @@ class Pipeline:
 
     @property
     def schedule(self) -> Schedule:
-        """The windows; the shell advances the time by at most the length of an ordinary one per feed."""
+        """The windows; between two feeds, time must advance by at most the length of an ordinary window."""
         return self._stream.schedule
 
     def hold_messages_until(self, due_ms: Mapping[Destination, int]) -> None:

@@ -10,7 +10,7 @@ the span. The map from load curves to slot vectors is 1-Lipschitz up to two unit
 10^-12 of a default quantum in Wh). Over a stretch without gaps and clamping, the values of the slots add up
 to r(end) - r(start). A reading's span lies between that reading and the next one. When a slot closes, its
 time after the newest reading is gap. When the next reading arrives, only the part of its span after the split
-is used, at the span's mean power.
+(`integrated_until_ms`) is used, at the span's mean power.
 
 Which readings are used is judged in `register_judgement`: a register that falls, or rises faster than any
 load could make it, is doubted until later readings show a glitch, a reset or a jump. Until then the split
@@ -65,7 +65,7 @@ from meteragent.domain.reading import Token
 
 @dataclass(slots=True, eq=False)
 class RegisterTimeline(Timeline):
-    """The pending readings and open windows of one meter of a stream of registers; the oldest is good."""
+    """The pending readings and open windows of one meter of a register stream; the oldest reading is good."""
 
     _counts: list[str] = field(default_factory=list)
     _stood: list[Pending] = field(default_factory=list)
@@ -220,13 +220,13 @@ class RegisterTimeline(Timeline):
             for index in range(len(items) - 1)
         )
         if first is None and is_over:
-            # A wrong reading is low rather than high.
+            # A wrong reading is more often too low than too high.
             first = max(within, key=lambda index: items[index].value_u, default=None)
         if first is not None:
             return self._resume_at(window, first, added[first] or 0)
         if is_over:
             return self._lose_slot(window, end_ms)
-        count = max(len(items) - HELD_MAX, 0)  # but not the first that the slot explains
+        count = max(len(items) - HELD_MAX, 0)  # but never the first that the slot explains
         before = min([*explained[:1], count])
         return self._discard_glitches(range(before)) + self._discard_glitches(range(1, count - before))
 

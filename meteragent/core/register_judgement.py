@@ -1,14 +1,14 @@
 """Decide which readings of a counter are believed, by a pure function of readings in order of time.
 
-No load makes a register fall by more than a step, or rise by more than its wires carry. So a
-change from a good reading to the next is *possible* if it is at most ten times what the range allows, or a
-rollover. A possible change is believed. An impossible one is doubted until later readings settle it:
+No load makes a register fall by more than a step, or rise faster than its wires allow. So a change from a
+good reading to the next is *possible* if it is at most ten times what the range allows, or a rollover. A
+possible change is believed. An impossible one is doubted until later readings settle it:
 
 * A later reading that is possible after the good one shows that those between were *glitches*.
 * Two readings in a row that agree with each other, but not with the good one, are a new level, if the
-  register moves on there: a *reset* below the good reading, a *jump* above it or to a power of ten of it. The
-  change of the level is not use. A level that stands still (zeros all night, a value that is repeated)
-  confirms nothing, and neither do rises that no load makes (a wrong unit): they stay doubted.
+  register moves on there: a *reset* below the good reading, a *jump* above it, or to the same count in a
+  larger unit. The change of the level is not use. A level that stands still (zeros all night, a value that is
+  repeated) confirms nothing, and neither do rises that no load makes (a wrong unit): they stay doubted.
 
 A possible change that exceeds the range, and a rollover, wait for one more reading: if that one is possible
 after the good reading, but not after the doubtful one, the doubtful one was a glitch. Every limit allows one
@@ -28,7 +28,7 @@ _SECOND_MS = 1000
 _EXCESS = 9  # NOTE: a guess; the steps in which real gateways catch up after a pause would settle it
 """The excess over the range that is possible in the first hour of a pause, in multiples of the range."""
 _SHORT, _MORE = 1000, 100
-"""In a larger unit, a count may be lower by a 1,000th, as it is cut off, and higher by a 100th, by use."""
+"""A count may continue in a larger unit, up to a 1,000th lower (it is cut off) or a 100th higher (by use)."""
 HELD_MAX = 2
 """How many doubted readings are kept: the last two suffice to settle a change."""
 
@@ -106,7 +106,7 @@ def possible_shift(readings: ReadingRules, start: Count, end: Count) -> int | No
 
 
 def next_change(items: Sequence[Count], good: int, readings: ReadingRules) -> Change | None:
-    """Return the change from the good reading at index `good` to the next one; None while that is doubted.
+    """Return the change from the good reading at index `good` to the next; None while later ones are doubted.
 
     If no reading settles the change yet, `settled_by` is `len(items)`; it may then be believed only when
     there is no time to wait. `items` are in order of time.
@@ -145,7 +145,7 @@ def _new_level(items: Sequence[Count], good: int, index: int, readings: ReadingR
         goes_on, counter = possible_shift(readings, first, second) == 0, "register_jump"
     else:
         is_rescaled = _is_rescaled(readings, start, first)
-        # If a sum's devices each showed zero for a while, it returns in steps that exceed the range.
+        # A sum of devices that each showed zero for a while returns in steps that exceed the range.
         goes_on = is_within(readings, first, second)
         counter = "register_jump" if is_rescaled else "register_reset"
     return Change(index - 1, index, level_u, counter) if has_moved and goes_on else None

@@ -36,7 +36,7 @@ class Stream:
     """The settings of a stream that the core needs.
 
     schedule       the windows of the stream and their terms
-    secret         the key of the meters' delays
+    secret         the key from which the meters' delays are derived
     pseudonym_key  the key of the meters' public ids; None: meters keep their names in the source
     claim_key      the key from which the store's mark in descriptors is derived; None: there is no mark
     listens        whether a receiver gets no window until no other store is found on its topic
@@ -128,7 +128,7 @@ class LiveStream(NamedTuple):
 
 @dataclass(slots=True)
 class Effects:
-    """Instructions to the shell: write `commit`, acknowledge the tokens, and listen at the destinations."""
+    """Instructions to the caller: write `commit`, acknowledge the tokens, and listen at the destinations."""
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)

@@ -17,8 +17,8 @@ Rules
 1. A power reading stands until the next one, for at most `hold`. An interval reading covers the `interval`
    that ends at its time, except any part that an earlier interval covers. Two consecutive readings of a
    register give the use between them (`register`). All other time is gap.
-2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
-   span lies partly before the split counts from the split on (law 7).
+2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose span
+   lies partly before the split is used from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
    or dropped (rule 5). `pending.SharedToken` determines when its message is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
@@ -53,7 +53,7 @@ _TIME = itemgetter(0)
 class Timeline:
     """The pending readings and open windows of one meter of a stream of power or interval energy.
 
-    It starts without readings; the first window starts at the first `integrated_until_ms`, a boundary.
+    It starts without readings; the first window starts at the initial `integrated_until_ms`, a boundary.
     `next_ms` is the start of the window that opens next; None if the meter is silent.
     """
 
@@ -121,7 +121,7 @@ class Timeline:
             gives_way = reading.is_stamped and self._gives_way(earlier)
             if not gives_way and earlier.value_u != reading.value_u:
                 return Outcome.DUPLICATE, [reading.token]  # a correction, which is refused
-            pending[index] = reading  # also of a redelivery: the first delivery's connection may be closed
+            pending[index] = reading  # also if redelivered: the first delivery's connection may be closed
             return Outcome.ACCEPTED if gives_way else Outcome.DUPLICATE, [earlier.token]
         pending.insert(index, reading)
         self.note_activity(time_ms)
@@ -297,7 +297,7 @@ class Timeline:
 
 
 def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pending | None:
-    """Integrate up to a power reading in one step, if possible; return the previous one, else None."""
+    """Integrate up to a power reading in one step, if possible; return the previous reading, else None."""
     if len(timeline.pending) != 1 or len(timeline.windows) != 1:
         return None
     [standing], [window] = timeline.pending, timeline.windows
@@ -312,9 +312,9 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         and standing.since_ms is None
     ):
         return None
-    # `accept_reading` and `integrate_to_watermark` have the same result. `accept_reading` would append
+    # `accept_reading` and `integrate_to_watermark` would have the same result. `accept_reading` would append
     # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
-    # it. Up to it, the slot has only the span of the standing reading, for at most `hold`, and then gap.
+    # it. Until then, the slot gets the span of the standing reading, at most `hold`, and then gap.
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)

@@ -61,7 +61,7 @@ def clamp_use(use: RegisterUse, readings: ReadingRules) -> RegisterUse:
 
 
 Release = tuple[bytes, int | None, int | None]
-"""A closed slot's payload, its value in quanta (not of a share), and the deadline of a share's report."""
+"""A closed slot's payload, its value in quanta (None for a share), and the deadline of a share's report."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class Window:
         return time_ms
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether no reading was added to a slot since the agent started, unless it is empty."""
+        """Return whether no reading was added to a slot since the agent started; an empty slot has no gap."""
         return not self.reading_bits >> slot_index & 1 and self.terms.slot_ms(slot_index) > 0
 
     # --- noise ---------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Window:
         self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the next slot with this noise and dither. Integrated time is gap; the last slot drops R."""
+        """Open the next slot with this noise and dither; time integrated already is gap. The last drops R."""
         assert self.draws < self.terms.n, "more draws than slots from one noise bound"  # rule 4 of `timeline`
         slot_index, self.draws = self.draws, self.draws + 1
         self.slots[slot_index] = self.mask_of(slot_index, noise, dither)
@@ -157,12 +157,12 @@ class Window:
             self.slots[slot_index] += self.mask_of(slot_index, noise, dither)
 
     def drop_unmasked_energy(self) -> None:
-        """Give up parts whose new noise the budget forbids; here there are none, as lost slots are free."""
+        """Do nothing: the new noise of a lost slot is not charged, so that no budget can forbid it."""
 
     # --- readings ------------------------------------------------------------------------------
 
     def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
+        """Add a value over a stretch of time to the slots that it touches (see `_pieces_of_value`)."""
         origin_ms, terms = self.start_ms, self.terms
         from_ms, to_ms = max(start_ms - origin_ms, 0), min(end_ms - origin_ms, terms.length_ms)
         if from_ms >= to_ms:

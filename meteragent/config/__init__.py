@@ -78,7 +78,7 @@ __all__ = [
 
 
 def load(path: Path, draft: str | None = None) -> Config:
-    """Return the checked configuration of a file, or of a draft for it, and the `profiles` next to it.
+    """Return the checked configuration of a file, or a draft of it, with the `profiles` next to the file.
 
     Raises ConfigError with all errors.
     """

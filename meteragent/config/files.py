@@ -141,7 +141,7 @@ _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker; it inherits the source's, unless it has its own login."""
+    """Return the settings of the sink's broker; if it is the source's broker, unset keys are the source's."""
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
         return sink
@@ -164,7 +164,7 @@ def read_password(key: str, path: Path) -> str:
     """Read a password. Raises ConfigError with the key if the file is unreadable, empty or not UTF-8."""
     try:
         return read_secret(key, path).decode()
-    except UnicodeDecodeError:  # its text would show a byte of the password
+    except UnicodeDecodeError:  # the error's text would show a byte of the password
         raise ConfigError(key, f"{path}: not UTF-8", "a password as text") from None
 
 
@@ -188,7 +188,7 @@ def parse_endpoint(section: str, url: str, broker: Broker, password: str | None)
 
 
 def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield refusals of keys that do not form a broker's address; it may hold a password, so is not shown."""
+    """Yield refusals of keys that form no broker's address; they do not show it: it may hold a password."""
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"
         yield ConfigError(f"{section}.password_file", "a password without a user name", expected)

@@ -91,11 +91,11 @@ class Receiver(Broker):
 
     @property
     def state(self) -> str:
-        """Whether an action has "ended" it or it is "paused", there or in the file; "" if it gets numbers."""
+        """The state by its last action or the file: "ended" or "paused"; "" if it gets numbers."""
         return "ended" if self._verb == "end" else "paused" if self.paused or self._verb == "pause" else ""
 
     def after_action(self, verb: str) -> Self:
-        """Return a copy of this receiver to which `verb` was done last; "" if nothing was."""
+        """Return a copy of this receiver whose last action is `verb`, which is "" if there was none."""
         receiver = self.model_copy()
         receiver._verb = verb  # noqa: SLF001 -- same class
         return receiver

@@ -1,7 +1,7 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-The schema accepts every accepted configuration, except for capitals in the names of weekdays. It also accepts
-some that are refused, for example a radius that is not a multiple of the quantum.
+The schema accepts every configuration that the agent accepts, except for capitals in the names of weekdays.
+It also accepts some that are refused, for example a radius that is not a multiple of the quantum.
 """
 
 import ast
@@ -27,7 +27,7 @@ _WITH_TOPIC = {"properties": {"sink": {"required": ["topic"]}}}
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """A schema generator that converts defaults to JSON; `_key` formats them as people write them."""
+    """A schema generator that converts defaults to JSON; `_key_schema` formats them as people write them."""
 
     def encode_default(self, dft: Any) -> Any:
         """Encode a default value as JSON; a fraction becomes an integer or a string."""

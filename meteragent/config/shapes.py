@@ -107,13 +107,13 @@ def keys_needed(preset: Preset) -> tuple[str, ...]:
 
 
 def window_of(preset: Preset, window: Window) -> Window:
-    """Return a window without the keys that define its slots, except for those that a preset needs."""
+    """Return `[window]` without the keys that define slots, except for those that a preset needs."""
     names = {*SLOT_KEYS, *(() if preset.has_calendar else ["timezone"])}.difference(keys_needed(preset))
     return window.model_copy(update={name: Window.model_fields[name].default for name in names})
 
 
 def stated_radius(stream: Stream, usual: Terms, where: str) -> tuple[str, str]:
-    """Return the key that sets how much is hidden `where`, and its value in its own unit."""
+    """Return the key that sets how much is hidden, and its value in words, which end with `where`."""
     if stream.privacy.radius is not None:
         return "privacy.radius", f"{three_figures(usual.radius)} {usual.value_unit} {where}"
     return "privacy.hide", f"{energy_figures(usual.hides_wh)} {where}"
@@ -128,7 +128,7 @@ def range_text(stream: Stream) -> str:
 
 
 def _equal_builder(shape: type[Equal]) -> Build:
-    """Return the builder of a kind with equal slots: `step`, `blocks` or, without `length`, the preset's."""
+    """Return the builder of equal slots, as set by `step`, `blocks` or, without `length`, the preset."""
 
     def build(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Equal:
         """Build the shape."""
@@ -153,7 +153,7 @@ def _profile_rules(stream: Stream) -> BandRules:
 
 
 def _energy_rules(stream: Stream) -> BandRules:
-    """Return the rules of a tariff's bands; a register has one for energy of unknown time (`Bands`)."""
+    """Return the rules of a tariff's bands; a register needs a band for energy of unknown time."""
     window, holidays = stream.window, frozenset(stream.window.holidays)
     rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
     return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)

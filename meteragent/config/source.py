@@ -18,7 +18,7 @@ from meteragent.domain.units import DAY_MS, ENERGIES_WH, HOUR_MS, POWERS_W, UNIT
 
 _HOLD_MS = 15 * 60_000
 _SPARE_MS = 10_000
-"""The least time that a reading may take beyond its period."""
+"""The least time by which the default lateness exceeds the period of the readings."""
 _PREFIX_MIN = 3
 """The shortest beginning of a profile's name for which the profile is suggested."""
 
@@ -40,7 +40,7 @@ def topic_of(source: Source) -> SourceTopic:
 
 
 def _parts(template: SourceTopic, source: Source) -> SourceTopic:
-    """Return the topics of a source with parts; each part is a phase, which has the name of its topic."""
+    """Return the topics of a source with parts; each part is a phase, whose name is its topic."""
     sources = part_sources(source)
     topics = {part.topic: part.topic for part in sources}
     template = replace(template, phases=tuple(topics), parts=topics)
@@ -114,7 +114,7 @@ def quantity_of(source: Source) -> Quantity | None:
 
 
 def build_decoder(source: Source) -> Decoder:
-    """Build the decoder of a source whose keys are consistent; that of its first part if it has parts."""
+    """Build the decoder of a source whose keys are consistent; if it has parts, that of its own topic."""
     decode = _decoder(source)
     return decode if source.stamp == "end" else make_start_decoder(decode, interval_ms(source))
 
@@ -175,7 +175,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: `every`, `interval` or the profiles' longest; 0 if unknown."""
+    """Return the usual time between readings: `every`, `interval` or its profiles' longest; 0 if unknown."""
     devices = ((profile_of(part), quantity_of(part)) for part in part_sources(source))
     times = [0 if device is None else device.usual_period_ms(quantity) for device, quantity in devices]
     return source.every or source.interval or (max(times) if all(times) else 0)
@@ -185,7 +185,7 @@ def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
     Without `every`, it is unknown for energies. Power with a configured dead band is sent on change, even if
-    the profile states a fixed period. A sum is sent on change if a part of it is.
+    the profile states a fixed period. A sum is sent on change if one of its parts is.
     """
     if source.every is not None:
         return source.every
@@ -197,7 +197,7 @@ def period_ms(source: Source) -> int | None:
 
 
 def completes_slots(source: Source, window: Window) -> bool:
-    """Return whether a slot waits for the reading after its end: energies do, under the wall clock."""
+    """Return whether a slot waits for the reading after its end: slots of energies do, by the wall clock."""
     return source.kind is not Kind.POWER and window.clock is Clock.WALL
 
 
@@ -242,8 +242,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    Power that is sent at a configured interval (`every`) has no dead band unless it is configured. In a sum,
-    the dead bands of powers add up; of counters' steps, the largest is used (see `counters`).
+    Power that is sent at a configured interval (`every`) has no dead band unless one is configured. In a sum,
+    the dead bands of powers add up; of counters' steps, the largest is used (see `counter_count`).
     """
     if source.dead_band is not None:
         return source.dead_band

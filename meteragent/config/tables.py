@@ -34,7 +34,7 @@ _RECEIVER_KEYS = Receiver.model_fields.keys() & Sink.model_fields.keys()
 
 
 def expand_tables(config: Config) -> Config:
-    """Return a configuration with the streams that its tables define. Raises ConfigError as `group_of`."""
+    """Return a configuration with the streams that its tables define. Raises what `group_of` raises."""
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, config.key_prefixes * len(streams))
@@ -135,7 +135,7 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
-    """Return a configuration after the last action on each receiver, by its name."""
+    """Return a configuration to which the last action on each receiver, by name, is applied."""
     groups = [_after_actions(stream.receivers, actions) for stream in config.stream]
     streams = [
         sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
@@ -151,7 +151,7 @@ def _after_actions(receivers: Sequence[Receiver], actions: Mapping[str, "Action"
 
 
 def for_preset(base: Stream, name: str) -> Stream:
-    """Return the file's stream with a preset's slots and noise; bands and zone stay if it needs them."""
+    """Return the file's stream with a preset's slots and noise; bands and zone stay if needed."""
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = base.window if preset is None else window_of(preset, base.window)
     privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)

@@ -106,7 +106,7 @@ def radius(stream: Stream, shape: Shape) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
     It is the value of `hide` in the shortest slot, rounded up to the lattice: for a mean, `hide` divided by
-    the slot; for an amount, `hide` times the largest price.
+    the slot's hours; for an amount, `hide` times the largest price.
     """
     privacy, source = stream.privacy, stream.source
     if privacy.radius is not None:
@@ -130,7 +130,7 @@ def other_charges_per_day(config: Config, stream: Stream) -> Fraction:
 def schedule(
     stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING
 ) -> Schedule:
-    """Return the stream's schedule; `other_charges` is that of `others_per_day`."""
+    """Return the stream's schedule, with `other_charges` as `others_per_day` of its terms."""
     usual = terms(stream, other_charges, rounding)
     if calendar_unit(stream) is None:
         return Schedule(usual, grid(stream))
@@ -144,7 +144,7 @@ def schedule(
 
 @lru_cache(maxsize=64)
 def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
-    """Return the terms of an ordinary window; `other_charges` is that of `others_per_day`."""
+    """Return the terms of an ordinary window, with `other_charges` as `others_per_day`."""
     usual = _terms(stream, length_ms(stream), _usual_bands(stream), rounding)
     return replace(usual, others_per_day=other_charges)
 
@@ -226,7 +226,7 @@ def _distinct_starts_ms(calendar: Calendar) -> tuple[int, ...]:
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """Return the budget as the largest window's epsilon in 1/W per period; None if there is no budget."""
+    """Return the budget of a period, its level divided by the smallest radius (1/W); None without one."""
     if stream.privacy.budget is None:
         return None
     largest_epsilon = max(window.epsilon_per_w / window.level for window in distinct_terms(stream))

@@ -54,13 +54,13 @@ def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals
 
 
 def _wrong_in(number: int, wrong_paths: Collection[Path]) -> set[Path]:
-    """Return the relative wrong paths in a stream, or the empty path if the stream itself is wrong."""
+    """Return the wrong paths in a stream, relative to it, or the empty path if the stream itself is wrong."""
     table = ("stream", number)
     return {path[2:] for path in wrong_paths if path[:2] == table or path in ((), ("stream",))}
 
 
 def _receivers_table(base: Table, receiver: Receiver, number: int) -> Table:
-    """Return the stream that a receiver gets, under the receiver's keys."""
+    """Return the stream that a receiver gets, in a table with the receiver's key prefix."""
     stream = sent_to(for_preset(base.stream, receiver.preset), receiver)
     return Table(stream, f"receiver[{number}].", set(base.wrong_paths))
 

@@ -1,6 +1,6 @@
 """Refusals of readings that follow the load too coarsely or complete slots too late.
 
-They are separate from all others, because a stream that has run before continues, with a warning.
+They are separate from all other refusals, because a stream that has run before is only warned of them.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def reading_refusals(config: Config) -> list[tuple[Stream, ConfigError]]:
 
 
 def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
-    """Return the largest share of a slot that is lost when its last reading is late, and its energy in Wh."""
+    """Return the largest share of a slot, and the most Wh, that are lost if its last reading is late."""
     source, window, step_ms = stream.source, stream.window, terms(stream).step_ms
     late_ms = every_ms(source) - lateness_ms(source, window) if completes_slots(source, window) else 0
     lost_ms = min(max(late_ms, 0), step_ms)
@@ -74,10 +74,10 @@ def is_too_coarse(stream: Stream) -> bool:
 
 
 def _is_for_readings(stream: Stream, rules: Terms) -> bool:
-    """Return whether slots are readings of power, and what is hidden in one is stated as in the papers.
+    """Return whether slots are readings of power, and the promise is stated as a distance, as in the papers.
 
-    It is, as a distance, by a radius for slots with a reading at most, or by a preset of several slots, for
-    slots with a reading at least.
+    This is so if a radius is set and slots are no longer than the hold of a reading, or if a preset of
+    several slots applies and slots are no shorter than the hold.
     """
     privacy, hold_ms = stream.privacy, rules.readings.longest_hold_ms
     by_radius = privacy.radius is not None and rules.step_ms <= hold_ms
@@ -126,7 +126,7 @@ def _coarse_refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost_reason(rules: Terms) -> str:
-    """Return, in words, why a change by the hidden energy can count as more."""
+    """Return, in words, why a change by the hidden energy can appear larger in the readings."""
     if rules.readings.kind is Kind.POWER and (hold_ms := rules.readings.longest_hold_ms):
         verb = "is read every" if hold_ms == rules.readings.every_ms else "stands for at most"
         return f"power {verb} {format_duration(hold_ms)}"
@@ -137,7 +137,7 @@ def _cost_reason(rules: Terms) -> str:
 
 
 def _hide_min_wh(rules: Terms) -> Fraction:
-    """Return an energy to hide, in Wh, that keeps the factor within the limit; for power, a whole number."""
+    """Return the Wh to hide for a level within `LEVEL_FACTOR_MAX`; for power, a whole number."""
     step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
     if rules.readings.kind is not Kind.POWER:
         return step / 2 if loads.counts_max(rules) == 1 else step * (loads.counts_max(rules) - 1)

@@ -63,7 +63,7 @@ def _unit_refusals(stream: Stream) -> Refusals:
 def _topic_refusals(stream: Stream) -> Refusals:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
-    if source.part and source.meter is None:  # `_parts` asks for the name
+    if source.part and source.meter is None:  # `_part_refusals` asks for the name
         source = source.model_copy(update={"meter": "home"})
     for key, part in (("topic", source.model_copy(update={"unit_topic": None})), ("unit_topic", source)):
         try:

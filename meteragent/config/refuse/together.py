@@ -178,7 +178,7 @@ def page_refusals(table: Page, wrong_paths: Collection[Path]) -> Refusals:
 
 
 def _broker_of(url: str) -> tuple[str, int]:
-    """Return the host and port of a broker; localhost, loopback and unspecified addresses are one."""
+    """Return the host and port of a broker; localhost, loopback and unspecified addresses are one host."""
     endpoint = Endpoint.parse(url)
     return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port
 

@@ -112,7 +112,7 @@ def _number_refusals(stream: Stream) -> Refusals:
 
 @check_of(*PROMISE_KEYS, "source.every", "window.range")
 def further_refusals(stream: Stream) -> Refusals:
-    """Yield the refusals of the kind's own."""
+    """Yield the further refusals of the window's kind."""
     yield from row_of(stream).refusals(stream, terms(stream))
 
 
@@ -271,4 +271,4 @@ CHECKS = (
     *(_hour_refusals, _cover_refusals, _interval_refusals, _slot_refusals, _weight_refusals),
     *(_limit_refusals, _own_values, _gap_refusals),
 )
-"""The checks in their order; `further_refusals` relies on those of the noise."""
+"""The checks in their order, without `further_refusals`, which must follow the checks of the noise."""

@@ -21,9 +21,9 @@ Rules:
    crash at any point the store is still accepted, while a copy from before the last start, clean stop or
    record is refused, and so is a folder that was restored from a backup. Each transaction checks that the
    generation is still this agent's: if a lock fails to exclude a second agent, the first can no longer write.
-4. An incompatible newer store and another program's database are refused and not touched. A corrupt store is
-   set aside. A new store, with a floor before which no window opens, replaces a corrupt or missing store,
-   unless no safe floor is known (StoreLost).
+4. A store of another schema version and another program's database are refused and not touched. A corrupt
+   store is set aside. A new store, with a floor before which no window opens, replaces a corrupt or missing
+   store, unless no safe floor is known (StoreLost).
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
    floor, because the marks of a meter that moves to another store stay in the old store.
 """
@@ -160,7 +160,7 @@ class Store(OpenStore):
     def claim_shard(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard (rule 5). Raises StoreLost if it is new here and
+        Raises StoreMoved if the stream had another shard (rule 5). Raises StoreLost if the stream is new and
         follows its meters' clocks, unless `restore_at` has set a floor: another store may have released it.
         """
         key = f"shard/{stream}"

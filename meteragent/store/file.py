@@ -149,7 +149,7 @@ def open_or_create(
     if path.exists():
         descriptors.callback(os.close, lock_database(path))
     connection, damage = _try_examine(path)
-    if damage:  # or a failed read
+    if damage:  # or only a failed read
         time.sleep(again_s)
         connection, damage = _try_examine(path)
     if damage and floor_ms is None:
@@ -294,7 +294,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 
 
 def _blank_states(aside_path: Path) -> bool:
-    """Blank the states of a store that was set aside, not what helps diagnosis; return whether all are."""
+    """Blank the states, and nothing else, of a store that was set aside; return whether all are blank."""
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
     with suppress(*DEVICE_ERRORS, UnicodeDecodeError, StoreError), ExitStack() as undo:

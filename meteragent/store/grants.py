@@ -9,15 +9,15 @@ of a message, with the receiver's topic and, for a record, the same payload. So 
 unreachable receiver does not hold up the others.
 
 A receiver gets a slot if it got the slot's window when that opened, the window starts at or after the grant's
-`since_ms`, and the slot ends by the grant's `until_ms` (`Receiver`): public facts alone (law 4). A window is
-charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
+`since_ms`, and the slot ends by the grant's `until_ms` (`Receiver`). All of this is public (law 4). A window
+is charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
 sent to nobody.
 
 `replace_grants` compares the grants with the configuration and the actions when the agent starts, when a
 grant begins or ends, and after an action. While it runs, no message is sent.
 
 An *action* is what a person does to a receiver: pause, resume or end it. Rows of the table `action` are only
-appended, and the last row of a receiver is its state. Nothing follows an end.
+appended, and the last row of a receiver is its state. No action follows an end.
 """
 
 import json
@@ -181,7 +181,7 @@ def replace_grants(
             if item is None:
                 _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
                 continue
-            # Until a grant's first descriptor, its start may move, as the core asks again about its topics.
+            # Until a grant's first descriptor, its start may move: the core asks again about its topics.
             from_ms = 0 if outbox.latest_descriptors(tx, grant.queue) else item.from_ms
             tx.execute(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
@@ -258,7 +258,7 @@ def last_actions(connection: sqlite3.Connection) -> dict[str, Action]:
 
 
 def add_action(store: Store, action: Action, known_id: int | None = None) -> str | None:
-    """Append an action, whose id is given here; return the code of the refusal if it is refused.
+    """Append an action, which gets its id here; return the code of the refusal if it is refused.
 
     A receiver that has ended stays so. Someone who has seen only the actions up to `known_id`, if stated, is
     refused if there are later ones. Raises StoreError if the store cannot be written.

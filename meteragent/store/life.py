@@ -72,7 +72,7 @@ class OpenStore:
     @contextmanager
     def unerased_transaction(self) -> Iterator[sqlite3.Connection]:
         """Run a transaction like `transaction`, but leave it to the caller to erase the WAL."""
-        if self._erase_due:  # the caller has not done it
+        if self._erase_due:  # the caller has not erased the WAL
             self.erase_log()
         if self._failed:
             reason = "an earlier transaction failed" if disk.has_room(self.path) else disk.DISK_FULL

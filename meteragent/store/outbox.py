@@ -53,14 +53,14 @@ class DeliveredRow(NamedTuple):
 
 
 IS_DAMAGED = f"crc IS NOT {SUMS['outbox']}"
-"""The condition on a row whose values have changed since it was appended."""
+"""The condition that is true if a row's values have changed since it was appended."""
 _DAMAGED = f"""SELECT id, CAST(queue || ', ' || topic AS BLOB) FROM outbox
     WHERE {IS_DAMAGED} AND queue <> '@damaged'"""  # noqa: S608 -- constants
 _COUNT = f"""INSERT INTO outbox_total
     SELECT queue, sum(delivered_ms IS NULL), sum(size * (delivered_ms IS NULL)),
            sum(size * (delivered_ms IS NOT NULL))
     FROM (SELECT *, {ROW_BYTES} + length(topic) + length(payload) AS size FROM outbox) GROUP BY queue"""  # noqa: S608 -- constants
-# To extract one value from a row of JSON takes SQLite as long as all its other work on the row.
+# Extracting one value from JSON takes as long as the rest of a row, so rows share extracted values.
 _APPEND = f"""WITH shared AS MATERIALIZED (SELECT key AS place,
         {", ".join(f"json_extract(value, '$[{k}]') AS s{k}" for k in range(5))} FROM json_each(?3))
     INSERT INTO outbox (queue, topic, due_ms, crc, payload, retain, until_ms, id_of_terms, from_ms, to_ms)
@@ -98,7 +98,7 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
 
 def damaged_rows(connection: sqlite3.Connection, *, is_delivered: bool) -> dict[int, str]:
     """Return, by id, the queue and topic of each damaged row that is delivered or else waiting."""
-    # As a literal condition, so that SQLite takes the rows that wait from their index.
+    # The condition is a literal, so that SQLite uses the index of waiting rows.
     rows = connection.execute(f"{_DAMAGED} AND delivered_ms IS {'NOT NULL' if is_delivered else 'NULL'}")
     return {id_: bytes(name).decode(errors="replace") for id_, name in rows}
 
@@ -118,8 +118,8 @@ def pending_rows(
 ) -> list[WaitingRow]:
     """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
-    At most `limit` rows are returned, including rows that are being sent. No position lasts: a later commit
-    may add a row that is due before one that was sent.
+    At most `limit` rows are returned, including rows that are being sent. Do not keep a position: a later
+    commit may add a row that is due before one that was sent.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"

@@ -26,7 +26,7 @@ SUMS = {
     "meta": "row_crc(key, value)",
     "mark": "row_crc(stream, meter) + end_ms",
     "terms": "row_crc(stream, id, terms)",
-    "state": "row_crc(id, stream, meter, typeof(state))",  # a state has one inside (`encode_state`)
+    "state": "row_crc(id, stream, meter, typeof(state))",  # a state contains its own sum (`encode_state`)
     "charge": "row_crc(meter, day_ms, stream, epsilon) + windows",
     "descriptor": "row_crc(queue, topic, id, payload)",
     # As text, invalid UTF-8 would raise an error, but only the damaged message is to be held back.
@@ -41,7 +41,7 @@ SUMS = {
     "sent": "row_crc(queue, topic, id) + records + from_ms + to_ms",
     "crowd_keys": "row_crc(group_id, role, serial, list)",
 }
-"""The checksum of a row of each table, its column `crc`. Increasing numbers are added to it, so that one
+"""The checksum of a row of each table, its column `crc`. Numbers that increase are added to it, so that one
 statement changes both."""
 
 

@@ -15,7 +15,7 @@ Version = Literal["auto", "5", "3.1.1"]
 
 VERSIONS: Final = ("auto", "5", "3.1.1")
 _UNTRUSTED = range(18, 22)
-"""OpenSSL's numbers of certificates that no trusted authority has signed."""
+"""OpenSSL's error numbers for certificates that no trusted authority has signed."""
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _PORT_FAULT: Final = "a port that is not a number from 1 to 65535"
 

@@ -41,7 +41,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts; None means as requested. Over 3.1.1, QoS 1 and retaining are never denied."""
+    """A CONNACK that accepts; None stands for the requested value. 3.1.1 cannot deny QoS 1 or retaining."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -132,7 +132,7 @@ class Protocol:
     # --- packets to write ----------------------------------------------------------------------
 
     def encode_connect(self, request: Connect) -> bytes:
-        """Return a CONNECT; the limits that it states are those of MQTT 5 only."""
+        """Return a CONNECT, which states this client's limits only in MQTT 5."""
         limits = (
             (_SESSION_EXPIRY, request.session_expiry_s, 4),
             (_RECEIVE_MAXIMUM, request.receive_maximum, 2),
@@ -151,7 +151,7 @@ class Protocol:
         return packets.encode_unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def encode_publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany, or LinkError if it is too large."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooManyRequests, or LinkError for its size."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooManyRequests("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)

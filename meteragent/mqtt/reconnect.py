@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn:
     """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
-    A lost connection cancels `serve`. A LinkError from `serve` replaces the connection; any other exception,
-    also from a callback, is raised here. A cancelled connection ends with a DISCONNECT (except over 3.1.1
-    with a `will`).
+    A lost connection cancels `serve`. After a LinkError from `serve`, a new connection is opened; any other
+    exception, also from a callback, is raised here. A cancelled connection ends with a DISCONNECT (except
+    over 3.1.1 with a `will`).
     """
     backoff, versions = Backoff(entropy), _Versions(link.endpoint.version)
     with closing(ConnectionLog(link.name, link.advice)) as log:
@@ -110,8 +110,8 @@ class ConnectionLog:
     """A log of the attempts to keep a connection open.
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
-    REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of those that
-    were only counted. Until then, a new connection is logged only when it has lasted for STABLE_S.
+    REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of failures so
+    far; others are only counted, and then a new connection is logged only when it has lasted for STABLE_S.
     """
 
     def __init__(self, name: str, advice: Callable[[str], str]) -> None:

@@ -93,7 +93,7 @@ class Session:
     version          5, or 4 for MQTT 3.1.1
     session_present  whether the broker has kept the session of an earlier connection, with its subscriptions
     inflight         the largest number of unanswered publications: min(requested, CONNACK's Receive Maximum)
-    retains          whether the broker retains messages; otherwise, `publish` sends none to be retained
+    retains          whether the broker retains messages; otherwise, `publish` ignores `retain`
     keeps_order      whether messages are acknowledged in the order of their arrival
     """
 
@@ -160,7 +160,7 @@ class Session:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
 
-        The caller leaves at most `inflight` publications unanswered, to bound the waiting bytes. Raises
+        The caller must keep at most `inflight` publications unanswered, to bound the waiting bytes. Raises
         LinkError if the session has ended, too many are unanswered, or this one is too large.
         """
         if self._session_end.done():

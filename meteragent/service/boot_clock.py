@@ -3,7 +3,7 @@
 The kernel reports whether the wall clock has been synchronised (adjtimex(2): TIME_ERROR until timesyncd, ntpd
 or chrony with `rtcsync` has done so), and systemd-timesyncd writes a file. But the service's sandbox forbids
 the call (`ProtectClock=`), and the host of a virtual machine sets the clock without informing the kernel. So
-"not synchronised" is believed only of a machine without a hardware clock, which is stepped at each start.
+"not synchronised" is believed only of a machine without a hardware clock, whose time is set at each start.
 """
 
 import ctypes
@@ -111,7 +111,7 @@ def wall_ms() -> int:
 
 
 def boot_clock() -> BootClock:
-    """Return the system's boot clock; the unit passes on the boot id, which `ProcSubset=` hides."""
+    """Return the system's boot clock; systemd's unit passes the boot id, which `ProcSubset=` hides."""
     boot_id = os.environ.get("METERAGENT_BOOT_ID", "")
     if not boot_id and _BOOT_ID.exists():
         boot_id = _BOOT_ID.read_text("ascii").strip()

@@ -52,7 +52,7 @@ async def serve_socket(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> 
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """Return a socket bound to a path of any length, only for this user; replace that of a crashed run.
+    """Return a socket bound to a path of any length, only for this user; replace a crashed run's socket.
 
     The caller holds the service's lock. Raises StoreError without /proc, and OSError if it cannot be bound.
     """
@@ -99,7 +99,7 @@ def _address(path: Path) -> Iterator[str]:
 async def notify_systemd(
     notify: Notify, problems: Callable[[], Awaitable[Sequence[Problem]]], idle_s: Callable[[], float]
 ) -> None:
-    """Report readiness and state to systemd and, unless work has been idle for too long, being alive."""
+    """Report readiness and state to systemd, and feed its watchdog unless work is idle for too long."""
     notify.send_lines("READY=1")
     pause_s = STATUS_S if notify.watchdog_s is None else min(STATUS_S, notify.watchdog_s / 4)
     while notify.address is not None:

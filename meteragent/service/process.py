@@ -36,7 +36,7 @@ async def run_until_signalled(work: Awaitable[object]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         try:
             await task
-        finally:  # Python's own end restores the default, too, but of handlers only: -15 for a late signal
+        finally:  # at exit, Python resets handlers: a late signal would give the exit code -15
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -44,8 +44,8 @@ def forbid_dumps() -> None:
     """Forbid dumps of this process, both to core files and to a program that the kernel pipes them to.
 
     The resource limit is not enough: the kernel ignores it if `core_pattern` is a pipe. A process that may
-    not be dumped cannot be traced or read by the user's other processes, either. Without such a flag, only
-    the limit applies.
+    not be dumped cannot be traced or read by the user's other processes, either. If the system lacks this
+    flag, only the limit applies.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, AttributeError):

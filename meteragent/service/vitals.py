@@ -24,7 +24,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals(ABC):
-    """The state of a service, whose own class adds fields; all are in its JSON.
+    """The state of a service. A subclass for each service adds fields; all fields are in its JSON.
 
     service    what runs: "agent", "leader", "helper" or "collect"
     running_s  the time since the start, in seconds

@@ -10,15 +10,14 @@ Phases on different topics have different delays. A power reading older than the
 sums at all times when it stands, so within the lateness the sums do not depend on the order of arrival. Time
 that has been integrated does not change (`timeline`, rule 2).
 
-Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
-registers at any single time. All energy that a phase used since its last reading would appear to be used at
-its next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed
-any range. So each phase's readings are judged (`register_judgement`), its register is interpolated between
-the good ones, and the registers are summed at the time of each good reading up to which all phases are
-settled. Between two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the
-phases' slots. A phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A
-reading is kept until there is a sum at or after the phase's next good reading. At a slot's end, waiting
-changes are believed.
+Registers: the standing readings are taken at different times, so their sum is not that of the registers at
+any single time. All energy that a phase used since its last reading would appear at its next reading. Slot
+values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any range. So each
+phase's readings are judged (`register_judgement`), its register is interpolated between the good ones, and
+the registers are summed at the time of each good reading up to which all phases are settled. Between two sums
+the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases' slots. A phase
+that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is kept until there
+is a sum at or after the phase's next good reading. At a slot's end, waiting changes are believed.
 
 If registers report on change (`every_ms` is 0), a silent one has not moved, for example the register of a
 tariff that is not in force. So it is taken to have the same value when another one is read (`standing_sums`),

@@ -49,7 +49,7 @@ _ANYTHING = Bounds(-(10**60), 10**60)
 class Form(NamedTuple):
     """The type and the bounds of a field.
 
-    `read` returns the value of a field. It raises a ValueError that says what is wrong, not the value.
+    `read` returns the value of a field. It raises a ValueError, which says what is wrong but not the value.
     """
 
     schema: Schema
@@ -86,7 +86,7 @@ class Table(NamedTuple):
 
 def _read_string(value: Any, longest: int = _TEXT_MAX) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_MISSING} string")  # noqa: TRY004 -- one type for all that is wrong with a field
+        raise ValueError(f"{_MISSING} string")  # noqa: TRY004 -- one type of error for all faults of a field
     if len(value) > longest:
         raise ValueError(_BEYOND)
     return value

@@ -112,7 +112,7 @@ def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, 
     )
     if quantity == "power":
         sensor |= {"device_class": "power", "state_class": "measurement"}
-    elif shape.is_summable:  # if others had a class, they would be offered as total consumption
+    elif shape.is_summable:  # with a class, others would be offered as total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
         if not isinstance(shape, Profile):  # the values of a mean day do not add up to all energy
             sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}

@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
 
 
 VALUE_MAX: Final = (2**63 - 1) // MICRO
-"""The largest value, in any unit: its millionths are 64-bit integers."""
+"""The largest value, in any unit, whose number of millionths is a 64-bit integer."""
 
 BOUNDS: Final[Mapping[str, Bounds]] = {
     "n": Bounds(1, 50_000),
@@ -64,7 +64,7 @@ def shorten(number: float) -> float:
 
 
 def read_exact(text: str) -> Fraction:
-    """Return an integer, decimal or ratio. Raises ValueError for others, ZeroDivisionError for 1/0."""
+    """Return an integer, decimal or ratio. Raises ValueError for other texts, ZeroDivisionError for 1/0."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("not an integer, a decimal or a ratio of integers")
     return Fraction(text)
@@ -72,7 +72,7 @@ def read_exact(text: str) -> Fraction:
 
 @lru_cache(maxsize=64)  # all records of a stream usually have the same duration
 def parse_ms(text: str) -> int:
-    """Return a duration in hours, minutes and seconds, in ms. Raises ValueError for others and 0."""
+    """Return a duration in hours, minutes and seconds, in ms. Raises ValueError for other texts and 0."""
     match = _DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):

@@ -1,7 +1,7 @@
 """Decode payloads into readings: one module per wire format, and profiles for known devices.
 
-`config.source.decoder` makes a stream's decoder, which returns readings in the stream's unit, or raises
-PayloadError with the name of a counter. It never logs, and calls parsers through `parse_or_refuse`,
+`config.source.build_decoder` makes a stream's decoder, which returns readings in the stream's unit, or raises
+PayloadError with the name of a counter. A decoder never logs, and calls parsers through `parse_or_refuse`,
 because a chained exception would contain the payload.
 """
 

@@ -1,7 +1,7 @@
 """Paths as other tools write them, translated to JMESPath, so that a refusal says what to write.
 
-Jinja (`{{ value_json.power }}`), JSONPath (`$.power`), jq (`.power`), JSON pointers (`/data/power`), and
-names that need quotation marks (`active-power`, `1-0:16.7.0`).
+It recognises Jinja (`{{ value_json.power }}`), JSONPath (`$.power`), jq (`.power`), JSON pointers
+(`/data/power`), and names that need quotation marks (`active-power`, `1-0:16.7.0`).
 """
 
 import json

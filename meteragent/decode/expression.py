@@ -1,11 +1,11 @@
 """Evaluate JMESPath expressions with exact numbers.
 
-The jmespath library's functions support only integers and binary floats; those here calculate with decimals.
-Minima and maxima are exact, and so are sums (`number.sum_clamped`). A mean is rounded half up to 64 digits.
-The library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary
-float, which rarely equals a decimal.
+The jmespath library's functions support only integers and binary floats; those in this module calculate with
+decimals. Minima and maxima are exact, and so are sums (`number.sum_clamped`). A mean is rounded half up to 64
+digits. The library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a
+binary float, which rarely equals a decimal.
 
-Expressions come with profiles that strangers wrote. A short one could double a list many times
+Expressions come with profiles that strangers wrote. A short expression could double a list many times
 (`[@,@][]|[@,@][]`), so an evaluation that takes more than `STEPS_MAX` steps is refused.
 """
 
@@ -130,7 +130,7 @@ class _Interpreter(visitor.TreeInterpreter):
 
 
 def _size(value: Any) -> int:
-    """Return the number of values in a value."""
+    """Return the number of values in a nested list or object, including itself."""
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(map(_size, values))
 

@@ -20,7 +20,7 @@ _SPARKPLUG = re.compile(rb"\x08[\x80-\xff]{5}[\x01-\x7f][\x12\x18]", re.DOTALL)
 _ENCRYPTED = re.compile(rb".{0,40}?\xdb\x08", re.DOTALL)
 """A DLMS message with the 8-byte title of the system that encrypted it, alone or in a frame."""
 _FRAME = re.compile(rb"\x1b{4}\x01{4}|\x68(.)\1\x68|\x7e[\xa0-\xaf]|\x0f.{4}[\x00\x0c]", re.DOTALL)
-"""SML, M-Bus, HDLC, and DLMS without a frame."""
+"""The beginnings of SML, M-Bus, HDLC, and DLMS without a frame."""
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2}[ :,-]?){12,}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}", re.ASCII)
 _NOTATION = re.compile(
@@ -28,11 +28,11 @@ _NOTATION = re.compile(
     r"|\(.*,.*\)\Z|b(?:'.*'|\".*\")\Z|\[object |\w+\((?:\w+=|[\[{'(<]).*\)\Z",
     re.DOTALL,
 )
-"""A dictionary, or a list of texts or dictionaries; a tuple, bytes, or an object."""
+"""A program's own notation of a dictionary, a list of texts or dictionaries, a tuple, bytes, or an object."""
 _INFLUX = re.compile(
     r"[^\s,={\"]+(?:,[^\s,=]+=[^\s,=]+)* +[^\s,=]+=(?:[+-]?\.?\d|\"|(?:t|f|true|false)\b)", re.IGNORECASE
 )
-"""A measurement, its tags, and the first of its fields."""
+"""InfluxDB's line protocol: a measurement, its tags, and the first of its fields."""
 _TELEGRAM_LINE = re.compile(
     r"^(?:\d-\d{1,3}:)?\d{1,3}\.\d{1,3}\.\d{1,3}(?:\*\d{1,3})?\(|\A![0-9A-Fa-f]{4}\Z", re.ASCII | re.MULTILINE
 )

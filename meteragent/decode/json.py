@@ -183,7 +183,7 @@ def make_reader(
 def make_decoder(
     value: str, time: str | None, factor: Fraction = Fraction(1), unit: str | None = None
 ) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `make_reader`. The number times `factor` is the value in the stream's unit."""
+    """Make a decoder by `make_reader`. The number times `factor` is the value in the stream's unit."""
     read, micro = make_reader(value, time, unit, factor), make_scaler(factor)
     is_plain = _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t")
     fast_path = _make_fast_decoder(value, time, factor) if is_plain else None

@@ -28,7 +28,7 @@ _ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
-    """Decode a payload as text, without trailing NULs and white space. Raises PayloadError if it cannot."""
+    """Decode a payload as text, without trailing NULs and white space. Raises PayloadError if not text."""
     content = payload.rstrip(b"\0 \t\r\n")
     if not content:
         raise PayloadError("refused_empty")

@@ -31,7 +31,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The `origins` of facts about a family, and the signs of the family if users have changed its topics.
+    """The `origins` of facts about a family, and signs that show the family if users have changed its topics.
 
     `marks` returns whether a document certainly comes from the family; it is None if messages are
     recognised by their quantities, or not at all. `ends` are ends of topics that the family always uses.
@@ -57,9 +57,9 @@ class Quantity:
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, and `every_ms` the usual time between readings, if it is not the profile's.
     `has_time` is False if the messages have no unambiguous time. `step_wh` is the step in which an energy is
-    counted, if known; if `is_count`, it is one count, whose energy `source.scale` states. `counters` is the
-    number of counters that are summed. `topic` is the end of the topic on which this quantity is sent as a
-    bare number. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
+    counted, if known; if `is_count`, the step is one count, whose energy `source.scale` states. `counters` is
+    the number of counters that are summed. `topic` is the end of the topic on which this quantity is sent as
+    a bare number. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
     """
 
     kind: Kind
@@ -129,7 +129,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class CodedPart:
-    """The facts about a family that only code can state; its `Profile` combines them with its file's."""
+    """The facts about a family that only code can state; a `Profile` combines them with its file's facts."""
 
     quantities: Mapping[str, Quantity]
     named: Callable[[Kind, str], Quantity | None] | None = None

@@ -318,7 +318,7 @@ class ProfileTable(_Table):
 
 
 class CodedTable(ProfileTable):
-    """The keys of a file whose family a module of `decode.profiles` reads, or reads in part."""
+    """The keys of a file whose family is read, wholly or in part, by a module of `decode.profiles`."""
 
     time: Annotated[str | None, BeforeValidator(_parse_time_path)] = None
     source: list[SourceTable] = []

@@ -10,8 +10,8 @@ A JSON payload becomes a number in this order:
    has a value, the message is refused, unless it meets the conditions `partial`: then it is counted as
    `other`.
 3. All values of this sum are added, or subtracted if their paths have a minus sign. If one is missing, null
-   or not a number, the message is refused, because no term may be replaced with 0. So is one that states
-   a unit other than the profile's. Under the conditions `negative`, the sum's sign is reversed.
+   or not a number, the message is refused, because no term may be replaced with 0. A message that states a
+   unit other than the profile's is refused, too. Under the conditions `negative`, the sum's sign is reversed.
 4. A power of 2^31 mW or more is refused, if its unit is known. Such powers are sent by devices whose firmware
    reads a negative 32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt
    or more. No home's meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
@@ -32,7 +32,7 @@ from meteragent.decode.path import ABSENT, make_finder, make_name_finder, names_
 from meteragent.domain.errors import PayloadError
 
 Condition = bool | str | Decimal | int
-"""A condition on a value: it is present (True), it is absent (False), or what it must equal."""
+"""A condition on a value: True (it is present), False (it is absent), or the value that it must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for each path, at least one of its conditions must hold."""
 
@@ -45,8 +45,8 @@ _NO_VALUE = ("unknown", "unavailable", "none")
 class Message:
     """The facts that all quantities of a profile share: conditions, and the paths of times and the id.
 
-    A message must meet one of the alternatives in `match`, if there are any. One that meets one of those in
-    `partial` may lack the quantity.
+    A message must meet one of the alternatives in `match`, if there are any. A message that meets one of
+    those in `partial` may lack the quantity.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -83,7 +83,7 @@ class Value:
 
 
 def make_document_reader(message: Message, value: Value, limit: Decimal | None) -> Read:
-    """Make a reader of a quantity in a JSON document, below `limit`. Raises ValueError for a wrong path."""
+    """Make a reader of a quantity below `limit` in a JSON document. Raises ValueError for a wrong path."""
     message_matches, quantity_matches = matcher(message.match), matcher(value.match)
     is_partial = None if message.partial is None else matcher(message.partial)
     find_number, find_time = _sum_finder(value), _time_finder(message.time)

@@ -105,7 +105,7 @@ def _time_ms(time_s: Decimal) -> int | None:
 def make_reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    Without a name, these are the records whose unit fits `kind`, or with `is_sum` the sum of a power.
+    Without a name, records are selected whose unit fits `kind` or, if `is_sum`, that contain a power's sum.
     """
     units = WATTS if kind is Kind.POWER or is_sum else JOULES
 

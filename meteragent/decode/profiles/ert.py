@@ -1,8 +1,8 @@
 """American ERT meters, received by radio with rtl_433, rtlamr (with its lines sent to MQTT) or rtlamr2mqtt.
 
 A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
-minutes (IDM), newest first. The newest ended ``TransmitTimeOffset`` sixteenths of a second before the
-message, when the IDM's register was read. In recordings, the ends of one interval, computed from three
+minutes (IDM), newest first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second before
+the message, when the IDM's register was read. In recordings, the ends of one interval, computed from three
 messages, were within 40 ms of each other, so ends are rounded to seconds and a repeated interval gets the
 same time.
 

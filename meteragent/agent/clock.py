@@ -1,7 +1,7 @@
 """The clocks of the agent.
 
 Windows follow the wall clock, which may be wrong, set back, or part of a copied machine. Two classes turn it
-into times that the rest of the agent can rely on: `SteadyClock`, the time, and `CatchUp`, the time up to
+into times that the rest of the agent can rely on: `SteadyClock` shows the time, and `CatchUp` the time up to
 which slots may close.
 
 The time since the machine's start (`BootClock`) reveals copies (law 1). A machine that is resumed from a
@@ -121,7 +121,7 @@ class CatchUp:
 async def run_until(
     end_ms: int | None, is_over: asyncio.Event, clock: SteadyClock, work: Coroutine[Any, Any, None]
 ) -> None:
-    """Run a coroutine; at `end_ms` or once it `is_over`, cancel it as a stop would, and wait for its end.
+    """Run a coroutine; at `end_ms` or once `is_over` is set, cancel it as a stop would, and wait for its end.
 
     A stop waits until the coroutine has finished, too. Raises the coroutine's error, and CancelledError after
     a stop.
@@ -149,7 +149,7 @@ async def run_until(
 
 
 async def _wait_until(clock: SteadyClock, time_ms: int | None, event: asyncio.Event) -> None:
-    """Wait for an event, or until the clock has reached `time_ms`; it may be set during the wait."""
+    """Wait for an event, or until the clock, which may be set meanwhile, has reached `time_ms`."""
     if time_ms is None:
         await event.wait()
         return

@@ -68,7 +68,7 @@ def system_environment(wall_ms: Callable[[], int], notify: Notify) -> Environmen
 class Context:
     """What all streams of an agent share while its store is open; `odometers` are by stream.
 
-    `config` is the configuration after `actions`, the last on each receiver; a newer one sets `has_acted`.
+    `config` includes `actions`, the last action on each receiver; a newer action sets `has_acted`.
     """
 
     config: settings.Config

@@ -14,7 +14,7 @@ from meteragent.domain.problem import Problem
 from meteragent.store.outbox import WaitingRow
 
 TIME_PROBLEMS = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
-"""Codes of problems that depend only on the times of readings or on a lack of any: always logged."""
+"""Codes of problems that depend only on the times of readings or on a lack of readings: always logged."""
 PAUSE_MS = 10_000
 """The shortest time between two checks for problems, each of which looks at all meters."""
 

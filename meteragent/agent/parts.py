@@ -26,7 +26,7 @@ def pseudonym_key(stream: settings.Stream) -> bytes | None:
 
 
 def sink_receiver(stream: settings.Stream) -> Receiver:
-    """Return the sink of a stream as a receiver: one without an end."""
+    """Return the sink of a stream as a receiver that has no end."""
     return Receiver(stream.name, stream.sink.topic)
 
 
@@ -37,7 +37,7 @@ def core_of(
     secret: bytes,
     claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a stream's core settings, with its sink as the only receiver; `key` is that of its pseudonyms.
+    """Return a stream's core settings, with its sink as the only receiver; `key` is for its pseudonyms.
 
     Without a `claim_key`, descriptors have no mark.
     """
@@ -83,7 +83,7 @@ def has_event_clock(config: settings.Config) -> bool:
 
 
 def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
-    """Return, for each meter of each stream, the earliest time that a new window or open peak may charge."""
+    """Return, for each meter of each stream, the earliest time for which it may be charged."""
     states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
     return [
         min(state.next_ms, state.integrated_until_ms) if state.windows else state.next_ms for state in states

@@ -88,8 +88,8 @@ class Runner:
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
         """Return whether messages may wait for others, for less than `store.flush` and while nothing is due.
 
-        They may include a new meter, whose first window opens at the next boundary, so this boundary is a
-        deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
+        The messages may be a new meter's, whose first window opens at the next boundary, so this boundary is
+        a deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
         """
         if (
             self.context.viewers

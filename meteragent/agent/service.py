@@ -180,7 +180,7 @@ class Agent:
             _log.error("damaged messages in the store are not sent: %s", "; ".join(names))
 
     def _claim_streams(self, streams: list[settings.Stream], store: Store) -> None:
-        """Claim the streams that run in the store, and retire all others."""
+        """Claim the shards of the streams that run; blank the states of all others."""
         for stream in streams:
             wall = stream.window.clock is Clock.WALL
             store.claim_shard(stream.name, fleet_share(stream.source), follows_wall_clock=wall)

@@ -95,12 +95,12 @@ class StoreThread:
         return has_space
 
     def note_refused_bytes(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of a stream's refused messages; return whether all streams' take too much space."""
+        """Record the size of a stream's refused messages; return whether all streams' are too large."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     async def close(self) -> None:
-        """Close the store even if it is stopped again: its file may be used next. Raises StoreError."""
+        """Close the store, even if cancelled meanwhile: its file may be used next. Raises StoreError."""
         close_task, is_stopped = asyncio.create_task(self._close()), False
         while not close_task.done():
             try:

@@ -58,7 +58,7 @@ class Unit(NamedTuple):
 
 
 def assemble_unit(stream: settings.Stream, context: Context) -> Unit:
-    """Return a stream's parts as the store left them. Raises ConfigError if a file cannot be used."""
+    """Return a stream's parts, restored from the store. Raises ConfigError if a file cannot be used."""
     store, environment, clock = context.store, context.environment, context.clock
     outlets = outlets_of(stream, context)
     core, counts = _core(stream, outlets, context), context.counts.make_part()
@@ -111,7 +111,7 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
 
 
 def _source_link(stream: settings.Stream, source: Source, store: Store) -> Link:
-    """Return the link to the source, with the same client id at every start, and another for each stream."""
+    """Return the link to the source, with a client id that differs between streams but not between starts."""
     client_id = stream.source.client_id or f"meteragent-{store.client_id}-source"
     # A register's old reading without a timestamp would be taken as current, and all energy used since then
     # as used at once, which no radius hides. No energy is lost, because the next reading includes it.

@@ -21,7 +21,7 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, or a sum, in the device's unit, with its times, and the meter's name, if any."""
+    """A number from a payload, or a sum of several, in the device's unit; its times; the meter's name."""
 
     time_ms: int | None
     number: Decimal

@@ -1,4 +1,4 @@
-"""Detection of another agent that releases the same meter to a receiver, before this agent does.
+"""Detection, before a receiver's first window, of another agent that releases the same meter to it.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
 topic>/privacy`. So before a receiver gets its first window on a topic that the store has never announced, the
@@ -121,7 +121,7 @@ class Listener:
         _log.error(text, self._stream, releaser, PROBLEMS[code].cure)
 
     async def serve(self, session: Session) -> None:
-        """Listen on the topics that were asked about, and on those that an earlier store has released."""
+        """Listen on the topics that were asked about, and on those where an earlier store has released."""
         self._session = session
         self._silent_names = dict.fromkeys(self._silent_names, False)
         for question in self._questions.values():
@@ -136,7 +136,7 @@ class Listener:
                     *(self._subscribe(session, *item) for item in items[start : start + SUBSCRIPTIONS_MAX])
                 )
             for name in [name for name, is_heard in self._silent_names.items() if not is_heard]:
-                with suppress(LinkError):  # without it, another agent would not be noticed
+                with suppress(LinkError):  # if this fails, another agent is not noticed
                     await session.subscribe(name)
                     self._silent_names[name] = True
             await self._wake.wait()

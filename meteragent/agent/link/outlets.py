@@ -117,7 +117,7 @@ class Outlets:
 
     @property
     def refused_bytes(self) -> int:
-        """The total size of the due messages for these destinations, in bytes as counted by the outbox."""
+        """The total size of the due messages for refused destinations, in bytes as counted by the outbox."""
         return sum(outlet.sink.refusals.waiting_bytes for outlet in self)
 
     @property
@@ -166,7 +166,7 @@ def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
 
 
 def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Context) -> Outlet:
-    """Return the connection to a receiver; `stream` has its broker as sink, and `name` is its own, if any."""
+    """Return the connection to a receiver; `stream` has its broker; a sink has no `name`."""
     section = f"receiver {name}" if name else "sink"
     endpoint = settings.read_endpoint(section, settings.sink_url(stream), settings.sink_broker(stream))
     presence = presence_of(stream, context.store.secret, context.config.page)
@@ -187,7 +187,7 @@ def _link(endpoint: Endpoint, queue: str, sink: Sink, store: Store) -> Link:
 
     It differs from queue to queue and does not contain a stream's name, so brokers cannot link streams. A
     broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
-    its pseudonym to the configured id; a receiver's own id is used only at its broker.
+    its pseudonym to the configured id; a receiver's id is used as configured.
     """
     alias, client_id = identity.pseudonym(store.secret, f"sink/{queue}"), endpoint.client_id
     if client_id is None:

@@ -125,7 +125,7 @@ def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
 async def act(context: Context, verb: str, name: str, origin: str, known_id: int | None = None) -> str | None:
     """Pause, resume or end a receiver; return the code of the refusal (`refused.…`) if it is refused.
 
-    `origin` says from where. Raises StoreError if the store cannot be written.
+    `origin` is "page" or "command". Raises StoreError if the store cannot be written.
     """
     action = Action(0, name, verb, origin, context.clock.newest_ms)
     refusal = refusal_of(context.config, action)

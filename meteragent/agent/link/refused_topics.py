@@ -31,7 +31,7 @@ from meteragent.mqtt.reconnect import STABLE_S
 RETRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
 SOON_S, RARER = 5.0, 4
-"""The time to a trial after the first temporary refusal, and its growth with each further one."""
+"""The time to a trial after the first temporary refusal, and the factor by which further ones lengthen it."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
 ABRUPT_ENDS_MAX = 3
@@ -43,7 +43,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The topics that one sink's broker refuses, and their trials; without `retains`, none is retained."""
+    """The topics that one sink's broker refuses, and their trials; unless `retains`, nothing is retained."""
 
     def __init__(self, sink_topic: str) -> None:
         """Start without refused topics; a meter's topic has as many segments as the template `sink_topic`."""
@@ -142,7 +142,7 @@ class Refusals:
     def on_connected(self, now_s: float, *, retains: bool = True, version: int = MQTT_3) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
 
-        Return whether to ask the broker to retain messages; `retains` says whether it claims to.
+        Return whether to ask the broker to retain messages; `retains` is whether the broker claims to do so.
         """
         self._connection_s = now_s
         if version == MQTT_5:

@@ -62,7 +62,7 @@ _log = logging.getLogger("meteragent")
 class Presence(NamedTuple):
     """The settings of the status and of the device announcements for Home Assistant.
 
-    `status` is the topic of the status and `discovery` announces devices; None sends neither. When Home
+    `status` is the topic of the status and `discovery` announces devices; what is None is not sent. When Home
     Assistant starts, the announcements are sent again after `delay_s`, which differs between agents. If
     `retain` is set, the broker also retains the newest record of each topic.
     """
@@ -165,7 +165,7 @@ class Announcer:
             self._devices_due_s = min(self._devices_due_s, now_s + self.presence.delay_s)
 
     def next_due_s(self) -> float:
-        """Return when the next announcement is due; the status is not while the clock shows no time."""
+        """Return when the next announcement is due; the status is not due while no time is shown."""
         status_s = math.inf if self.presence.status is None or self.now_ms() is None else self._status_due_s
         return min(status_s, self._descriptors_due_s, self._devices_due_s)
 

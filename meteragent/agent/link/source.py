@@ -51,8 +51,8 @@ HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""The silences before each of three tests of whether the broker waits for an acknowledgement; it does if it
-answers all three. The silences differ, so that regular readings are not mistaken for answers."""
+"""The silences before each of three tests of whether the broker waits for an acknowledgement; it does if a
+message follows each of them. The silences differ, so that regular readings are not mistaken for answers."""
 PROMPT_S = 0.5
 """The time within which a broker that was waiting for an acknowledgement sends the next message."""
 SILENCE_MAX_S = 900.0
@@ -145,7 +145,7 @@ class Source:
         is_capped: bool = True,
         unit_filters: Sequence[str] = (),
     ) -> None:
-        """Prepare to subscribe to `topic_filters`, and before to `unit_filters`, which the broker may refuse.
+        """Prepare to subscribe first to `unit_filters`, which the broker may refuse, then to `topic_filters`.
 
         `now_ms` returns the time, or None. If `is_capped` is set, at most HELD_MAX_3_1_1 messages are held
         over MQTT 3.1.1. `receive_maximum` is how many unacknowledged messages the broker may send.
@@ -265,7 +265,7 @@ class Source:
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
-            # If acknowledged in order, one message may free any number of others.
+            # In order, the acknowledgement of one message may free any number of others.
             oldest = list(islice(self._held_deliveries, 1 if is_in_order else excess))
             for delivery in oldest:
                 del self._held_deliveries[delivery]

@@ -1,4 +1,4 @@
-"""A draft of the configuration: what `check` says of it, and how it differs. The agent writes neither."""
+"""A draft of the configuration: what `check` says of it, and how it differs from the file. Never stored."""
 
 import difflib
 import shlex
@@ -16,7 +16,7 @@ def describe_draft(view: View, text: str | None) -> dict[str, str]:
     """Return the promises or the refusals of a draft, its difference from the file, and how to install it.
 
     Without a text, the file itself is described. What is installed on this machine, and which files exist, is
-    left to `check` itself.
+    examined only by `check` itself.
     """
     path = view.config.path or Path()
     file_text = path.read_text("utf-8", "replace") if path.is_file() else ""

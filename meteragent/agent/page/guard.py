@@ -11,7 +11,7 @@ routes for this machine's tools replace it (see below).
    run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure, because the page is
    served over plain HTTP. After a wrong token, no token from that address is checked for `GUESS_S`.
 4. A request that acts (any POST but the login) has an `Origin`, and `page.actions` allows it. The action
-   itself requires a nonce of its login, which is good until the next action by anybody.
+   itself requires a nonce of its login, which is valid until the next action by anybody.
 
 Routes for this machine's tools answer only on the loopback interface, which a proxy uses, too: if a token is
 set, they require it as `Authorization: Bearer`. Without it, an `open` route answers only with its status.
@@ -74,7 +74,7 @@ class Login:
         return f"{name}.{self._mac(name)}"
 
     def nonce(self, request: Request, known_id: int) -> str:
-        """Return a request's nonce for an action by someone who has seen those up to `known_id`."""
+        """Return a request's nonce for an action by someone who has seen the actions up to `known_id`."""
         return self._mac(f"{request.cookies.get(COOKIE, '')} {known_id}")  # the name of a login has no space
 
     @property

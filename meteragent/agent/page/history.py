@@ -1,7 +1,7 @@
 """One meter's history for the local page: energy by day, and closed windows of bands with their costs.
 
-It is derived from released records and their descriptors alone. Records without a descriptor, or that
-contradict the newest ones, are left out.
+The history is derived from released records and their descriptors alone. Records without a descriptor, or
+that contradict the newest ones, are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,8 +86,8 @@ class TopicRecords(NamedTuple):
 def build_history(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
     """Return a meter's history from the records and descriptors on its topic.
 
-    A period is a local day or, for records that cover more than a day, the interval of one record. Those with
-    a missing record are left out. `tariffs` price the windows of bands.
+    A period is a local day or, for records that cover more than a day, the interval of one record. Periods
+    with a missing record are left out. `tariffs` price the windows of bands.
     """
     series = _series(topic_records)
     if series is None:

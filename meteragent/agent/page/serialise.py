@@ -110,7 +110,7 @@ def _group_fields(group: Group | None) -> dict[str, Any] | None:
 def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is the value of 1 W or 1 kW over a slot (the shortest band, or the largest price).
+    `per_power` is the value of 1 W or 1 kW over a slot (over the shortest band, at the largest price).
     """
     terms, readings = guarantee.terms, guarantee.terms.readings
     per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading) if terms.is_energy else 1.0

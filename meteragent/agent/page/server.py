@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 """The largest number of connections at once; a browser opens up to six.
 
-Beyond it, the oldest connection that waits for its client is dropped, so no client can lock others out.
+Beyond this number, the oldest connection that waits for its client is dropped: no client can lock others out.
 """
 PATIENCE_S = 20
-"""The longest time in which the head of a request arrives or, after the last one, the next request does; also
-the longest time before sent data is acknowledged."""
+"""The longest wait for the head of the first or next request; also the longest time before sent data is
+acknowledged."""
 GRACE_S = 2
 """How long responses may take to finish when the server stops."""
 

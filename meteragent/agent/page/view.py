@@ -51,9 +51,9 @@ this commit becomes visible a little later."""
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, host names and token. Raises ConfigError if others could read it without one.
+    """The page's address, host names and token. Raises ConfigError if other machines need no token.
 
-    `key` is that of this run's logins. If `has_actions`, anyone who is logged in may act on receivers.
+    `key` signs the logins of this run. If `has_actions`, anyone who is logged in may act on receivers.
     """
 
     host: str = "127.0.0.1"
@@ -65,7 +65,7 @@ class Settings:
 
     @classmethod
     def of(cls, page: settings.Page) -> Self:
-        """Return the configured address, host names and token. Raises ConfigError also for a bad file."""
+        """Return the configured address, host names and token. Raises ConfigError also for a bad token."""
         host, _, port = page.listen.rpartition(":")
         token = None if page.token_file is None else read_token(page.token_file)
         host, hosts = host.strip("[]"), frozenset(map(str.lower, page.hosts))
@@ -115,9 +115,9 @@ class MeterState(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` is the last delivered one of any meter; `lag_ms` is
-    how long the first undelivered one has been due. `upcoming` is the slot that is released next. `reports`
-    is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is the last delivered message of any meter;
+    `lag_ms` is how long the first undelivered message has been due. `upcoming` is the slot that is released
+    next. `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -239,7 +239,7 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
 class View:
     """The data available to the page: `counts` are the agent's, and `problems` returns the current ones.
 
-    `config` is the configuration after `actions`, and `act` adds one (`receivers.act`).
+    `config` is the configuration after `actions`, and `act` adds an action (`receivers.act`).
     """
 
     def __init__(

@@ -33,12 +33,12 @@ class FirstMinutes:
         self._row_ids: list[int] = []
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Note the numbers (unretained rows) of a commit, until the first number is confirmed."""
+        """Note a commit's rows of records or reports (not retained), until the first of them is confirmed."""
         if self._has_left:
             return
         self._row_ids += [row.id for row in rows if not row.retain]
         if self._stream.group is None:
-            del self._row_ids[1:]  # only a report can be too late, so no later number can be the first
+            del self._row_ids[1:]  # a record is never too late, so the first one is sent first
 
     def note_answers(self, unmarked_ids: Collection[int], late_ids: Collection[int]) -> None:
         """Log the first confirmed number; of `unmarked_ids`, all but `late_ids` are confirmed."""
@@ -64,7 +64,7 @@ class FirstMinutes:
                     _log.warning("%s. %s", item.text, item.cure)
 
     def _may_log(self, code: str) -> bool:
-        """Return whether a problem's log line reveals, by its time, no value and no silence (law 4)."""
-        if code == "all_clamped":  # before any reading was within the range, this is a wrong unit
+        """Return whether the time of a problem's log line reveals neither a value nor a silence (law 4)."""
+        if code == "all_clamped":  # before any reading was within the range, this shows a wrong unit
             return self._counts["accepted"] == self._counts["clamped"]
         return code in TIME_PROBLEMS or not self._has_reading

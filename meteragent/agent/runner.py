@@ -19,7 +19,7 @@ or closing lags behind opening, these steps only open windows. Then the waiting 
 then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
 Processing pauses while the clock shows no time, while the store is full, and while another reader keeps old
-accumulators in the log for too long (`_time`). Any exception except ClockJumped must end the process.
+accumulators in the log too long (`_wait_for_time`). Any exception except ClockJumped must end the process.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ DRAIN_S = 10.0
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 BUSY_TRIES, BUSY_S = 5, 0.2
-"""How often a store is tried that something else has open, and the pause after each time."""
+"""How often opening the store is tried while a command has it open, and the pause after each try."""
 ODOMETER_KEEP_MS = 60 * DAY_MS
 """The age at which odometers forget a period (wall clock only); a longer pause of processing may require a
 restart."""
@@ -154,7 +154,7 @@ class Agent:
         """Open the store, or replace a damaged or missing one, and return it.
 
         In a new store, no window opens before the current window of every stream and the current period of
-        every budget have ended, because the former store may have held them. With an event clock, no such
+        every budget have ended, because the former store may have charged them. With an event clock, no such
         time is known, so a damaged or missing store is an error.
         """
         floor_ms = None

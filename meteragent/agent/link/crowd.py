@@ -54,7 +54,7 @@ class OperatorKeys:
         return self._slot_keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
-        """Open a slot; return its accumulator and sealed pad. Raises LinkError unless it `may_open`."""
+        """Open a slot; return its accumulator and sealed pad. Raises LinkError unless `may_open` is true."""
         slot_s = start_ms // 1000
         keys = self._slot_keys(slot_s)
         if keys is None:
@@ -63,7 +63,7 @@ class OperatorKeys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot. Raises ValueError if it has no pad, or its terms no group."""
+        """Return the report of a complete slot. Raises ValueError if it has no pad or no group."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or not isinstance(terms.shape, Share):
             raise ValueError("the window has no pad, or its terms name no group")

@@ -46,7 +46,7 @@ class _Question:
 
 
 class Listener:
-    """A receiver's listener for other stores' descriptors, on the connection to it."""
+    """A listener for other stores' descriptors, on the connection to one receiver."""
 
     def __init__(self, stream: str, context: Context) -> None:
         """Start without topics; `stream` names the stream and the receiver in the log."""

@@ -166,7 +166,7 @@ def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
 
 
 def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Context) -> Outlet:
-    """Return the connection to a receiver; `stream` has its broker; a sink has no `name`."""
+    """Return the connection to a receiver, at the sink's broker of `stream`; `name` is empty for a sink."""
     section = f"receiver {name}" if name else "sink"
     endpoint = settings.read_endpoint(section, settings.sink_url(stream), settings.sink_broker(stream))
     presence = presence_of(stream, context.store.secret, context.config.page)

@@ -154,7 +154,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def link_endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link. Raises StoreError or ConfigError, with `section`, if it is invalid."""
+    """Return the broker of a link. Raises StoreError or ConfigError, which name `section`, if wrong."""
     try:
         facts = json.loads(link)
         url = facts.pop("url")

@@ -156,7 +156,7 @@ class Refusals:
         return self.retains
 
     def on_ended(self, flights: Collection[tuple[str, bool]], publish_s: float, now_s: float) -> None:
-        """Record a connection's end: topics and retain flags in flight, the last sent at `publish_s`."""
+        """Record a connection's end; `flights` are (topic, retain flag); the last began at `publish_s`."""
         topics = {topic for topic, _ in flights}
         suspects = {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         self._suspects |= suspects

@@ -43,7 +43,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """A window's cost under each tariff, and the cheapest with its sureness (None: only one tariff)."""
+    """A window's costs by tariff, and the cheapest, with the confidence in it (None: only one tariff)."""
 
     currency: str
     tariffs: Mapping[str, Interval]
@@ -151,7 +151,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
     """Yield those of the last `WINDOWS_MAX` windows of bands that are complete, in time order."""
     bands = {r.time_ms: r.step_ms for r in series.records if r.band}
     for start_ms in sorted(bands)[-WINDOWS_MAX:]:
-        with suppress(ValueError):  # a record is missing, or it is a mean day
+        with suppress(ValueError):  # a record is missing, or the window is a mean day
             energies = band_energies(series, start_ms)
             intervals = {name: _interval(energy) for name, energy in energies.items()}
             yield BandWindow(

@@ -219,7 +219,7 @@ def first_receiver(stream: settings.Stream, outlets: Iterable[Outlet]) -> Receiv
 
 @lru_cache(maxsize=64)
 def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
-    """Return a stream's promises; a crowd's have no other presets."""
+    """Return a stream's promises, which in a crowd have no other presets."""
     compute = partial(guarantee.compute_guarantee, other_charges=others_per_day)
     promise = compute(stream)
     names = [] if stream.group else [name for name in settings.FULL_PRESETS if name != promise.terms.preset]
@@ -316,7 +316,7 @@ class View:
 def _read_state(
     connection: Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's epsilons; a queue's last delivery since a time, its depth and first due time."""
+    """Return a meter's epsilons; a queue's last delivery since `since_ms`, depth and first due time."""
     month_ms = grid.Calendar("UTC", "1mo").start_ms(now_ms)
     starts_ms = {"today": grid.day_ms(now_ms), "month": month_ms, "start": 0}
     epsilons = {name: ledger.sum_charges(connection, meter, ms, _EVER_MS) for name, ms in starts_ms.items()}

@@ -83,8 +83,8 @@ _KEY_OF_TABLE = "[key]"
 class RepairedDocument:
     """A document, parsed from `text`, that is repaired until it is valid; `profiles` are those not built in.
 
-    `read_config` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `flat` is true if the
-    file has no `[[stream]]` tables.
+    `read_config` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `is_flat` is true if
+    the file has no `[[stream]]` tables.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:

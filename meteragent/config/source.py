@@ -207,7 +207,7 @@ def has_period(source: Source) -> bool:
 
 
 def lateness_ms(source: Source, window: Window) -> int:
-    """Return a slot's lateness: as configured, or else the time in which the reading that completes it comes.
+    """Return a slot's lateness: as configured, or else long enough for the reading that completes it.
 
     It is 1.1 times the period, at least 10 s more than it, and 0 for power or an unknown period. Under the
     event clock it is the period, so that a wrong reading at a slot's end shows before the slot closes.

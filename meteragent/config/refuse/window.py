@@ -253,7 +253,7 @@ def _limit_refusals(stream: Stream) -> Refusals:
 
 @check_of("window.range", *GRID_KEYS)
 def _own_values(stream: Stream) -> Refusals:
-    """Yield the refusals of the values of the kind's own keys."""
+    """Yield refusals of values of keys that only the window's kind has."""
     yield from row_of(stream).own_refusals(stream)
 
 

@@ -19,7 +19,7 @@ from meteragent.domain.problem import Problem, make_problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 STEP_MS = MINUTE_MS
-"""The longest step of the intake's clock: if more time has passed, the machine may have slept or been set."""
+"""The longest step of the intake's clock: if more time has passed, the machine may have slept."""
 BAD_FOR_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
 # NOTE: these six limits are guesses; false and missed problems in the field would settle them.
@@ -29,11 +29,11 @@ BAD_MIN = 3
 BAD_AT_ONCE_MIN = 5
 """The number of such messages that is a problem immediately if no reading has been accepted yet."""
 UNREADABLE_MIN = 100
-"""The number of unreadable messages in a row that is a problem, however many come between readings."""
+"""The number of unreadable messages in a row that is a problem in any case."""
 RECENT_COUNT = 32
 """How many of an origin's newest messages, readings or rises are judged together."""
 RECENT_COUNT_MIN = 12
-"""The smallest number of messages of which too large a refused part is a problem."""
+"""The smallest number of messages whose share of refused ones is judged."""
 BAD_PART = 4
 """It is a problem if at least one in this many messages, readings or rises is bad."""
 
@@ -175,7 +175,7 @@ class RegisterFindings:
 
 @dataclass(slots=True, eq=False)
 class Doubts:
-    """The wrong times and clamped values among the readings of an origin that were used."""
+    """The wrong times and clamped values among an origin's used readings."""
 
     clock_errors: BadSeries = field(default_factory=partial(BadSeries, 1))
     clamped: BadSeries = field(default_factory=partial(BadSeries, BAD_PART))
@@ -210,7 +210,7 @@ class OriginHistory:
     _doubts: Doubts | None = None  # None unless a recent time or value was bad
 
     def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
-        """Note a reading's outcome, a counter's name; its time is that of its arrival + `clock_error_ms`."""
+        """Note a reading's outcome, a counter's name; its time is its arrival's plus `clock_error_ms`."""
         if clock_error_ms:
             self.clock_error_ms = clock_error_ms
         if outcome in _ACCEPTED:
@@ -329,7 +329,7 @@ class Arrivals:
     def __init__(
         self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, error_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start without meters; an accepted reading's time may be `error_max_ms` off its arrival."""
+        """Start without meters; an accepted reading's time may be up to `error_max_ms` off its arrival."""
         self._name, self._max_meters, self._clock_error_max_ms = name, max_meters, error_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
@@ -365,7 +365,7 @@ class Arrivals:
         (self._stray if history is None else history).note_outcome(outcome, self.now_ms, clock_error_ms)
 
     def note_clamped(self, meter: str) -> None:
-        """Count that a meter's last reading was clamped."""
+        """Count and note that a meter's last reading was clamped."""
         self.counts.add("clamped")
         self.history_of(meter).note_clamped(self.now_ms)
 

@@ -25,7 +25,7 @@ class Factory:
 
     terms    the terms of an ordinary window, which say what readings mean
     formats  the formats of records; windows with the same terms id share one format
-    prices   the prices of the stream's topic
+    prices   the prices from the stream's price topic
     crowd    the cryptography of shares; None unless windows release shares
     """
 

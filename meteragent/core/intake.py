@@ -39,7 +39,7 @@ _CLOCK_MS = 2 * MINUTE_MS
 
 
 def clock_error_max_ms(terms: Terms) -> int:
-    """Return how far a time may differ from its arrival: the lateness plus a minute or 2% of a slot."""
+    """Return how far a time may be off its arrival: the lateness plus a minute or, if more, 2% of a slot."""
     slot_ms = terms.length_ms // terms.n
     return terms.lateness_ms + max(slot_ms // 50, min(slot_ms, MINUTE_MS))
 
@@ -73,7 +73,7 @@ class Intake:
         self._wrong_units: set[tuple[str, str | None]] = set()
 
     def take_messages(self, messages: Iterable[Message], free_tokens: list[Token]) -> list[MeterReading]:
-        """Return the readings of messages of one millisecond; free the tokens of refused messages."""
+        """Return the readings of messages that arrived in one millisecond; free tokens of refused ones."""
         items: list[MeterReading] = []
         # Messages that waited in a broker arrive together. Of the readings of a meter or phase that are
         # stamped with the same time, the last one is used: a power reading holds from then on; a register

@@ -14,7 +14,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""The default of the largest number of closed slots whose means are kept."""
+"""The default limit of the number of closed slots whose means are kept."""
 
 
 class SlotMean(NamedTuple):

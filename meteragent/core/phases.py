@@ -61,7 +61,7 @@ class PhaseResult(NamedTuple):
 
 
 class _PhaseReading(SharedToken):
-    """A phase's reading; its token has one use while the phase keeps it, and one for each sum with it."""
+    """A phase's reading, whose token has one use while the phase keeps it, and one in each sum with it."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
@@ -223,7 +223,7 @@ class RegisterPhases(Phases):
         return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
-        """Return the sums in which silent phases are taken to be unchanged, at readings and at a slot's end.
+        """Return the sums that take silent phases to be unchanged, at others' readings and at a slot's end.
 
         At a slot's end, changes that still wait for confirmation are believed, as for a single register.
         """

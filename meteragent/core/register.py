@@ -109,7 +109,7 @@ class RegisterTimeline(Timeline):
         return self.pending[max(ends, default=0)].time_ms if count else None
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
-        """Yield the spans between good readings that start before `until_ms`; use is None after a reset."""
+        """Yield the spans between good readings from before `until_ms`; use is None for a reset or a jump."""
         interval_ms = self._reading_terms.readings.interval_ms
         for index, change in self._changes():
             start, end = self.pending[index], self.pending[change.end]

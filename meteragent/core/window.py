@@ -77,7 +77,7 @@ class Window:
                         holds a register minus the accumulator instead (`register`)
     lost_slot           the index of the slot, if any, whose accumulator was abandoned; the slot has no noise
                         until `redraw_noise`
-    prices              the prices of the stream's topic; used only by amounts without a table
+    prices              the prices from the stream's price topic; used only by amounts without a table
     """
 
     start_ms: int
@@ -138,7 +138,7 @@ class Window:
         self.open_slot(slot_noise, integrated_until_ms, noise.draw_dither(self.terms, self.draws))
 
     def open_slot(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the next slot with this noise and dither; time integrated already is gap. The last drops R."""
+        """Open the next slot with this noise and dither; integrated time is gap. The last slot drops R."""
         assert self.draws < self.terms.n, "more draws than slots from one noise bound"  # rule 4 of `timeline`
         slot_index, self.draws = self.draws, self.draws + 1
         self.slots[slot_index] = self.mask_of(slot_index, noise, dither)

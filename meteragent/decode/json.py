@@ -17,9 +17,9 @@ A payload becomes a reading in this order:
    multiplied by a constant factor and rounded to whole millionths (`make_scaler`).
 
 Expressions are compiled when the configuration is read, so an invalid expression is an error in the
-configuration, not in a payload. Most payloads are flat objects, for which `_fast_path` does all steps at
-once, in a third of the time. It refuses nothing: a payload that it does not recognise goes through the steps
-above. It returns the same readings; a test compares the two.
+configuration, not in a payload. Most payloads are flat objects, for which the decoder of `_make_fast_decoder`
+does all steps at once, in a third of the time. It refuses nothing: a payload that it does not recognise goes
+through the steps above. It returns the same readings; a test compares the two.
 """
 
 import json

@@ -205,7 +205,7 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
 
 
 def _seen_finder(path: str | None) -> Callable[[Any], int | None]:
-    """Make a function that returns when the gateway last heard from the meter; None if it does not say."""
+    """Make a function that returns when the gateway last heard from the meter; None if this is not stated."""
     find_time = _time_finder(path)
 
     def find_seen(document: Any) -> int | None:

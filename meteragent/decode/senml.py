@@ -78,7 +78,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return a field (0 if missing) plus its base; only the field if the base is not a number."""
+    """Return a field (0 if missing) plus its base; only the field if it is no number or has no base."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value

@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """A slot: its index, and *noise + dither + energy so far*, in a peak that of the largest part (law 3)."""
+    """A slot: its index, and *noise + dither + energy so far* (law 3); in a peak, of its largest part."""
 
     slot_index: int
     accumulator: int

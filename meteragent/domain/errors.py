@@ -143,7 +143,7 @@ class StoreRestored(StoreError):
 
 
 class StoreMoved(StoreError):
-    """A store of a shard other than the configured one; other stores have its meters' marks."""
+    """A store of another shard than configured; the configured shard's marks are in other stores."""
 
 
 class StoreLost(StoreError):

@@ -234,7 +234,7 @@ _PARTS_MS = (("day", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000), (
 
 
 def duration_parts(duration_ms: int, units: int = len(_PARTS_MS)) -> list[tuple[str, int]]:
-    """Divide a duration into units, largest first, after rounding it down to its largest `units` units."""
+    """Split a duration into units, largest first; drop what is smaller than its `units` largest units."""
     parts: list[tuple[str, int]] = []
     remainder_ms, units_left = duration_ms, units
     for unit, unit_ms in _PARTS_MS:

@@ -31,7 +31,7 @@ CHANGES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 
 
 def counts_max(terms: Terms) -> int:
-    """Return the most counts, each cut off to its step, in a slot's value or, in l1, a window's values."""
+    """Return the largest number of counts, each cut off to a step, in a slot's value (in l1, a window's)."""
     slots = range(terms.n if terms.places else 1)
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]

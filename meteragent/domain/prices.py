@@ -11,7 +11,7 @@ Price = tuple[int, int, int]
 
 
 def cut_at_prices(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Yield the time from `from_ms` to `to_ms`, cut where one of the sorted prices begins or ends."""
+    """Yield the pieces from `from_ms` to `to_ms`, cut where one of the sorted `prices` begins or ends."""
     at_ms = from_ms
     for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
         start_ms, end_ms, price_u = prices[index]

@@ -127,14 +127,14 @@ class Link:
     """One caller's link to a broker, which `keep_connected` keeps open with one connection after another.
 
     session_expiry_s  how long the broker keeps the session (0: no session; over 3.1.1 the broker decides)
-    receive_maximum   a limit of the unacknowledged messages that the broker may send (MQTT 5 only)
+    receive_maximum   a limit on the number of unacknowledged messages that the broker may send (MQTT 5 only)
     inflight          an upper limit of `Session.inflight`
     timeout_s         the longest wait for a connection or a subscription
     will              a message that the broker publishes after each connection
     on_refused        gets each publication that the broker refuses (MQTT 5 only); if it is None, or the
                       refusal does not concern a topic, the connection ends
     on_failed         gets the reason when a connection or an attempt fails, and may raise an error to give up
-    role, advice      for the log: what the link is for, and what to do, by the code of a failure
+    role, advice      for the log: the link's purpose, and a function from a failure's code to what to do
     """
 
     endpoint: Endpoint

@@ -151,7 +151,7 @@ class Protocol:
         return packets.encode_unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def encode_publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooManyRequests, or LinkError for its size."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooManyRequests, or LinkError if too large."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooManyRequests("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)

@@ -89,8 +89,8 @@ class _Versions:
 class Backoff:
     """The delay before the next connection: exponential, with full jitter.
 
-    After the k-th failure in a row, from 0, it is uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a
-    connection that lasted for STABLE_S resets k, so a broker that ends connections at once is not flooded.
+    After the k-th failure in a row, counted from 0, it is uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only
+    a connection that lasted for STABLE_S resets k, so a broker that ends connections at once is not flooded.
     """
 
     def __init__(self, entropy: Entropy) -> None:

@@ -47,7 +47,7 @@ class Transport(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Ping after half a period without a write, or one without a read; drop a broker silent for two."""
+        """Ping after half a period without a write, or one without a read; abort after two without a read."""
         self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 

@@ -35,7 +35,7 @@ class Unacknowledged:
         return token
 
     def release(self, tokens: Iterable[Token]) -> list[int]:
-        """Release messages; return the ids to acknowledge now, in order. Other tokens are ignored."""
+        """Release messages; return the ids to acknowledge now, in order. Unknown tokens are ignored."""
         packet_ids = []
         for token in tokens:
             if self._unreleased.get(id(token)) is not token:

@@ -193,7 +193,7 @@ def _check_space(path: Path) -> None:
 
 
 def _allocate(descriptor: int) -> None:
-    """Allocate the blocks of an index of the log, where the file system can."""
+    """Allocate the blocks for the index of the log, if the file system supports this."""
     try:
         os.posix_fallocate(descriptor, 0, SHARED_BYTES)
     except OSError as error:
@@ -244,7 +244,7 @@ def is_store(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def examine_file(path: Path) -> sqlite3.Connection | None:
-    """Return a connection to a store; None if there has never been one. Raises Damage otherwise."""
+    """Return a connection to a store; None if there never was one. Raises Damage if it is lost or damaged."""
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read_generation(path):
         raise Damage("it is missing, although its generation file exists")

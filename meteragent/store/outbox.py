@@ -97,7 +97,7 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
 
 
 def damaged_rows(connection: sqlite3.Connection, *, is_delivered: bool) -> dict[int, str]:
-    """Return, by id, the queue and topic of each damaged row that is delivered or else waiting."""
+    """Return, by id, the queue and topic of each damaged row, among delivered or else waiting rows."""
     # The condition is a literal, so that SQLite uses the index of waiting rows.
     rows = connection.execute(f"{_DAMAGED} AND delivered_ms IS {'NOT NULL' if is_delivered else 'NULL'}")
     return {id_: bytes(name).decode(errors="replace") for id_, name in rows}

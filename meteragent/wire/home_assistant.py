@@ -152,7 +152,7 @@ def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[st
         payload_on="online",
         payload_off="offline",
         device_class="running",
-        availability=[{"topic": status, "value_template": "online"}],  # always; off while it is stopped
+        availability=[{"topic": status, "value_template": "online"}],  # always; off if the agent is stopped
     )
     entities = {
         "agent": {"platform": "binary_sensor"} | agent,

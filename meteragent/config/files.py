@@ -141,7 +141,7 @@ _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker; if it is the source's broker, unset keys are the source's."""
+    """Return the settings of the sink's broker, which inherit the source's if the broker is the same."""
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
         return sink

@@ -22,7 +22,7 @@ class Spending:
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`, which may refuse: only the stream's own budget may forbid a charge; all record it.
+            # Not `add`, which may refuse: only the own budget may forbid a charge; all odometers record it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 

@@ -96,7 +96,7 @@ _LiveReadings = dict[tuple[str, int], _PhaseReading]
 
 
 def make_phases(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> "Phases":
-    """Return the object that sums a meter's phases `names` under these terms, less those `subtracted`."""
+    """Return the object that sums a meter's phases `names` under these terms, minus those `subtracted`."""
     kind = RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases
     return kind({name: -1 if name in subtracted else 1 for name in names}, terms)
 

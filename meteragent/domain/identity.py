@@ -136,7 +136,7 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, less those in
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are summed, minus those in
     `subtracted`; `parts` maps topics to phases if each has its own topic. `shard` selects meters by the hash
     of their names. `unit` matches the topics that state a unit, and `units` has the allowed units by phase.
     """

@@ -252,7 +252,7 @@ def note_receipt(store: Store, grant: Grant) -> None:
 
 
 def last_actions(connection: sqlite3.Connection) -> dict[str, Action]:
-    """Return the last action on each receiver, by its name."""
+    """Return the last action on each receiver, by the receiver's name."""
     rows = connection.execute("SELECT max(id), receiver, verb, origin, at_ms FROM action GROUP BY receiver")
     return {action.receiver: action for action in map(Action._make, rows)}
 

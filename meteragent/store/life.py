@@ -88,7 +88,7 @@ class OpenStore:
                 tx.execute("COMMIT")
                 committed = True
                 wal.confirm_commit(tx, self.path)
-                if self._has_records:  # count the commit before they are sent (rule 3)
+                if self._has_records:  # count the commit before its records are sent (rule 3)
                     self._has_records = False
                     self._generation = self._generation._replace(releases=meta_value(tx, "releases"))
                     self._generation_file.replace(self._generation)
@@ -128,7 +128,7 @@ class OpenStore:
         put_meta(tx, releases=meta_value(tx, "releases") + 1)
 
     def _start(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
-        """Start the first generation of this process, after `change` in the same transaction."""
+        """Start the first generation of this process; `change` runs before, in the same transaction."""
         if not self._generation.name:
             # Both generations of a new store are "", which a missing file would match. After the second
             # rotation both are names, so from here on a missing file is refused.
@@ -138,7 +138,7 @@ class OpenStore:
     def _rotate_generation(
         self, change: Callable[[sqlite3.Connection], None] | None = None, *, is_stopped: bool = False
     ) -> None:
-        """Start a new generation (rule 3), after `change` in the same transaction."""
+        """Start a new generation (rule 3); `change` runs before, in the same transaction."""
         previous = self._generation
         name, releases = os.urandom(16).hex(), max(previous.releases, meta_value(self.connection, "releases"))
         with self.transaction() as tx:

@@ -37,10 +37,7 @@ def core_of(
     secret: bytes,
     claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a stream's core settings, with its sink as the only receiver; `key` is for its pseudonyms.
-
-    Without a `claim_key`, descriptors have no mark.
-    """
+    """Return a stream's core settings with its sink alone. Descriptors have no mark without `claim_key`."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),

@@ -241,10 +241,7 @@ class Local:
         *,
         is_dry: bool = False,
     ) -> Iterator[object]:
-        """Write a part of the ledger for each job, unless `is_dry`, and yield each job's result.
-
-        `admission` is complete after the last job.
-        """
+        """Write each job's part of the ledger, unless `is_dry`; yield its result. Complete `admission`."""
         with show("admit", 2 * source.rows, "row") as progress:
             checked = self._check(source, progress)
             if checked.misfits:

@@ -30,10 +30,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def program_words(script: str, interpreter: str, on_path: str | None) -> str:
-    """Return the words that start this program, for commands to copy, given how it was started.
-
-    `on_path` is the file that the command `meteragent` would run, if there is one.
-    """
+    """Return the words that start this program; `on_path` is the file that `meteragent` would run."""
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":
         return f"{shlex.quote(interpreter)} -m meteragent"

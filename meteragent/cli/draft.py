@@ -63,10 +63,7 @@ Quantity = Offer | StatedQuantity
 
 @dataclass(frozen=True, slots=True)
 class MeterChoice:
-    """A meter on the broker, its quantities, and the `names` by which it can be chosen.
-
-    If there are no offers yet, the operator must be asked for the `missing` keys of `source`.
-    """
+    """A meter on the broker, its `names` and offers, or the `missing` keys of `source` to ask for."""
 
     names: tuple[str, ...]
     text: str

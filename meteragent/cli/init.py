@@ -98,10 +98,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 
 
 def _converse(start: Callable[[], Conversation], seconds: int, profiles: Mapping[str, Profile]) -> Draft:
-    """Perform the steps of a conversation; return its result. Raises EOFError.
-
-    To go back, the conversation is restarted and given the answers up to the previous question.
-    """
+    """Perform a conversation; going back restarts it with the earlier answers. Raises EOFError."""
     history: list[tuple[Step, object]] = []
     while True:
         conversation, answer = start(), None

@@ -240,10 +240,7 @@ class Receiver(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The largest sum of charges, `epsilon_per_w` (1/W), over all streams of a meter in each period.
-
-    Periods last `period_ms`, a number of whole days, and are aligned to the Unix epoch.
-    """
+    """The largest sum of a meter's charges (1/W) in each period of `period_ms`, in whole UTC days."""
 
     epsilon_per_w: Fraction
     period_ms: int

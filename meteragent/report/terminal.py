@@ -42,10 +42,7 @@ def next_step(
     program: str = "meteragent",
     is_new: bool = False,
 ) -> str:
-    """Return the next step for a configuration: to rehearse it if it `is_new`, or to run it.
-
-    Each command starts with `program` and is alone on its line, so that it can be copied.
-    """
+    """Return the next step, a rehearsal if `is_new` or a run, with each command alone on its line."""
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
     command = say("next.then" if is_new else "next.run", program=program, config=path)

@@ -47,10 +47,7 @@ _ANYTHING = Bounds(-(10**60), 10**60)
 
 
 class Form(NamedTuple):
-    """The type and the bounds of a field.
-
-    `read` returns the value of a field. It raises a ValueError, which says what is wrong but not the value.
-    """
+    """The type and bounds of a field; `read` returns its value, or raises ValueError with the reason."""
 
     schema: Schema
     read: Callable[[Any], Any]

@@ -109,10 +109,7 @@ class OperatorKeys:
                 await self._accept_key_list(role, payload)
 
     async def _accept_key_list(self, role: str, payload: bytes) -> None:
-        """Check a list, commit it, and use it; log it if it is refused.
-
-        A list with a known serial changes nothing: an operator signs only one list for each serial.
-        """
+        """Check, commit and use a list, or log its refusal; a known serial changes nothing."""
         newest = self._lists.get(role)
         try:
             keys = decode_key_list(self._group, role, payload, 0 if newest is None else newest.serial)

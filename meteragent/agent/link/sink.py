@@ -79,10 +79,7 @@ class Presence(NamedTuple):
 
 
 class SendQueue:
-    """The beginning of the outbox, kept in memory so that new rows need not be read back from disk.
-
-    It holds all waiting rows up to the position `end` (due time, id), in order.
-    """
+    """The first rows of the outbox, in order, up to the position `end` (due time, id), kept in memory."""
 
     def __init__(self) -> None:
         self.end: tuple[float, float] = OUTBOX_START

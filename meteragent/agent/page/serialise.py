@@ -39,10 +39,7 @@ def encode_facts(
     problems: Sequence[Problem],
     sharing: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
-    """Encode the version, state, counters' meanings, and each stream's promises, meters and arrivals.
-
-    `sharing` says what can be done to receivers (`sharing_fields`).
-    """
+    """Encode version, state, counters' meanings, each stream's promises, and `sharing` (`sharing_fields`)."""
     views = [
         {
             "name": stream.name,

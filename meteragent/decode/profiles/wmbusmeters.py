@@ -51,10 +51,7 @@ which are 0."""
 
 
 def _telegram_reader(find: Callable[[Any, str | None], Decimal]) -> Read:
-    """Make a reader of the number that `find` returns for a document and its driver.
-
-    Telegrams of other media are not read, because heat meters have fields with the same names.
-    """
+    """Make a reader of the number that `find` returns; heat meters have fields of the same names."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number, its time and its meter. Raises PayloadError (`other` for telegrams to skip)."""

@@ -2,19 +2,19 @@
 
 All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
 Most depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
-(`mechanism.dithered`). Let n be the number of slots, q the quantum, and a = epsilon q. Given R as in THEORY
-2.1, a slot's noise z, in quanta, is uniform on {-R..R}. With U, the error of the rounding before the noise,
-uniform on the cell (-1/2, 1/2), z + U is uniform on (-(R+1/2), R+1/2), and
+(`mechanism.dithered`). Let n be the number of slots, q the quantum, and a = epsilon q. Given the noise bound
+R (THEORY 2.1), a slot's noise z, in quanta, is uniform on {-R..R}. Let U be the error of the rounding before
+the noise, uniform on (-1/2, 1/2). Then z + U is uniform on (-(R+1/2), R+1/2), and
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) proportional to r^n e^(-a r).
 
 The error of a dithered slot, and the interval that covers it for every load, are those of THEORY A.8. Sums
 over the lattice are used if noise bounds above 2^17 are negligible. Otherwise integrals replace the sums over
 half-integers: r is Gamma(n+1, 1/a), and a |z + U| is Erlang(K) with K uniform on 1..n (THEORY 1.1, 1.2). By
-Poisson summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i
-m/a|^-(n+1), below 1e-10 for n >= 2 (n = 1 has a closed form); that of h, whose sum has a kink, is below 1e-6.
-With dithering, h is then rounded up to H + 1/2, and the term (p(H) - p(H+1))/2 of A.8, below 3e-7, is
-neglected.
+Poisson summation, the relative error of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
+below 1e-10 for n >= 2 (n = 1 has a closed form). The sum for h has a kink, so the error of h is larger, but
+below 1e-6. With dithering, h is then rounded up to H + 1/2, and the term (p(H) - p(H+1))/2 of A.8, below
+3e-7, is neglected.
 """
 
 import math
@@ -41,7 +41,7 @@ class _Lattice(NamedTuple):
 
 def _lattice(n: int, a: float) -> _Lattice | None:
     """Tabulate the distribution of r; return None if it has too many points for a table."""
-    # At the table's end, r = (1+y) n/a, the weight is at most e^-60 of the largest, because
+    # At the table's end, r = (1+y) n/a, the weight is at most e^-60 times the largest, because
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -88,11 +88,11 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
 
     The error is measured against the value before it is rounded to the quantum. With half-up rounding, it is
     modelled as q (z + U), so h is a continuous function of all parameters. With negligible noise, h is
-    coverage * q/2; for n = 1 and a << 1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At
-    the worst point of its cell, the value is covered with a lower probability: for n = 1 and a coverage of
-    0.95, it is 0.945 at a = 0.2 and 0.865 at a = 2. With dithering, h is (H + 1/2) q for a whole H, and the
-    interval has at least this coverage for every value (THEORY A.8). Raises ValueError if the coverage is
-    not between 0 and 1.
+    coverage * q/2; for n = 1 and a << 1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. A
+    value at the worst position between two quanta is covered with a lower probability: for n = 1 and a
+    coverage of 0.95, it is 0.945 at a = 0.2 and 0.865 at a = 2. With dithering, h is (H + 1/2) q for a whole
+    H, and the interval has at least this coverage for every value (THEORY A.8). Raises ValueError if the
+    coverage is not between 0 and 1.
     """
     require_coverage(coverage)
     n, a = mechanism.n, float(mechanism.a)
@@ -109,7 +109,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
 
 
 def _dithered_half_width(table: _Lattice, coverage: float) -> float:
-    """Return H + 1/2 for the least H with sum over r > h of P(r) (1 - h/r) + P(h)/(4h) <= 1 - coverage."""
+    """Return the least h = H + 1/2 with sum over r > h of P(r) (1 - h/r) + P(h)/(4h) <= 1 - coverage."""
     mass, share = (
         np.append(np.cumsum(p[::-1])[::-1][1:], 0) for p in (table.probability, table.probability / table.r)
     )
@@ -126,7 +126,7 @@ def _lattice_tail(table: _Lattice, h: float) -> float:
 def _erlang_tail(n: int, x: float) -> float:
     """Return P(|Z| > x) at epsilon = 1: the mean of Erlang(1..n)'s tails, e^-x sum_{i<n} (1 - i/n) x^i/i!."""
     i, log_factorial, share = _erlang_terms(n)
-    return float(np.sum(np.exp(i * math.log(x) - x - log_factorial) * share))  # as in `_lattice_tail`
+    return float(np.sum(np.exp(i * math.log(x) - x - log_factorial) * share))  # see `_lattice_tail`
 
 
 @lru_cache(maxsize=1)

@@ -16,8 +16,8 @@ priors of the distance between posterior and prior is max_N ln L - min_N ln L, w
 
 Families. The bounds of a family of neighbourhoods are equivalent to privacy for the metric of the shortest
 chains of neighbours (`chain_metric`), which is never below d; if the two metrics are equal, the family is
-maximally tight (Definition 3). A family of hiding functions is so, too, if its exchanges (phi exchanges x
-and y) join any two points by a chain of length d (Definition 2); mere replacements do not suffice (T.3).
+maximally tight (Definition 3). A family of hiding functions is so, too, if pairs that a phi exchanges link
+any two points by a chain of length d (Definition 2); a phi that only maps x to y does not suffice (T.3).
 
 For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
 and 1 equally likely observes the output 0. For any prior on these two counts, posterior and prior differ by a
@@ -178,7 +178,7 @@ class Comparison(ABC):
         return _Bound(None if loss == math.inf else exp(factor * Fraction(loss)))
 
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
-        """Return the likelihoods of largest and least ratio; None if an adversary excludes the event."""
+        """Return the likelihoods with the largest and least ratio; None if one excludes the event."""
         points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
         if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):
             return None
@@ -279,8 +279,8 @@ _ZERO = exp(0) - 1
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
     """Return the metric of the shortest chains of links; infinity if there is no chain.
 
-    A channel within all bounds of the family is private for it, for neighbourhoods also conversely. It is at
-    least `metric`, if that satisfies the triangle inequality.
+    A channel within all bounds of the family is private for this metric; for neighbourhoods, the converse
+    holds, too. The result is at least `metric` if that satisfies the triangle inequality.
     """
     lengths: dict[tuple[Point, Point], Distance] = {}
     for comparison in family:

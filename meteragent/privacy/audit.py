@@ -17,9 +17,9 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
 `false_alarm` bounds the probability that a correct mechanism fails: half is split evenly over the tests of
-the distribution, and half over the events. The p-value of chi-square is asymptotic (cells expect at least
-20); all others are exact or upper bounds. Only the ratio of `log_mass` can show deviations rarer than
-1/samples.
+the distribution, and half over the events. The p-value of chi-square is asymptotic (each cell has an expected
+count of at least 20); all others are exact or upper bounds. Only check 1 can show deviations in outputs rarer
+than 1/samples.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Integers = NDArray[np.int64]
 ALARM = 1e-6
 """The default bound on the probability that a correct mechanism fails the audit."""
 SAMPLES = 20_000
-"""The default number of draws for each test, of which long windows need fewer."""
+"""The default number of draws for each test; long windows need fewer."""
 
 WIDTH = 100
-"""The default width of a table of checks, which is that of a page."""
-_NAME_WIDTH = 42  # of the names' column; a longer name moves its finding, or is wrapped
-_SURE = -27.0  # ln of the chance of equal noise from different bits up to which it is treated as impossible
+"""The default width of a table of checks, in characters."""
+_NAME_WIDTH = 42  # of the column of names; after a longer name, the finding moves to the right
+_SURE = -27.0  # different bits are expected to give different noise if ln of the chance of equality is lower
 _MIXTURE_SLACK = 1e-4  # the tolerated error of a log mass, because `WindowLaw` may approximate a sum
 _LAST_DIGITS = 1e-12  # the tolerated rounding error of a log mass, relative to 1 + its size
 
@@ -276,7 +276,7 @@ _LAW_TESTS, _CELLS = 10, 20
 
 
 def _check_law(bench: _Bench, count: int, false_alarm: float) -> Iterator[Check]:
-    """Yield the tests of draws against l_inf Laplace noise, or a passed check if `log_mass` is another."""
+    """Yield the tests of draws against l_inf Laplace noise, or a passed check if `log_mass` differs."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
@@ -366,8 +366,8 @@ STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "least": lambda u, _, __: u.min(axis=1),
     "difference": lambda u, v, __: u[:, 0] - v[:, 0],
 }
-"""Functions of u = s o (y - x) in the slots with shift s != 0, of v = y - x in the other slots (or v = u if
-there are none), and of the length of the shift in quanta; y is released from x or from the shifted window."""
+"""Functions of u, v and the shift's length in quanta: u is s (y - x) in the slots with shift s = 1 or -1, and
+v is y - x in the other slots (or u if there are none); y is released from x or from the shifted window."""
 
 
 def _choose_shifts(bench: _Bench) -> dict[str, Integers]:

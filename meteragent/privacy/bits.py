@@ -55,7 +55,7 @@ PAGE_BYTES = 1 << 26
 class RowBits(Protocol):
     """Independent fair bits for each of `count` rows: a row consists of pages, and a page of words.
 
-    All words of a page have the same width. A sampler with an address for each draw uses no bit twice.
+    All words of a page have the same width. A sampler that reads each address once uses no bit twice.
     """
 
     @property
@@ -73,7 +73,7 @@ class RowBits(Protocol):
 
 
 def check_address(page: int, size: int) -> None:
-    """Raise OverflowError unless a page has `size` bytes: a sampler must never read bits twice."""
+    """Raise OverflowError unless the page exists and has `size` bytes: else bits might be read twice."""
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
         raise OverflowError(
             f"{size} bytes of page {page} cannot be read: a row has {PAGES} pages of {PAGE_BYTES} bytes each"

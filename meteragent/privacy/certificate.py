@@ -7,7 +7,7 @@ P_i(A_i).
 *For every mechanism* that is epsilon d_inf-private, mechanism and attacker together form a channel from
 shapes to names, private on the shapes, in which S is linear. So S is at most the value of a linear program,
 and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed
-them. Further windows (`through`) can only lower it.
+them. Further windows (`through`) can only lower this bound.
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 
@@ -72,9 +72,9 @@ def _check_slots(mechanism: LInfLaplace, library: Library) -> None:
 class Certificate:
     """A bound, with its proof, on any attacker's success on one window, for mechanisms private at `level`.
 
-    `bound` is an upper bound on the probability of success, and `attained` that of some channel private at
-    `level`, the matrix of epsilon d_inf between the program's windows; the difference is the solver's gap.
-    `cost`, `level` and `multipliers` are the proof: the arguments of `optimality.dual_bound`.
+    `bound` is an upper bound on the probability of success, and `attained` the success of some channel that
+    is private at `level`, the matrix of epsilon d_inf between the program's windows. Their difference is the
+    solver's gap. `cost`, `level` and `multipliers` are the proof: the arguments of `optimality.dual_bound`.
     """
 
     bound: float

@@ -41,10 +41,10 @@ class Odometer:
     """An odometer, which adds up the epsilons of each key (such as a meter) in each period, exactly.
 
     Periods last `length_ms` and are aligned to the Unix epoch. `budget` is the largest epsilon that a key may
-    spend in a period: `add` refuses a charge that would exceed it; None only adds up charges. All accepted
-    releases together stay within the budget, even if each mechanism and its epsilon are chosen after seeing
-    all earlier releases (Pauwels 2016, Proposition 4). The caller stores and restores charges. Raises
-    ValueError if length_ms < 1, or the budget is not positive.
+    spend in a period: `add` refuses a charge that would exceed it; None sets no limit. All accepted releases
+    together stay within the budget, even if each mechanism and its epsilon are chosen after seeing all
+    earlier releases (Pauwels 2016, Proposition 4). The caller stores and restores charges. Raises ValueError
+    if length_ms < 1, or the budget is not positive.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:

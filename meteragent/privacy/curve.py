@@ -84,7 +84,7 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
     `values` has shape (.., k), `edges` k + 1 increasing entries, and `times`, within them and in the same
     unit, any shape S; the result has shape (.., *S). The last edge belongs to the last block. Raises
-    ValueError for another kind, shape, order or time.
+    ValueError for another kind, a wrong shape, edges that do not increase, or a time beyond them.
     """
     v, e, t = np.asarray(values, np.float64), np.asarray(edges), np.asarray(times)
     if v.ndim < 1 or e.shape != (v.shape[-1] + 1,) or not np.all(e[1:] > e[:-1]):

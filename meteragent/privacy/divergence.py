@@ -10,15 +10,15 @@ loss a, the dominating pair consists of two discrete Laplace distributions k qua
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z),
 
-z = 0..k, where outputs beyond 0 or k belong to the ends. Between its losses, a lattice has a slightly larger
-delta than the limit of fine lattices. The product of the pairs dominates an adaptive sequence of releases.
+z = 0..k, where outputs beyond 0 or k belong to the ends. At an epsilon between two losses, a lattice has a
+slightly larger delta than the limit of fine lattices. The product of the pairs dominates an adaptive sequence
+of releases.
 
 With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
 
     ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))).
 
-They are s times the Renyi divergence of order 1+s, and their slope at s = 0 is the Kullback-Leibler
-divergence.
+Each is s times the Renyi divergence of order 1+s; the slope at s = 0 is the Kullback-Leibler divergence.
 
 For example, two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test
 that distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
@@ -32,8 +32,8 @@ probability of 0.05, the power of the test is at most `power(0.05)`:
     [0.2929, 0.5193, 0.5379, 0.6065]
 
 Many windows: the product of their pairs dominates any adaptive sequence of releases, and Renyi divergences
-add up. For the least epsilon at a delta, give them to an accountant, such as dp-accounting, which composes
-the lattice pair itself, too: its discrete Laplace mechanism with the parameter a and the sensitivity k.
+add up. For the least epsilon at a delta, give them to an accountant, such as dp-accounting. It can also
+compose the lattice pair itself, as a discrete Laplace mechanism with the parameter a and the sensitivity k.
 
     >>> [round(17520 * pair.rdp(order)) for order in (1.5, 2, 4)]
     [8986, 10847, 14256]
@@ -155,7 +155,7 @@ def error_bounds(loss: Exact) -> ErrorBounds:
     largest KL of a pure mechanism, which is loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure
     differential privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on
     R^n (the Laplace mechanism attains it); the bound on the lattice is `LatticePair(a, k).risk`. No bound is
-    below 0. Raises ValueError if it is not positive.
+    below 0. Raises ValueError if `loss` is not positive.
     """
     pure = LatticePair(loss, 1)
     pauwels, pinsker = (1 - math.sqrt(kl / 2) for kl in (float(pure.loss), pure.kl))

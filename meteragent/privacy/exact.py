@@ -144,7 +144,7 @@ def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
 
 
 def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
-    """Return integers that enclose 2^w artanh x, |x| <= 1/3; powers and terms lose below 2 units each."""
+    """Return integers that enclose 2^w artanh x, |x| <= 1/3; a power or a term loses less than 2 units."""
     size, den, sign = abs(x.numerator), x.denominator, 1 if x >= 0 else -1
     power = size * (1 << w) // den
     total, i = 0, 0

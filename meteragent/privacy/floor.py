@@ -5,7 +5,7 @@ the *maximal expected error* of a sanitisation is the largest E d(x, X_x) over x
 expected error of any (epsilon, delta) sanitisation.
 
 *Two points* at distance r have twice the floor of Theorem 6, which takes the diameter for r (THEORY T.1):
-M >= r (1-delta)/(1+e^epsilon). Lemma 4, M > 0 for delta < 1, needs two points and follows.
+M >= r (1-delta)/(1+e^epsilon). Lemma 4, M > 0 for delta < 1, needs two points and follows from this.
 
 *Many points* (Theorem 7). Points 0..m are pairwise at least kappa apart, and the outputs are among them. With
 c = 1 - M/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with

@@ -22,7 +22,7 @@ _BITS = 64
 
 
 def kappa(a: Exact) -> Fraction:
-    """Return (e^a - 1)/a, rounded up by less than 2^-60 of it. Raises ValueError for a > `A_LIMIT`."""
+    """Return (e^a - 1)/a, rounded up by a relative error < 2^-60. Raises ValueError for a > `A_LIMIT`."""
     loss = positive("a", a)
     if loss > A_LIMIT:
         raise ValueError(f"a must be at most {A_LIMIT}, not {float(loss):g}")
@@ -34,7 +34,7 @@ def kappa(a: Exact) -> Fraction:
 
 
 def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
-    """Return the loss kappa epsilon d_1 of a change whose effects on all slots, dithered, add up to d_1.
+    """Return the loss kappa epsilon d_1 of a change whose effects on all slots add up to d_1 = `change`.
 
     Raises ValueError if `change` is negative, or a is above `A_LIMIT`.
     """
@@ -44,8 +44,8 @@ def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
 def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
     """Return 1 - e^(-X/2)/2, X = `loss_in_all`, rounded up: a bound on any attacker's success.
 
-    Two series of slot values are equally likely, and all releases are seen. It is 1 if a is above `A_LIMIT`
-    and `change` is not 0. Raises ValueError if `change` is negative.
+    Two series of slot values are equally likely, and all releases are seen. The bound is 1 if a is above
+    `A_LIMIT` and `change` is not 0. Raises ValueError if `change` is negative.
     """
     if not not_negative("change", change):
         return 0.5

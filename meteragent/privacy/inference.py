@@ -66,7 +66,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
 def success_bound_of_runs(
     mechanism: LInfLaplace, runs: Iterable[tuple[Fraction, int]], times: int = 1
 ) -> float:
-    """Return the `success_bound` of distances in runs: each with the number of windows it changes."""
+    """Return the `success_bound` of runs: pairs of a distance and the number of windows at that distance."""
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")
     a = float(mechanism.a)
@@ -89,7 +89,7 @@ def success_bound_of_runs(
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
-    """Return TV, rounded up, of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times.
+    """Return TV, rounded up, of the product of `counts[k]` pairs for each distance k, all `times` times.
 
     1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / J, 0 <= j < J/2; J = `points`.
     """

@@ -48,7 +48,7 @@ _STREAM_BLOCKS = 16  # a stream requests a multiple of this; few words are read 
 class KeyedRows:
     """Rows whose bits are a function of a key of 32 bytes and one tag per row (`bits.RowBits`).
 
-    `tags` holds 12 bytes for each row, end to end. `repr` has no key, and pickling raises TypeError. Raises
+    `tags` holds 12 bytes for each row, end to end. `repr` shows no key, and pickling raises TypeError. Raises
     ValueError if the key or the tags have the wrong length; ImportError, which names the extra, without
     `cryptography`.
     """
@@ -92,7 +92,7 @@ class KeyedRows:
         return _Stream(read)
 
     def _blocks(self, rows: RowIds, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
-        """Return whole blocks of rows, as words; `blocks` has a row of numbers for all rows, or for each."""
+        """Return whole blocks of rows, as words; `blocks` has one row of block numbers, or one per row."""
         low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)
@@ -186,7 +186,7 @@ Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
 
 
 def _cipher(key: bytes) -> Encrypted:
-    """Return AES-256 under `key`, block by block. Raises ImportError that names the missing extra."""
+    """Return a function that applies AES-256 under `key`. Raises ImportError that names the missing extra."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:

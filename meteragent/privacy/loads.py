@@ -7,12 +7,12 @@ long as energy = power * time.
 A *change* of X is the difference f of two loads that agree except on one stretch of time within a slot. On
 this stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power):
 0 <= f <= p, and the integral of f is X. *In all*, f may last over many slots, X is the integral of |f|, and
-the changes of all slots add up. All bounds for a change within a slot are reached.
+the changes of all slots add up. Each bound for a change within a slot is attained.
 
 Readings of sampled power are taken at times that do not depend on the load; each holds until the next one. If
 a device reports on change, its last report is within the dead band of the sampled power. A register shows the
-energy in whole steps s; a step larger than the range allows between two readings is clamped, and smaller
-steps are assumed not to be clamped: no reading lies within a step of the top of the range.
+energy in whole steps s. The agent clamps a rise only if it exceeds what the range allows by more than a
+step (THEORY A.15), so a load within the range is never clamped.
 """
 
 from fractions import Fraction
@@ -36,10 +36,10 @@ def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
 
 
 def counted_change_bound(change: Exact, step: Exact, counts: int = 1) -> Fraction:
-    """Return s (ceil(X / s) + m - 1), or X if X or s is 0: a bound on a change X of counted energy.
+    """Return s (ceil(X / s) + m - 1), or X if X or s is 0: a bound for a change X of counted energy.
 
-    `step` is s, 0 for a count without steps, and `counts` m, the number of truncations in the value. Raises
-    ValueError if an argument is negative, or counts < 1.
+    `step` is s, 0 for a count without steps, and `counts` is m, the number of truncated counts in the value.
+    Raises ValueError if an argument is negative, or counts < 1.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     if counts < 1:
@@ -55,11 +55,11 @@ def sampled_change_bound_in_all(change: Exact, power: Exact, period: Exact, rise
 
 
 def counted_change_bound_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
-    """Return X + (m + k - 1) s, or 0 if X is 0: a bound over all slots on a change X of counted energy.
+    """Return X + (m + k - 1) s, or 0 if X is 0: a bound over all slots for a change X of counted energy.
 
-    `step` is s, the sum of the steps of a slot's counts; `slots` m, from the first that the change touches to
-    the last observed; `rises` k, how often it rises and falls, 1 if it only adds or removes. Raises
-    ValueError if an argument is negative, or the change never rises.
+    `step` is s, the sum of the steps of a slot's counts; `slots` m, the number of slots from the first that
+    the change touches to the last observed; `rises` is k, how often it rises and falls, 1 if it only adds or
+    removes. Raises ValueError if an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

@@ -56,7 +56,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly, a float too. Raises ValueError for nan, OverflowError for infinity."""
+    """Return a point's exact number, even a float. Raises ValueError for nan, OverflowError for infinity."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -95,7 +95,7 @@ chebyshev = Rowwise(absolute, "linf")
 
 
 def normalised_manhattan(width: Exact) -> Rowwise:
-    """Return the metric d_1 / width, at most d_h on rows of this width. Raises ValueError if it is <= 0."""
+    """Return the metric d_1 / width, at most d_h on rows of this width. Raises ValueError if width <= 0."""
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
 

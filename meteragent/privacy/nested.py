@@ -28,7 +28,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 
 class Node(NamedTuple):
-    """A node's mechanism and rounding, the `weight` from its unit to the tree's, and its children's kinds."""
+    """A kind of node: its mechanism, rounding, factor `weight` to the tree's unit, and children's kinds."""
 
     mechanism: LInfLaplace
     rounding: Rounding = "half-up"
@@ -46,7 +46,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, the trees below it, its best estimate `z` from them, and its `place`."""
+    """A released value, its kind, the trees below it, its best estimate `z` from all, and a `place`."""
 
     value: float
     kind: Node
@@ -86,7 +86,7 @@ def regular_path(kinds: Sequence[Node], counts: Sequence[int]) -> Path:
     """Return the path to a leaf, with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
     The kinds are without children, from the leaves to the root. Raises ValueError unless there is one more
-    than counts.
+    kind than counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):
@@ -149,7 +149,7 @@ def _shares(kind: Node) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _error_of_z(kind: Node) -> _Sum:
-    """Return the error of a node's z."""
+    """Return the error of a node's z, as a sum of noises."""
     own_share, share_below = _shares(kind)
     error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own_share * kind.weight): 1})
     for child, count in kind.children:
@@ -161,8 +161,8 @@ def _error_of_z(kind: Node) -> _Sum:
 def _outside(path: Path) -> tuple[float, _Sum]:
     """Return k and E such that x = k z + E, with E a weighted sum of noises of nodes outside the subtree.
 
-    Here x, y, z and S stand for the errors of these values. For a child c of a node with x = k z + E it
-    follows from x_c = z_c + r (x - S), r = U_c/V, and z = (U/v) y + (U/V) S that
+    x, y and z are the errors of a node's estimate, own number and z, and S is the sum of its children's z.
+    For its child c, it follows from x_c = z_c + r (x - S), r = U_c/V, and z = (U/v) y + (U/V) S that
 
         x_c = (1 - r (1 - k U/V)) z_c + r (E + k (U/v) y - (1 - k U/V) (S - z_c)).
     """

@@ -8,8 +8,8 @@ each link are those of two points x, x' with d_Y = Delta d_X(x, x')).
 
 *Why the search is finite.* By Delta-sensitivity, the nearest two points that give the answers of a link are
 at least d_Y/Delta apart, so the link is expansive if this is exactly their distance. Then y and y' have a
-tight expansive chain if and only if their shortest path along expansive links has the length d_Y(y, y'): for
-all pairs, if and only if d_Y is Delta times the metric that f induces on its answers (`metric.Induced`).
+tight expansive chain if and only if their shortest path along expansive links has the length d_Y(y, y'). All
+pairs do if and only if d_Y is Delta times the metric that f induces on its answers (`metric.Induced`).
 
 *Sums over rows.* Let f(x) = g(x_1) + .. + g(x_n), and let L be the sensitivity of g on a row's space of width
 V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest
@@ -17,12 +17,12 @@ V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L u
 sensitivity is 1 under d_inf and d_1, and V under the other metrics.
 
 *Rows that may be absent* (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, at least one. Adding or removing a row moves each result by at most V and is a
-distance of V, so the sensitivities are those above, except that an average of a single row moves as far as
-that row. Theorems 11 to 13 state that the queries are uniformly sensitive (the sum not under d_inf). On the
-lattice q [0..k], this does not hold for the average: 0 and q/2 are answers whose nearest databases are q
-apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated geometric
-mechanism on q [0..k] needs this rounding anyway.
+of the rows that are present, of which there is at least one. Adding or removing a row moves each result by at
+most V and is a distance of V, so the sensitivities are those above, except that an average of a single row
+moves as far as that row. Theorems 11 to 13 state that the queries are uniformly sensitive (the sum not under
+d_inf). On the lattice q [0..k], this does not hold for the average: 0 and q/2 are answers whose nearest
+databases are q apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated
+geometric mechanism on q [0..k] needs this rounding anyway.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Query:
 
     @property
     def expansive_links(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """The distance d_Y of each expansive link: the sensitivity times that of the nearest points."""
+        """The distance d_Y of each expansive link: the sensitivity times the least d_X of points."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
@@ -159,8 +159,8 @@ class Query:
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     """Return the number of rows that satisfy `predicate`, as a query: uniformly 1-sensitive under d_h.
 
-    It is 0-sensitive if all values or none satisfy it. Raises ValueError if the space is too large to search,
-    or the sensitivity is infinite or irrational.
+    The query is 0-sensitive if all values or none satisfy it. Raises ValueError if the space is too large to
+    search, or the sensitivity is infinite or irrational.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
@@ -313,9 +313,9 @@ def _numbers(domain: Databases) -> Numbers:
 
 
 def _top(domain: Databases, rows: int = 1) -> int | None:
-    """Return k if answers are 0 .. k quanta, each as near to the next as can be (Theorems 11 to 13).
+    """Return k if answers are 0 .. k quanta and the query is uniformly sensitive (Theorems 11 to 13).
 
-    It is `rows` times the largest value. Under d_h, a row may move an answer by several quanta at once.
+    k is `rows` times the largest value. Under d_h, the result is None: a row may move an answer by more.
     """
     values = _numbers(domain)
     return rows * values.high if values.low == 0 and values.high and domain.kind != "hamming" else None

@@ -79,7 +79,7 @@ def tail_probability(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 with tail(x) <= chance. Raises as `tail_probability`, or outside [1e-9, 1)."""
+    """Return the least x >= 0 with tail_probability(terms, x) <= chance, from 1e-9 to 1; else ValueError."""
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
     listed = list(terms)
@@ -142,7 +142,7 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
 
 
 def _circle(kind: _Kind, cell: float, size: int) -> Floats:
-    """Return a term's masses at the grid's points, by hats: second differences of the mean excess."""
+    """Return a term's masses at grid points, by hat functions: second differences of the mean excess."""
     points = np.arange(size // 2 + 1, dtype=np.float64) * (cell / kind.size)
     excess = _slot_excess(kind.a, points + 0.5)
     masses = np.maximum(np.diff(excess, 2), 0) * (kind.size / cell)

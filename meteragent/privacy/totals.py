@@ -20,12 +20,12 @@ suffices for every load of the sums in the tests, but there is no general proof.
 slots of a window at once, the half-widths are proved. `law_of_total` is for the load taken as the worst,
 without the added half quantum.
 
-There are three approximations. A window's error is moved to the middle of its cell, 1/256 of the total's
-standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has many
-values, neighbours are merged into about 1024 (16384 if m = 1). G_w is computed on a grid, 513 points of which
-cover the heaviest slot's uniform distribution. The result is scaled to the exact standard deviation. The
-remaining error is below 5e-5 of a half-width, and below 1e-5 for the usual coverages (measured by the tests
-against independent formulas).
+There are three approximations. A window's error is moved to the middle of its cell, which is as wide as 1/256
+of the total's standard deviation, or 1/32 of the windows' root mean square deviation if that is less. If R
+has many values, neighbours are merged into about 1024 (16384 if m = 1). G_w is computed on a grid, 513 points
+of which cover the heaviest slot's uniform distribution. The result is scaled to the exact standard deviation.
+The remaining error is below 5e-5 of a half-width, and below 1e-5 for the usual coverages (measured by the
+tests against independent formulas).
 """
 
 import math

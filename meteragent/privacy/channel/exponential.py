@@ -114,7 +114,7 @@ class Number:
             k *= 2
 
     def log(self) -> float:
-        """Return ln, to a few units in the last place or 2^-120. Raises ValueError unless positive."""
+        """Return the natural logarithm, to a few last digits or 2^-120. Raises ValueError unless positive."""
         if not self > 0:
             raise ValueError(f"only a positive number has a logarithm, not {float(self)}")
         lo, hi = self.bounds(_LOG_BITS)

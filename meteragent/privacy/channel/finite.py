@@ -27,7 +27,7 @@ from meteragent.privacy.exact import Exact, ln_bounds, not_negative
 from meteragent.privacy.metric import Metric
 
 _BITS = 192
-"""The precision at which `smallest_epsilon` encloses probabilities; what it does not tell apart is exact."""
+"""The precision at which `smallest_epsilon` encloses odds; odds that may be 1 are computed exactly."""
 
 
 @dataclass(frozen=True, init=False)
@@ -118,8 +118,8 @@ class Channel(Matrix):
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        By default, these are all pairs; both orders protect both points. Raises ValueError if odds is below
-        1.
+        By default, these are all pairs, in both orders; (x, x') bounds only P(A|x) by P(A|x'). Raises
+        ValueError if odds is below 1.
         """
         neighbours = permutations(self.inputs, 2) if pairs is None else pairs
         return _largest(self.hockey_stick(x, y, odds) for x, y in neighbours)
@@ -145,7 +145,7 @@ def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
 
 
 def _log_between(low: Fraction, high: Fraction) -> float:
-    """Return ln of a number between two bounds that are hardly apart."""
+    """Return ln of a number between two bounds that are nearly equal."""
     return float(Fraction(ln_bounds(low, _BITS)[0] + ln_bounds(high, _BITS)[1], 2 << _BITS))
 
 

@@ -78,7 +78,7 @@ class Matrix:
         return tuple(row[j] for row in self.rows)
 
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
-        """Return P(event | x) for each input x. Raises ValueError unless the event has outputs alone."""
+        """Return P(event | x) for each x. Raises ValueError if the event is empty or a point is no output."""
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
             raise ValueError("an event needs at least one output")
@@ -108,7 +108,7 @@ class Matrix:
         return weights
 
     def then(self, other: Matrix) -> Self:
-        """Apply `other` to the outputs: post-processing. Raises ValueError if it lacks one as an input."""
+        """Apply `other` to the outputs: post-processing. Raises ValueError if it does not take them all."""
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
             tuple(total(p * q for p, q in zip(row, column, strict=True)) for column in columns)
@@ -117,7 +117,7 @@ class Matrix:
         return self._make(self.inputs, other.outputs, rows)
 
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> Self:
-        """Apply this channel to a query's answers for `points`. Raises ValueError if one is no input."""
+        """Apply the channel to a query's answers for `points`. Raises ValueError if an answer is no input."""
         inputs = tuple(points)
         return self._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 

@@ -24,7 +24,7 @@ def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
 
 
 def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -> tuple[Event, ...]:
-    """Return all unions of at most 20 atoms (else ValueError): sets of outputs in the same events."""
+    """Return all unions of the atoms: sets of outputs in the same events. ValueError above 20 atoms."""
     sets = [frozenset(event) for event in events]
     atoms: defaultdict[tuple[bool, ...], list[Hashable]] = defaultdict(list)
     for z in outputs:

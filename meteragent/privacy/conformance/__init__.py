@@ -27,8 +27,8 @@ The suite checks (each result is a `Check` with its figures):
 
 A mechanism with a loss but without `log_mass` is a black box: its promise and its shapes are checked as
 above. The points of up to six pairs are released many times; one half of the draws chooses an event, and the
-other half bounds how well it distinguishes the two points. `audit_release` does the same for a bare function
-and any claims, except for the checks of promise and shapes.
+other half bounds how well this event distinguishes the two points. `audit_release` does the same for a bare
+function and any claims, except for the checks of promise and shapes.
 
 The probability that a mechanism whose promise and `log_mass` are true fails any of the tests on draws is at
 most `false_alarm`, which is divided among these tests.

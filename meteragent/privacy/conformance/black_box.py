@@ -35,7 +35,7 @@ _REPEATS = 4
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, false_alarm: float
 ) -> Iterator[Check]:
-    """Yield checks; a true claim fails with chance `false_alarm`. Raises UnsupportedMechanism for no pair."""
+    """Yield a check of each pair's claim. Raises UnsupportedMechanism if there are no pairs."""
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:

@@ -48,11 +48,11 @@ Pairs with a loss near 2 are taken first.
 """
 
 _CELLS = 20
-_COVERED = 0.05  # cells with a smaller total mass are not tested, because they get too few draws
+_COVERED = 0.05  # cells that have a smaller mass in total are not tested, because they get too few draws
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns an output per point, keeps (2, 3) and (0,), and changes no argument."""
+    """Check that `release` returns an output per point, keeps shapes (2, 3), (0,), and changes no point."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     shapes, expected_shapes = [trial.draw(pair.x, 6).shape], [(6, *output)]
@@ -79,7 +79,7 @@ def _keeps_points(trial: Trial) -> bool:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits give equal outputs and other bits other ones, unless a mass is above 0.9."""
+    """Check that equal bits give equal outputs, and others different ones unless a mass is 0.9 or more."""
     x = trial.most_telling_pairs(1)[0].x
 
     def draw(seed: int) -> list[Any]:

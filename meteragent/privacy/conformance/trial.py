@@ -102,7 +102,7 @@ def to_array(points: Sequence[Any]) -> NDArray[Any]:
 
 
 def release_copies(release: Callable[[Any], Any], point: Any, count: int) -> NDArray[Any]:
-    """Release `point` `count` times at once. Raises UnsupportedMechanism if fewer return."""
+    """Release `point` `count` times at once. Raises UnsupportedMechanism for another number of outputs."""
     released = np.asarray(release(np.repeat(to_array([point]), count, axis=0)))
     if released.shape[:1] != (count,):
         raise UnsupportedMechanism(f"{count} points were released as an array of shape {released.shape}")
@@ -119,7 +119,7 @@ class Trial:
     bits: Bits
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Release `point` `count` times at once, by `bits`. Raises UnsupportedMechanism if fewer return."""
+        """Release `point` `count` times at once, with randomness from `bits`. Raises as `release_copies`."""
         return release_copies(partial(self.mechanism.release, bits=bits or self.bits), point, count)
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
@@ -142,8 +142,8 @@ class Trial:
     def most_telling_pairs(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs with a loss nearest to 2, the most informative (THEORY 6).
 
-        No two have the same first point. Under a metric promise, numbers or windows with a loss below 1 are
-        moved apart if their space allows it.
+        No two have the same first point. Under a metric promise, pairs of numbers or windows with a loss
+        below 1 are moved apart if their space allows it.
         """
         nearest: dict[str, PointPair] = {}
         for pair in sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2)):

@@ -54,7 +54,7 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the largest ln of the odds that an output changes between points at `distance`; 0 at 0."""
+        """Return the largest |ln P(y | x)/P(y | x')| over y and points x, x' at `distance`; 0 at 0."""
 
 
 @runtime_checkable

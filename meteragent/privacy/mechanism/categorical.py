@@ -92,7 +92,7 @@ class Categorical:
 
         The dtype is that of the set's values if all are ints, strings or bools, else object; strings are as
         wide as the widest value, because the caller's width would reveal their lengths. Raises ValueError,
-        without the label, for one that is not in the set.
+        whose text omits the label, for one that is not in the set.
         """
         source = sampling.source_of(bits)
         labels = label_array(points)

@@ -1,7 +1,7 @@
 """The l_inf Laplace mechanism with dithered rounding: windows lie on a finer lattice than outputs.
 
-A window S consists of n whole numbers of steps, and a quantum is L steps. With z as in `laplace` and u_i
-uniform on {0 .. L-1}, all independent,
+A window S consists of n whole numbers of steps, and a quantum is L steps. With the noise z of `LInfLaplace`
+and independent u_i, uniform on {0 .. L-1},
 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
@@ -10,11 +10,11 @@ S, so u is drawn with z, before a reading is added.
 
 The loss between windows d quanta apart is at most a ceil(d) for any n (A.1.2). For n = 1 the largest loss is
 
-    h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
+    h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),    {d} = d - floor(d),    a d <= h(d) <= a d + a^2/8  (A.1.3).
 
 The distribution of y (A.10). Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability
-of the B_i that attains t_i, T the largest t_i and g the product of w_i over the slots with t_i = T. With Z as
-in `laplace`,
+of the B_i that attains t_i, T the largest t_i and g the product of w_i over the slots with t_i = T. With the
+sum Z of e^(-a max|z_i|) over Z^n,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
@@ -82,7 +82,7 @@ class DitheredLaplace:
 
         For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
         For n > 1 it is a ceil(d/q). At multiples of the quantum both formulas give epsilon d. Raises
-        ValueError if it is negative.
+        ValueError if `distance` is negative.
         """
         lattice_loss = self.noise.loss(distance)
         part = to_rational("distance", distance) / self.quantum % 1
@@ -95,7 +95,7 @@ class DitheredLaplace:
         return lattice_loss + min(Fraction(0), Fraction(ln_bounds(ratio, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point), outputs in quanta, point in steps; see `require_int64_vectors`."""
+        """Return ln P(output | point), outputs in quanta, point in steps. Raises as `release` does."""
         floor, remainder = np.divmod(require_int64_vectors(point, self.n), self.steps)
         fraction = remainder / self.steps
         moved = require_int64_vectors(outputs, self.n) - floor

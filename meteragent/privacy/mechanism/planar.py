@@ -21,7 +21,7 @@ Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s), with Dirichlet's beta
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..
 
-The next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
+The next term is below 2e-14 times C. The sum of r e^(-ar) is -C'(a).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PlanarLaplace:
         return Windows(2, self.quantum, metric="l2")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return epsilon d for d_2 = `distance`, an irrational one rounded up. ValueError if negative."""
+        """Return epsilon d for d_2 = d = `distance`; round an irrational d_2 up. ValueError if d < 0."""
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:

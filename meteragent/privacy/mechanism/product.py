@@ -43,7 +43,7 @@ class _Rows:
         return self.row.release(self._databases(points), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: tuple[Any, ...]) -> NDArray[np.float64]:
-        """Return ln P(y | d), the sum over rows. Raises ValueError unless there are n, or as for a row."""
+        """Return ln P(y | d), the sum over rows. Raises ValueError unless there are n, and as `row` does."""
         y = self._databases(outputs)
         if len(point) != self.space.n:
             raise ValueError(f"a database has {self.space.n} rows, not {len(point)}")

@@ -55,7 +55,7 @@ class _Selection(VectorNoise):
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
-        """Return (2 Delta/epsilon) (ln n + t): regret exceeds it with chance <= e^-t (Pauwels, Example 6)."""
+        """Return (2 Delta/epsilon) (ln n + t), which max u - u_r exceeds with chance <= e^-t (Example 6)."""
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:

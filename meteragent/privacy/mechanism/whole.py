@@ -42,7 +42,7 @@ class VectorNoise:
 
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole quanta as int64, unchanged if they are. Raises TypeError, or ValueError beyond 2^62."""
+    """Return `values` as int64. Raises TypeError if they are not integers, ValueError beyond 2^62."""
     array: NDArray[Any] = require_present(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(

@@ -85,10 +85,10 @@ class WindowLaw:
     def divergence(self, mean: float) -> float:
         """Return D: the mean of max|z_i| over N windows is `mean` or beyond with probability <= e^(-N D).
 
-        "Beyond" means farther from the expectation, on the same side. The maxima have P_a(m) ~ c(m) e^(-am).
-        D is the largest value over b of (a-b) mean + ln(P_b(0)/P_a(0)) (Chernoff). It is attained at the b
-        for which P_b has this mean, where it is the Kullback-Leibler divergence of P_b from P_a. The search
-        covers e^-2 a <= b <= e^2 a; if the best b lies outside, D is too small.
+        "Beyond" means farther from the expectation, on the same side. A maximum m, which c(m) points z have,
+        has P_a(m) ~ c(m) e^(-am). D is the largest value over b of (a-b) mean + ln(P_b(0)/P_a(0)) (Chernoff).
+        It is attained at the b for which P_b has this mean, where it is the Kullback-Leibler divergence of
+        P_b from P_a. The search covers e^-2 a <= b <= e^2 a; if the best b lies outside, D is too small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
         for _ in range(40):  # golden-section search for the maximum of a concave function

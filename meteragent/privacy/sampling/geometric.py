@@ -31,7 +31,7 @@ _TAIL = 45  # all groups but the first have x < 45; the last includes all digits
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
-    """Neighbouring digits of value r, P(r) ~ e^(-xr); in the last group 2^digits stands for all above."""
+    """Neighbouring digits of value r, P(r) ~ e^(-xr); in the last group, 2^digits means at least that."""
 
     x: Fraction
     digits: int

@@ -1,14 +1,14 @@
 """The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
 If R is drawn first and then n independent uniform integers on {-R..R}, these have P(z) ~ e^(-a max|z_i|)
-(THEORY 2.1). At most n integers may ever be drawn with one R. R is drawn by rejection under an envelope of
-steps around the mode M of w over the integers, of the width b over which w falls to w(M)/2 (THEORY 2.2):
+(THEORY 2.1). At most n integers may ever be drawn with one R. R is drawn by rejection under an envelope
+(THEORY 2.2): steps around M, the mode of w over the integers, of the width b over which w falls to w(M)/2:
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 
 All comparisons use integers that enclose this ratio (`weight_bounds`), and so does the computation of M and
 b, once per (n, a). To accept or reject a proposal, the first 32 bits of a uniform number are compared with
-the weights of neighbours. They decide about 99% of the proposals; the others need the weight itself.
+cached weights of nearby integers. They decide about 99% of the proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights, from M on; a block of 64 integers or more has at least 64."""
+        """The distance between cached weights, from M on; there are at least 64 in a block of 64 or more."""
         return max(1, self.block >> 6)
 
 
@@ -92,7 +92,7 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256, typed=True)  # typed, so that a float equal to a cached Fraction is still refused
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M), fall = 1 for R."""
+    """Create the envelope for n and `a`; over a block, w falls to 2^-fall w(M); `draw` needs fall = 1."""
     exact = check_parameters(n, a)
     slope = exact / n
     num, den = exact.numerator, exact.denominator

@@ -17,7 +17,7 @@ page is read with two widths. A stream hands out each of its bits once.
 
 So with independent fair bits, attempts are independent and identically distributed, and the first accepted
 one has the distribution of `windows` (THEORY 2.1). If a line (see `windows`) does not decide an attempt, its
-height plus a uniform number U is compared with the weight of R, which agrees with every line that decides.
+height plus a uniform number U is compared with the weight of R; a line that decides has the same result.
 
 If all attempts fail, or a page ends, `OverflowError` is raised. All 511 attempts fail with a probability
 below 2^-500: a noise bound is accepted with a probability above 0.9, a slot with at least 1/2.

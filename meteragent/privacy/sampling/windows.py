@@ -4,9 +4,9 @@ The noise bound R, with the weights w(R) = (2R+1)^n e^(-aR), is drawn by rejecti
 from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
 which w has fallen to 2^-16 w(M), or down to 0. Heights are integers in units of w(M)/S. A cell's envelope is
 the larger of the weights at its ends (w is monotone on either side of M), rounded up; beyond D there are
-steps as in `noise_bound`. The areas of the cells and of the steps, laid end to end, fill the integers below
-2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a place R in it and a
-height H, exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
+steps as in `noise_bound`. By the choice of S, the areas of the cells and of the steps, laid end to end, fill
+the integers below 2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a
+place R in it and a height H, exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and

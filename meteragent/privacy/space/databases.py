@@ -25,7 +25,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The points of `values`, and None, absent, at their diameter (Chatzikokolakis 2013, section 5)."""
+    """The points of `values` and None (absent), their diameter away from each (Chatzikokolakis 2013)."""
 
     values: Space
 
@@ -54,7 +54,7 @@ class WithNull:
         return pairs_both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # the number of pairs of values tested: the nearest and the farthest; with None, the first
+_ROW_PAIRS = 4  # how many of the nearest and of the farthest pairs of values are tested; with None, the first
 
 
 @dataclass(frozen=True, init=False)

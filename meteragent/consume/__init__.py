@@ -33,8 +33,8 @@ the mean power or the energy, and nothing else about the load within the slot.
 
 Records and descriptors are JSON objects; archives are Parquet (`archive`, which needs pyarrow).
 
-`message` parses descriptors and records. `series` collects the records of each
-meter and computes estimates. The other modules build on these three.
+`message` parses descriptors and records. `series` collects the records of each meter and computes estimates.
+Most other modules build on these two.
 """
 
 from meteragent.consume.archive import read_archive

@@ -75,7 +75,7 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return each run's facts; if they differ, they are not complete. Raises RecordError without any."""
+    """Return each run's facts, as incomplete if its copies differ. Raises RecordError if there are none."""
     if not folder.exists():
         raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
     facts_by_run: dict[str, dict[str, Any]] = {}
@@ -143,9 +143,9 @@ def _digest(path: Path) -> str:
 def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
     """Return the parts and descriptors of outputs from which nothing is missing.
 
-    A folder may hold the outputs of several runs. Raises RecordError as in `read_manifests`; an output is
-    incomplete, a part is not as listed or not listed, a run is given twice, or a descriptor is refused or has
-    other terms in another output.
+    A folder may hold the outputs of several runs. Raises RecordError as in `read_manifests`, or if an output
+    is incomplete, a part is not as listed or not listed, a run is given twice, or a descriptor is refused or
+    has other terms in another output.
     """
     outputs, runs = Outputs([], {}), set[str]()
     for folder in [folders] if isinstance(folders, Path) else folders:
@@ -225,7 +225,7 @@ def read_archive(folders: Path | Iterable[Path], meters: Collection[str] | None 
     """Read the series of each of `meters`, or of all meters if it is None, from one or several outputs.
 
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns. Raises
-    RecordError as in `open_outputs` and `Series.of`, or a release names a descriptor that is in no manifest.
+    RecordError as in `open_outputs` and `Series.of`, or if a release names a descriptor in no manifest.
     """
     outputs = open_outputs(folders)
     filters = None if meters is None else [("meter", "in", set(meters))]

@@ -64,10 +64,10 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    `prior` has slot values with weights that need not add up to 1, such as a histogram of a year that the
-    receiver knows from elsewhere, and `within` the agent's range, if it is known, both in the series' unit;
-    the prior's values are clamped to it. `band` names the band, if slots are bands. Under absolute loss, the
-    guess is a value of the prior, the smaller of two equally good ones.
+    `prior` maps slot values to weights that need not add up to 1, such as a histogram of a year that the
+    receiver knows from elsewhere. Its values are clamped to `within`, the agent's range, if this is known.
+    Both are in the series' unit. `band` names the band, if slots are bands. Under absolute loss, the guess is
+    a value of the prior, the smaller of two equally good ones.
 
     Raises ValueError if there is no such slot; the prior has no value with a positive weight, a weight that
     is negative or not finite, or a value that is not finite; the range is empty or not finite; or the loss is
@@ -103,7 +103,7 @@ def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fra
 
 
 def _prior_table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the prior's values, clamped and sorted, with their weights. Raises ValueError."""
+    """Return the prior's values, clamped and sorted, with their weights. Raises as `guess_under_prior`."""
     low, high = (_exact_value(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")

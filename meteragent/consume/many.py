@@ -155,7 +155,7 @@ def _compute_errors(counts: Integers, descriptors: Sequence[Descriptor], coverag
 def _number_feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """Return the feeders' names, and the index of each meter's. Raises TypeError or ValueError."""
+    """Return the feeders' names, and the index of each meter's feeder. Raises TypeError or ValueError."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
     if not isinstance(feeder_of, Mapping):

@@ -127,7 +127,7 @@ class Descriptor(WithShape):
 
     @cached_property
     def digest(self) -> str:
-        """The whole SHA-256 whose beginning is the id, in hexadecimal; unlike the id, nobody can forge it."""
+        """The whole SHA-256 whose beginning is the id, in hexadecimal; unlike the id, it cannot be forged."""
         return sha256(self.hashed_text.encode()).hexdigest()
 
     @cached_property
@@ -142,7 +142,7 @@ class Descriptor(WithShape):
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def require_kind(self, noun: str, *spaces: Space) -> None:
-        """Raise ValueError unless windows are of one of `spaces`, the kinds that have `noun`."""
+        """Raise ValueError unless windows are of one of `spaces`, the kinds of windows with `noun`."""
         if self.shape.space not in spaces:
             names = " or ".join(f"'{space}'" for space in spaces)
             raise ValueError(f"only windows with the space {names} have {noun}")
@@ -161,7 +161,7 @@ class Descriptor(WithShape):
         return self.shape.slot_ms(0 if band is None else self.shape.names.index(band))
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """Return the kWh per unit of a value, or of a band's value. Raises ValueError without energy."""
+        """Return the kWh per unit of a value, or of a band's value. Raises as `require_load`."""
         self.require_load()
         kilo = self.shape.wh_per_value(self.unit, self.kind) / KILO
         return kilo if self.shape.is_energy(self.kind) else kilo * self.slot_ms(band) / HOUR_MS
@@ -173,7 +173,7 @@ class Descriptor(WithShape):
         return self.calendar_in(self.timezone).start_ms(time_ms)
 
     def window_of_slot_ms(self, start_ms: int) -> int:
-        """Return the start of a slot's window; only calendars with several slots a window need their zone."""
+        """Return the start of a slot's window: its own start if a window is one slot or slots are bands."""
         return start_ms if self.n == 1 or self.shape.names else self.window_ms(start_ms)
 
     def calendar_in(self, timezone: str) -> Calendar:

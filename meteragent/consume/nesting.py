@@ -175,7 +175,7 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=freeze(np.where(is_combined, values, series.values)),  # rounding must not change the others
+        values=freeze(np.where(is_combined, values, series.values)),  # rounding must not change other values
         sd=freeze(sd),
         low=freeze(values - half),
         high=freeze(values + half),

@@ -101,7 +101,7 @@ EVERYTHING = Rules()
 
 
 def require_total(descriptors: Iterable[Descriptor], *, must_be_energy: bool = False) -> None:
-    """Raise ValueError unless values under these descriptors have a sum, which `must_be_energy` or not."""
+    """Raise ValueError unless values under these descriptors add up, to energy if `must_be_energy`."""
     terms = list(descriptors)
     if len({(descriptor.kind, descriptor.unit) for descriptor in terms}) != 1:
         raise ValueError("totals need at least one slot, and one kind and unit for all slots")

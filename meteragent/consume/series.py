@@ -1,9 +1,9 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
 The estimates refer to the slot values as the meter's agent computes them, with gaps filled and values
-clamped, but without noise. An interval contains the quantity with the stated probability, by the noise that
-the descriptor names (`privacy.totals`): independent between windows and meters, dependent within a window
-unless its metric is l1.
+clamped, but without noise. An interval contains the quantity with the stated probability, computed from the
+noise that the descriptor names (`privacy.totals`). Noise is independent between windows and meters, and
+dependent within a window unless its metric is l1.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def _slot_shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Estimate the sum of weighted values. Raises ValueError if they or the coverage are wrong."""
+    """Estimate the sum of weighted values. Raises ValueError if they have no sum or coverage is wrong."""
     for terms in (terms for series in meters for terms in series.descriptors.values()):
         terms.require_load(may_be_amount=True)
     pairs = list(zip(meters, weights, strict=True))
@@ -306,7 +306,7 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum into parts, one for equal windows; in l1, each slot is independent."""
+    """Split a weighted sum into parts, one for each set of equal windows or, in l1, of equal slots."""
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:

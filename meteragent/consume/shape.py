@@ -103,7 +103,7 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError for other windows."""
+    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError for another kind."""
     window, terms = _select_window(series, time_ms, "an energy above a threshold", Space.ABOVE)
     return _make_estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 
@@ -138,7 +138,7 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
 
 
 def _select_window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
-    """Select a window's records. Raises ValueError if one is missing, or the kind lacks `noun`."""
+    """Select a window's records. Raises ValueError if one is missing, or such windows have no `noun`."""
     window = series.of_window(time_ms)
     terms = window.descriptor_of(window.records[0])
     terms.require_kind(noun, *spaces)

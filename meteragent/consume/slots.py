@@ -61,7 +61,7 @@ class Slots:
 
     @cached_property
     def summable_u(self) -> NDArray[Any]:
-        """`value_u` or, if a sum may exceed 64 bits because of a single large value, Python's integers."""
+        """`value_u`, as Python's integers if a sum may exceed 64 bits because of a single large value."""
         largest_u = max(abs(int(self.value_u.min())), abs(int(self.value_u.max())))
         return self.value_u.astype(object) if largest_u * self.value_u.size >= _SUM_MAX_U else self.value_u
 

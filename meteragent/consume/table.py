@@ -36,7 +36,7 @@ ORDER BY meter, t, band
 
 
 class UnfitMeters(RecordError, ValueError):
-    """The records of `meters` do not fit together with each other or with those of most meters.
+    """The error for `meters` whose records contradict each other or cannot be combined with others.
 
     For example, a meter's kind of values was changed. Read the other meters with `without=error.meters`.
     """

@@ -1,10 +1,10 @@
 """A non-negative view of a series that preserves its totals, for programs that cannot handle negative values.
 
 Negative values are correct: they keep sums and means unbiased, and clipping them makes totals too high. Here
-all values of a day (or a window, see `View`) are lowered by the same constant, and values that would become
-negative are set to zero. The constant is chosen to preserve the day's energy, unless that energy is negative.
-Of all non-negative values with that energy, these are the nearest to the records by least squares, weighted
-by the energy per unit of each value. This is post-processing and costs no privacy. Individual slot values are
+all values of a day (or of a window) are lowered by the same constant, and values that would become negative
+are set to zero. The constant is chosen to preserve the day's energy, unless that energy is negative. Of all
+non-negative values with that energy, these are the nearest to the records by least squares, weighted by the
+energy per unit of each value. This is post-processing and costs no privacy. Individual slot values are
 biased: small values upwards, large values downwards. The records' confidence intervals do not apply to them.
 """
 
@@ -33,7 +33,7 @@ class NonnegativeView:
 
 
 def nonnegative(series: Series) -> NonnegativeView:
-    """Return the non-negative view of a series, which keeps the energy of each day. Raises ValueError."""
+    """Return the non-negative view of a series. Raises ValueError as `Series.require_energy` does."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):

@@ -146,7 +146,7 @@ def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
 
 
 def read_outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
-    """Return ("answer", number of counted homes) of a row of the table `answer`, or (reason, 0)."""
+    """Return ("answer", number of counted homes) for a row of the table `answer`, or (reason, 0)."""
     if message.message_type(answer) == message.REFUSAL:
         return Refusal.decode(group_id, answer).message.reason, 0
     reply = Answer.decode(group_id, answer).message

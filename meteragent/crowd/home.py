@@ -85,7 +85,7 @@ def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKey
 
 
 def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
-    """Return the report of a slot, even of a group that the home has left; the caller commits it first."""
+    """Return the report of a slot, even of a group that the home has left; commit it before sending."""
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
     hpke_info = seal_info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))

@@ -211,7 +211,7 @@ class Leader(Machine):
 
 
 def read_outcome(closed: bytes) -> tuple[str, int]:
-    """Return ("total", number of counted homes) of a row of the table `closed`, or (reason, 0)."""
+    """Return ("total", number of counted homes) for a row of the table `closed`, or (reason, 0)."""
     if closed.startswith(_REFUSED):
         return closed.removeprefix(_REFUSED).decode("ascii"), 0
     return "total", json.loads(closed)["homes"]

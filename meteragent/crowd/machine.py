@@ -58,7 +58,7 @@ def response_due_s(now_s: int, homes: int) -> int:
 
 
 class Machine:
-    """What both operators share: the rows `secret` by day, and `mark` (highest serial and destroyed day)."""
+    """What both operators share, such as the tables `secret` (by day) and `mark` (`serial`, `destroyed`)."""
 
     role: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
@@ -139,7 +139,7 @@ class Machine:
         return Outgoing(f"keys/{self.role}", payload, retain=True)
 
     def _mark_value(self, name: str) -> int:
-        """Return the mark `serial` (of the newest list) or `destroyed` (the latest such day); -1 if unset."""
+        """Return the mark `serial` (of the newest list) or `destroyed` (the last day erased); -1 if unset."""
         value = self._get("mark", 0, name)
         return -1 if value is None else int.from_bytes(value, "big")
 

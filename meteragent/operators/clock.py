@@ -80,8 +80,8 @@ class Ticks:
     def take_due(self, now_s: int, oldest_s: int) -> list[int]:
         """Return the instants of due ticks, up to `oldest_s`, the arrival of the oldest waiting message.
 
-        Because of this limit, a report that arrived before a deadline is still used while it waits. If the
-        clock was set back, or after a pause of more than CATCH_UP_MAX_S, return only the latest instant.
+        Because of this limit, a report that arrived before a deadline is used even if it waits. If the clock
+        was set back, or after a pause of more than CATCH_UP_MAX_S, return only the latest instant.
         """
         latest_s = _floor(min(now_s, oldest_s))
         if now_s < self._last_s or latest_s - self._last_s > CATCH_UP_MAX_S:

@@ -18,7 +18,7 @@ REFUSED_S = 300
 
 
 class Name(NamedTuple):
-    """The identity of a message: its topic and payload; only the topic if a newer message replaces it."""
+    """The identity of a message: its topic and payload; of a retained message, the topic alone."""
 
     topic: str
     payload: bytes

@@ -151,8 +151,8 @@ def order_by_time(
 def split_arrivals(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
     """Divide messages into pieces that are processed and committed together.
 
-    A request or an answer is a piece of its own, because its work may take long, and the next piece waits
-    until then. Consecutive reports are one piece.
+    A request or an answer is a piece of its own, because its work may take long, and the next piece waits for
+    it. Consecutive reports are one piece.
     """
     for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
         if is_report:

@@ -91,7 +91,7 @@ class Link:
         return arrivals
 
     def release_reports(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge committed reports at a time that depends on no draw, because the broker sees it."""
+        """Acknowledge committed reports; call this at times that depend on no draw: the broker sees them."""
         self._unreleased -= reports
         if self._session is not None:
             self._session.acknowledge(tokens)

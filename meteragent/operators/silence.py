@@ -17,7 +17,7 @@ _SLOTS: Final = 2
 
 
 class SilenceWatch:
-    """A watch for slots without a message; it learns of messages from the rows of accepted ones."""
+    """A watch for slots without a message; the row of an accepted message shows that it arrived."""
 
     def __init__(self, role: str, group: Group, now_s: int) -> None:
         self._group, self._started_s = group, now_s
@@ -31,7 +31,7 @@ class SilenceWatch:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
     def silent_slot_s(self, now_s: int) -> int | None:
-        """Return the newest slot if it lacks a message, but not among the first after a start."""
+        """Return the newest overdue slot if it has no message; None for the first slots after a start."""
         group = self._group
         past_s = now_s - self._patience_s - group.deadline_s
         if self._newest_s is None and past_s < self._started_s + _SLOTS * group.slot_s:

@@ -4,8 +4,8 @@ Rules:
 1. A step is committed in one transaction and fsynced before any of its messages is sent.
 2. A copy is refused. As for the agent's store, `<path>.gen` names the store's newest generation and states
    the number of its commits (`meteragent.store.generation`). A commit that writes other rows than reports is
-      counted there before a message is sent. So a copy is detected if it is older than the newest fixed
-      batch, answer, total or key list.
+   counted there before a message is sent. So a copy is detected if it is older than the newest fixed batch,
+   answer, total or key list.
 3. When a day's secret is deleted, it is erased from the file and the write-ahead log. The secrets have a
    table of their own, which fits into one page, so that SQLite never moves a secret to another page.
 4. The ledger never has two lines for one slot: a second line is an error, whatever the machine decides.
@@ -51,7 +51,7 @@ START_OVER_HINT = (
 
 
 class Store(OpenStore):
-    """The open store of an operator; `is_erased` refers to deleted secrets in the log."""
+    """The open store of an operator; `is_erased` is whether the log has no deleted secrets."""
 
     SERVICE = "operator"
 
@@ -60,8 +60,8 @@ class Store(OpenStore):
         """Lock, check and return the store at `path`; create it if there is none.
 
         Raises StoreInUse, StoreRestored for a copy or a moved store, StoreLost for a corrupt one or one that
-        is missing although it existed, and StoreError for another program, role or group, or if the device
-        fails.
+        is missing although it existed, and StoreError for the store of another program, role or group, or if
+        the device fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():
@@ -100,9 +100,9 @@ class Store(OpenStore):
     def commit_step(self, rows: Mapping[RowKey, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
-        A deleted secret stays in the write-ahead log while another program reads that; each later commit,
-        even one without rows, tries again. Raises StoreError if this write or an earlier one has failed: the
-        machine is then ahead of the store.
+        A deleted secret stays in the write-ahead log while another program reads the log; each later commit,
+        even one without rows, tries again to erase it. Raises StoreError if this write or an earlier one has
+        failed: the machine is then ahead of the store.
         """
         if rows:
             try:

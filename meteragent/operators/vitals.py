@@ -83,7 +83,7 @@ class OperatorVitals(Vitals):
     waiting         the number of messages that the broker has not accepted yet
     unanswered_s    how long the leader's oldest request has been without an answer
     ahead_s         how far the wall clock has jumped ahead, while the jump is unconfirmed
-    published_s     how far the key list that was published before a new store is ahead of the clock
+    published_s     how far the key list from before the store was created is ahead of the clock
     loaded_s        how long ago a message was last dropped or late; None if none was since the start
     silent_slot_s   the start of the newest slot, if it had no report (leader) or no request (helper) in time
     refused_topics  the topics to which the broker does not let this user publish

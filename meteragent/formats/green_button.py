@@ -109,7 +109,7 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the largest of `_POWERS` with which a form's values are whole; raises FormatError without."""
+    """Return the largest of `_POWERS` with which a form's values are whole, or raise FormatError."""
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
         quotients = [value / Fraction(10) ** power for value in values]
@@ -223,7 +223,7 @@ def read(content: bytes, meter: str | None = None, left_out: Counter[str] | None
 
 
 def _find_contained(streams: dict[str, list[Entry]], net_streams: Collection[str]) -> set[str]:
-    """Return the MeterReadings with an interval that overlaps a better one of the same meter and quantity.
+    """Return the MeterReadings that overlap in time with a better one of the same meter and quantity.
 
     Consumption is better than net flow, from which feed-in is subtracted, and shorter intervals are
     better than longer ones, which are their totals.
@@ -341,7 +341,7 @@ def _by_link(resources: dict[str, ET.Element]) -> dict[str, set[str]]:
 def _owner(
     element: ET.Element, place: str, kind: str, owners: Collection[str], linking: dict[str, set[str]]
 ) -> str:
-    """Return the place of a resource's owner, which one of them links to. Raises FormatError otherwise."""
+    """Return the place of a resource's owner: by a link of either. Raises FormatError unless there is one."""
     up = next(iter(_links(element, "up")), place.rpartition("/")[0])
     owner = up.removesuffix(f"/{kind}")
     if owner in owners:

@@ -49,7 +49,7 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 
 
 def read(content: bytes, left_out: Counter[str] | None = None) -> Iterator[Entry]:
-    """Yield the entries of a CSV file; `left_out` counts rows without a value. Raises FormatError."""
+    """Yield the entries of a CSV file; `left_out` counts rows without a value. FormatError if malformed."""
     left_out = Counter() if left_out is None else left_out
     if (kind := other_kind(content[:4096])) is not None:
         raise FormatError(f"this is {kind}")
@@ -57,7 +57,7 @@ def read(content: bytes, left_out: Counter[str] | None = None) -> Iterator[Entry
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise FormatError("the file is not UTF-8") from None
-    if text[:5] in {"sep=;", "sep=,"}:  # a spreadsheet's own line
+    if text[:5] in {"sep=;", "sep=,"}:  # tells a spreadsheet the separator
         text = text.partition("\n")[2]
     header = text.partition("\n")[0]
     separator = ";" if header.count(";") > header.count(",") else ","

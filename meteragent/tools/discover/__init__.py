@@ -18,7 +18,7 @@ Rules
 4. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
    is stated. A number whose name states no direction is proposed with a doubt.
 5. Topics below a private stream, and topics that the agent cannot read, are ignored. Every other topic is
-   proposed, read as a description, left out with a reason, listed as quiet, or only counted.
+   proposed, read as a description, left out with a reason, listed as quiet (no power or energy), or counted.
 """
 
 from meteragent.tools.discover.candidate import Unplaced

@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic, or a number on it, that is not proposed: the reason, missing and known keys of `source`."""
+    """A topic, or a number on it, that is not proposed: why, and the missing and known keys of `source`."""
 
     topic: str
     reason: str

@@ -94,9 +94,9 @@ def _usual_period(candidate: Candidate) -> str | None:
 
 
 def _register_period(candidate: Candidate) -> str | None:
-    """Return, if the profile does not state it, a period of register readings like the observed median.
+    """Return a period for a register, like the observed median; None if that of the profile suffices.
 
-    It is an hour if no message was received, because a slot that waits too long loses nothing.
+    It is an hour if no topic had two live messages, because a slot that waits too long loses nothing.
     """
     if candidate.kind is not Kind.REGISTER:
         return None

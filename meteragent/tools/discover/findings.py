@@ -6,7 +6,7 @@
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
         for offer in proposal.offers:          # its quantities; start with the first
             offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
-            offer.toml(Access(url), "home")    # a complete configuration, accepted without changes
+            offer.to_toml(Access(url), "home") # a complete configuration, accepted without changes
     for entry in result.unplaced:              # heard or described, but not proposed
         entry.topic, entry.reason
         entry.missing                          # keys of [source] that nothing states, such as ("unit",)
@@ -69,7 +69,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A meter, or several meters that are read in the same way; `meters` then has the values of {meter}."""
+    """A meter, or several meters that are read in the same way; `meters` then lists the values of {meter}."""
 
     title: str
     certainty: str

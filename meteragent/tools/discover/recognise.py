@@ -61,7 +61,7 @@ _CSV = "emonhub-csv"
 _OBIS = re.compile(rb"1-0:(1|2|16)\.([78])\.0(?:\*255)?", re.ASCII)
 _OBIS_KINDS = {b"7": Kind.POWER, b"8": Kind.REGISTER}
 _WITH_OBIS = "vzlogger"
-"""The family that announces an OBIS code on ../id, next to a channel's numbers, which states the kind."""
+"""The family that announces an OBIS code, which states the kind, on ../id next to a channel's numbers."""
 _OTHER_MEDIUM = "a wmbusmeters telegram that is not about electricity, or that repeats another telegram"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"
@@ -116,7 +116,7 @@ def _reads(profile: Profile, log: TopicLog) -> bool:
 def _recognise(
     profile: Profile, template: str, places: Sequence[TopicMatch], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Return candidates, one for all meters of a kind, and the template's topics that are not proposed."""
+    """Return candidates, one for all meters with the same quantities, and the topics not proposed."""
     rows = {name: read_rows(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -276,7 +276,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _merge_by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge the candidates for the same meters into the alternatives of the first power, or of the first."""
+    """Merge candidates for the same meters: the first power, or else the first, gets all as alternatives."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)
@@ -348,7 +348,7 @@ def _topics_by_ending(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[st
 
 
 def _position_entry(log: TopicLog) -> Unplaced:
-    """Return the entry for a topic whose number of unnamed values is unusual."""
+    """Return the entry for an emonhub topic with an unusual number of unnamed values."""
     count = log.newest.count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})

@@ -256,7 +256,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return the kind and unit that words name, a unit before others; None for each that is ambiguous."""
+    """Return the kind and unit that words name; a unit decides first. None stands for an ambiguous one."""
     units = {_UNITS[word] for word in words if word in _UNITS}
     if units:
         return units.pop() if len(units) == 1 else (None, None)

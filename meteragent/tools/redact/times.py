@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 BASE_DATE = date(2020, 1, 15)
 """The date to which the first time is shifted."""
 NEAR_DAYS = 7
-"""A time that is further than this from the first time also moves to BASE, because a meter's installation day
-identifies the meter."""
+"""A time that is further than this from the first time also moves to BASE_DATE, because a meter's
+installation day identifies the meter."""
 
 _FORMS = (
     re.compile(r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)(?P<rest>(?:[Tt ]\d\d:\d\d.*)?)", re.DOTALL),
@@ -29,7 +29,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """A shift by the number of days that moves the first time to BASE; distant times move to BASE instead."""
+    """A shift by as many days as move the first time to BASE_DATE; distant times move to BASE_DATE, too."""
 
     def __init__(self) -> None:
         self._days: int | None = None

@@ -60,7 +60,7 @@ class Rehearsal:
     def __init__(
         self, stream: settings.Stream, key: bytes | None, secret: bytes, bits: SecretBits, now_ms: int
     ) -> None:
-        """Start at `now_ms`; `key` is that of pseudonyms, and `secret` must be fresh."""
+        """Start at `now_ms`; `key` is the pseudonym key, and `secret` must be fresh."""
         schedule = settings.schedule(stream)
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)

@@ -154,7 +154,7 @@ class StreamView:
         return round_down(time_ms, self._schedule.usual.length_ms)
 
     def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
-        """Yield the code of each problem with messages, and what to do; a shard may have no meters."""
+        """Yield each problem's code, and what to do; that a shard gets no messages is not a problem."""
         self.arrivals.advance_clock(now_ms, is_connected=True)
         hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
         limits = intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
@@ -218,7 +218,7 @@ class View:
         self.write_line(HEAD)
 
     def note_listening(self, stream: StreamView) -> None:
-        """Record that a stream's source is subscribed; its silence is counted from the first subscription."""
+        """Record that a stream's source is subscribed; its silence is timed from the first subscription."""
         self._listening.setdefault(stream, set())
 
     def tick(self) -> None:
@@ -231,7 +231,7 @@ class View:
                         self.write_line(line)
 
     def show_source_message(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a message; return whether it has a shown meter's readings. Raises PayloadError if not."""
+        """Process a message: show a new reading of a shown meter, or write why it is not a reading."""
         try:
             is_shown = stream.take_source_message(topic, payload, retain, self._now_ms())
         except PayloadError as error:

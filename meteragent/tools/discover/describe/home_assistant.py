@@ -48,7 +48,7 @@ def is_description(topic: str) -> bool:
 
 
 def read_statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield a statement for each sensor with a state topic, except the agent's own, which sends records."""
+    """Yield a statement for each sensor with a state topic, except the agent's own sensors."""
     segments = topic.split("/")
     root = _expand(document)
     origin = root.get("origin")

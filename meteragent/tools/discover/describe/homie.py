@@ -20,7 +20,7 @@ _NUMBERS = frozenset({"integer", "float"})
 
 
 def is_description(topic: str) -> bool:
-    """Return whether a topic is an attribute of the convention."""
+    """Return whether a topic is that of an attribute of the convention."""
     return topic.rpartition("/")[2].startswith("$")
 
 

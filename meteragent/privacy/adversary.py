@@ -178,7 +178,7 @@ class Comparison(ABC):
         return _Bound(None if loss == math.inf else exp(factor * Fraction(loss)))
 
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
-        """Return the likelihoods with the largest and least ratio; None if one excludes the event."""
+        """Return the likelihoods with the extreme ratios; None if an adversary excludes the event."""
         points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
         if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):
             return None

@@ -5,9 +5,9 @@ An attacker names shape i if the release is in A_i, and is right with probabilit
 P_i(A_i).
 
 *For every mechanism* that is epsilon d_inf-private, mechanism and attacker together form a channel from
-shapes to names, private on the shapes, in which S is linear. So S is at most the value of a linear program,
-and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed
-them. Further windows (`through`) can only lower this bound.
+shapes to names. This channel is private, and S is linear in it. So S is at most the value of a linear
+program, and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`), whichever solver
+computed them. Further windows (`through`) can only lower this bound.
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 

@@ -56,7 +56,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's exact number, even a float. Raises ValueError for nan, OverflowError for infinity."""
+    """Return x, even a float, as an exact number. Raises ValueError for nan, OverflowError for infinity."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -159,7 +159,7 @@ class Induced:
     """The metric that a query induces on its answers: the largest under which the query is 1-Lipschitz.
 
     The distance of two answers is the length of the shortest chain of answers between them, where a link is
-    as long as the distance of the nearest two points with its answers. A mechanism H is private for this
+    as long as the distance of the nearest two points with these answers. A mechanism H is private for this
     metric if and only if H after the query is private for `metric`, because both conditions bound the same
     odds for each link. Chatzikokolakis 2013, Theorem 6, is the case in which the answers' metric is Delta
     times this one.

@@ -161,7 +161,7 @@ def _error_of_z(kind: Node) -> _Sum:
 def _outside(path: Path) -> tuple[float, _Sum]:
     """Return k and E such that x = k z + E, with E a weighted sum of noises of nodes outside the subtree.
 
-    x, y and z are the errors of a node's estimate, own number and z, and S is the sum of its children's z.
+    x, y and z stand for the errors of a node's estimate, own number and z; S is the sum of its children's z.
     For its child c, it follows from x_c = z_c + r (x - S), r = U_c/V, and z = (U/v) y + (U/V) S that
 
         x_c = (1 - r (1 - k U/V)) z_c + r (E + k (U/v) y - (1 - k U/V) (S - z_c)).

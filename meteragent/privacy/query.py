@@ -131,7 +131,7 @@ class Query:
 
     @property
     def expansive_links(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """The distance d_Y of each expansive link: the sensitivity times the least d_X of points."""
+        """The distance d_Y of each expansive link: the sensitivity times the nearest points' distance."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
@@ -190,11 +190,11 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
     Its sensitivity is the sum's sensitivity divided by n, so it is 1 under d_inf. If rows may be absent or
-    the mean is `rounded`, it is at most the sensitivity of a row. Under d_inf it is uniform for rows that are
-    real numbers (Theorem 13). On a lattice it is not: if one of n > 1 rows moves by a quantum, the mean moves
-    by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n. Raises TypeError
-    if the values of the rows are not `Numbers`; ValueError if the sensitivity is the rows' width, which is
-    infinite.
+    the mean is `rounded`, it is at most the sensitivity of a row. Under d_inf the query is uniform for rows
+    that are real numbers (Theorem 13), but not on a lattice: if one of n > 1 rows moves by a quantum, the
+    mean moves by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
+    Raises TypeError if the values of the rows are not `Numbers`; ValueError if the sensitivity is the rows'
+    width, which is infinite.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -315,7 +315,7 @@ def _numbers(domain: Databases) -> Numbers:
 def _top(domain: Databases, rows: int = 1) -> int | None:
     """Return k if answers are 0 .. k quanta and the query is uniformly sensitive (Theorems 11 to 13).
 
-    k is `rows` times the largest value. Under d_h, the result is None: a row may move an answer by more.
+    k is `rows` times the largest value. Under d_h, return None: a row may move an answer by many quanta.
     """
     values = _numbers(domain)
     return rows * values.high if values.low == 0 and values.high and domain.kind != "hamming" else None

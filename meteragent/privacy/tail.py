@@ -79,7 +79,7 @@ def tail_probability(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 with tail_probability(terms, x) <= chance, from 1e-9 to 1; else ValueError."""
+    """Find the least x >= 0 with tail_probability <= chance. Raises ValueError unless 1e-9 <= chance < 1."""
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
     listed = list(terms)

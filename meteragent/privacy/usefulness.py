@@ -9,7 +9,7 @@ d_1. Under the l_inf Laplace distribution, alpha is for the largest error of a w
 error is smaller (`accuracy.half_width`).
 
 The output of the truncated geometric mechanism on 0..k is farther than j quanta from x with probability
-e^(-a(j+1))/(1+e^-a) for each side of x with more than j points: two at the worst x if k >= 2(j+1).
+e^(-a(j+1))/(1+e^-a) for each side of x with more than j points: both sides at the worst x if k >= 2(j+1).
 
 *Geolocation* (section 6.2, which states no alpha). Level l within a radius r means epsilon = l/r. To retrieve
 everything within some distance of the truth with probability 1 - delta, ask for a circle around the released

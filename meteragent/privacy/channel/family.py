@@ -9,8 +9,8 @@ statement for any two metrics and its converse are ours: the loss epsilon |y - y
 and y' is attained, so if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x').
 
 For n rows with values in a set V of width w, sum, average, minimum, maximum and percentiles are in C for d_h
-and d_1/w. For d_h and d_inf/w, sum and average are not if n > 1. A count of the rows above a threshold is in
-C only if each value of V above the threshold is at the distance w from each other value of V.
+and d_1/w. For d_h and d_inf/w, sum and average are not in C if n > 1. A count of the rows above a threshold
+is in C only if each value of V above the threshold is at the distance w from each value of V that is not.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Channel(Matrix):
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        By default, these are all pairs, in both orders; (x, x') bounds only P(A|x) by P(A|x'). Raises
+        By default, these are all pairs, in both orders; a pair (x, x') bounds only P(A|x) by P(A|x'). Raises
         ValueError if odds is below 1.
         """
         neighbours = permutations(self.inputs, 2) if pairs is None else pairs

@@ -7,10 +7,10 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism with inputs and outputs 
 with the same lambda for all y. So lambda cancels in the odds, and the mechanism is epsilon d-private (Fact
 7). The exponential mechanism normalises each row separately, so its loss may be twice as large.
 
-There is exactly one lambda with rows that sum to 1, if it may be negative (THEORY T.10):
-lambda(z) = det M_z / det M with M(y, z) = e^(-epsilon d(y, z)), where M_z is M with column z replaced by
-ones. These are quotients of sums of powers of e, whose signs are decided exactly. The space has a Laplace
-mechanism on its points if and only if no lambda(z) is negative.
+There is exactly one lambda with rows that sum to 1, if lambda may be negative (THEORY T.10): lambda(z) = det
+M_z / det M with M(y, z) = e^(-epsilon d(y, z)), where M_z is M with column z replaced by ones. These are
+quotients of sums of powers of e, whose signs are decided exactly. The space has a Laplace mechanism on its
+points if and only if no lambda(z) is negative.
 """
 
 from collections.abc import Hashable, Iterable
@@ -31,7 +31,7 @@ Exponents = list[list[Fraction]]
 
 
 class NoLaplaceMechanism(ValueError):
-    """The error if a space has no Laplace mechanism: the only `densities` are negative somewhere."""
+    """The error if a space has no Laplace mechanism: `densities`, the only solution, has negative values."""
 
     def __init__(self, densities: dict[Any, Number]) -> None:
         negative = [point for point, density in densities.items() if density.sign < 0]

@@ -52,7 +52,7 @@ _COVERED = 0.05  # cells that have a smaller mass in total are not tested, becau
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns an output per point, keeps shapes (2, 3), (0,), and changes no point."""
+    """Check that `release` gives one output per point, keeps the shapes (2, 3) and (0,), and changes no point."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     shapes, expected_shapes = [trial.draw(pair.x, 6).shape], [(6, *output)]
@@ -79,7 +79,7 @@ def _keeps_points(trial: Trial) -> bool:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits give equal outputs, and others different ones unless a mass is 0.9 or more."""
+    """Check that equal bits give equal outputs; different bits do not (unless a mass is 0.9 or more)."""
     x = trial.most_telling_pairs(1)[0].x
 
     def draw(seed: int) -> list[Any]:

@@ -169,7 +169,7 @@ def _log_total(n: int, a: float) -> float:
     """Return ln Z, by one of the formulas in the module's docstring."""
     if n == 1:
         return math.log1p(2 * math.exp(-a) / -math.expm1(-a))
-    # At the sum's end, r = (1+y) n/a, a term is at most e^-60 of the largest, because
+    # At the sum's end, r = (1+y) n/a, a term is at most e^-60 times the largest, because
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:

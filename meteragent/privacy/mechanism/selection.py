@@ -11,10 +11,10 @@ and reports the index of the largest sum, the first one if there are several. Ti
 value falls (as for counts to which one person is added), or if no value rises, the loss is half as large
 (THEORY T.11).
 
-The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
-at most e^(ak), and so does the sum of the weights. For both mechanisms the value at the reported index is
-within (2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
-P(r) <= e^(-a (max u - u_r)) for every r.
+The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): if values change by at most k
+quanta, each weight changes by a factor of at most e^(ak), and so does their sum. For both mechanisms the
+value at the reported index is within (2 Delta/epsilon)(ln n + t) of the largest with a probability of at
+least 1 - e^-t (Example 6), because P(r) <= e^(-a (max u - u_r)) for every r.
 """
 
 from __future__ import annotations

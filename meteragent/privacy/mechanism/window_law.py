@@ -41,7 +41,7 @@ class WindowLaw:
 
     def __init__(self, n: int, a: float) -> None:
         self.n, self.a = n, a
-        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # each weight beyond is below e^-60 of the largest
+        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # further weights are below e^-60 times the largest
         self._exact = end <= _TERMS_LIMIT
         width = 1.0 if self._exact else end / _MIDPOINTS
         self._r = (np.arange(math.ceil(end / width) + 1) + 0.5) * width

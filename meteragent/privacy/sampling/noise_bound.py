@@ -79,7 +79,7 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights, from M on; there are at least 64 in a block of 64 or more."""
+        """The distance between cached weights; a block of 64 or more integers has at least 64 of them."""
         return max(1, self.block >> 6)
 
 

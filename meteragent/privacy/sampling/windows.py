@@ -8,8 +8,8 @@ steps as in `noise_bound`. By the choice of S, the areas of the cells and of the
 the integers below 2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a
 place R in it and a height H, exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
-A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
-by at most h^2/8 max|w''| (Lagrange), and
+A straight line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from
+the chord by at most h^2/8 max|w''| (Lagrange), and
 
     w'' = w (f'^2 + f''),   f' = 2n/(2x+1) - a,   f'' = -4n/(2x+1)^2,
 

@@ -75,7 +75,7 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return each run's facts, as incomplete if its copies differ. Raises RecordError if there are none."""
+    """Return each run's facts, as incomplete if their copies differ. Raises RecordError if no run has any."""
     if not folder.exists():
         raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
     facts_by_run: dict[str, dict[str, Any]] = {}

@@ -4,7 +4,7 @@ import codecs
 import re
 from typing import Final
 
-SEPARATOR_LINES: Final = {b"sep=;": ";", b"sep=,": ",", b"sep=\t": "\t"}  # Excel's, before the header
+SEPARATOR_LINES: Final = {b"sep=;": ";", b"sep=,": ",", b"sep=\t": "\t"}  # Excel's lines before the header
 _KINDS = {
     b"PK\x03\x04": "an Excel workbook or a zip archive: save it as 'CSV UTF-8', or unpack it",
     b"\x1f\x8b": "packed with gzip: unpack it",

@@ -84,7 +84,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _common_slots(series: Series) -> tuple[object, ...]:
-    """Return a series' unit and slots, to compare with other meters' ones. Raises ValueError for bands."""
+    """Return a series' unit and slots, to compare them with other meters'. Raises ValueError for bands."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()

@@ -114,7 +114,7 @@ class Descriptor(WithShape):
 
     @classmethod
     def parse_stored(cls, text: str) -> Self:
-        """Parse a descriptor without a meter that was checked before it was stored. Raises RecordError."""
+        """Parse a stored descriptor, which has no meter and was checked. Raises RecordError if malformed."""
         facts = json.loads(text)
         own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
         return cls._from_fields(Fields(DESCRIPTOR, facts | own_facts, float))

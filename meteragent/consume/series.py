@@ -197,7 +197,7 @@ class Series(Columns):
         return replace(self, records=self.records[start:stop])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
-        """Return the record of the slot, or of a window's band, at `time_ms`. Raises ValueError if none."""
+        """Return the record of the slot, or of a window's band, at `time_ms`, or raise ValueError."""
         start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
         records = tuple(record for record in self.records[start:stop] if record.band == band)
         if not records:

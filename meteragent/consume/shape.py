@@ -65,7 +65,7 @@ class MeanDay:
 
 
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
-    """Return the curve of the window that starts at `time_ms`. Raises ValueError if it has none."""
+    """Return the curve of the window that starts at `time_ms`. Raises ValueError if there is none."""
     window, terms = _select_window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     half = _half_width(terms, coverage)
@@ -73,7 +73,7 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
-    """Return the mean day of the window that starts at `time_ms`. Raises ValueError if it has none."""
+    """Return the mean day of the window that starts at `time_ms`. Raises ValueError if there is none."""
     window, terms = _select_window(series, time_ms, "a mean day", Space.PROFILE)
     bands = tuple(record.band or "" for record in window.records)
     duration_ms = freeze(np.array([terms.slot_ms(band) for band in bands], np.int64))
@@ -97,13 +97,13 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount of the window at `time_ms` in its currency. Raises ValueError if it has none."""
+    """Estimate the amount of the window at `time_ms`, in its currency. Raises ValueError if it has none."""
     window, terms = _select_window(series, time_ms, "an amount", Space.WEIGHTED)
     return _make_estimate(float(window.values[0]), terms, 1, window.unit, coverage)
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError for another kind."""
+    """Estimate a window's energy above `threshold_w`, in kWh. Raises ValueError for other windows."""
     window, terms = _select_window(series, time_ms, "an energy above a threshold", Space.ABOVE)
     return _make_estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 

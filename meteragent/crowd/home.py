@@ -52,7 +52,7 @@ def decode_key_list(group: Group, role: str, payload: bytes, serial_min: int) ->
     `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
     its own keys as the helper's, and open both pads and shares. `serial_min` is the highest serial that the
     home has committed for this role, or 0: older lists are refused for ever, for example one from before the
-    operator lost its store. Raises Malformed.
+    operator lost its store. Raises Malformed if a check fails.
     """
     signed_list = KeyList.decode(group.id, payload)
     keys = signed_list.message

@@ -137,7 +137,7 @@ def _group(document: dict[str, Any]) -> Group | None:
 
 
 def _identity(document: dict[str, Any]) -> Identity | None:
-    """Return the identity in the file that a document names, if any. Raises ConfigError."""
+    """Return the identity in the file that a document names, if any. Raises ConfigError if unusable."""
     path = document.get("identity_file")
     if not isinstance(path, str):
         return None
@@ -148,7 +148,7 @@ def _identity(document: dict[str, Any]) -> Identity | None:
 
 
 def _address(document: dict[str, Any]) -> Endpoint | None:
-    """Return the broker's address; None if a value in its table has the wrong form. Raises ConfigError."""
+    """Return the broker's address; None if its table has a wrong value. Raises ConfigError if refused."""
     table = document.get("broker", {})
     if isinstance(table, dict):  # `parse` refuses unknown keys; the address is checked without them
         table = {name: value for name, value in table.items() if name in CrowdBroker.model_fields}

@@ -111,7 +111,7 @@ class Rehearsal:
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:
-            """Return a payload's readings on the fast clock. Raises PayloadError."""
+            """Return a payload's readings on the fast clock. Raises PayloadError as `decode` does."""
             readings = decode(payload)
             newest_ms = max((time_ms for time_ms, *_ in readings if time_ms is not None), default=0)
             fast = []

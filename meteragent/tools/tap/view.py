@@ -94,7 +94,7 @@ class StreamView:
         return True
 
     def _readings(self, meter: str, phase: str | None, payload: bytes, retain: bool) -> Sequence[Reading]:
-        """Return the readings of a shown meter's message, at least one. Raises PayloadError."""
+        """Return the readings of a shown meter's message. Raises PayloadError if there is none."""
         if retain:
             raise PayloadError("retained")
         if len(payload) > self._stream.source.max_payload:

@@ -25,7 +25,7 @@ _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
 _NO_NUMBER = "its messages have no number at the described place"
 _BARE_NUMBER_PROFILES = ("homeassistant-statestream", "esphome")
-"""Profiles for bare numbers in which words that mean 'no value' are refused as such."""
+"""Profiles for bare numbers that recognise the words by which a device says that it has no value."""
 
 
 @dataclass(frozen=True, slots=True)

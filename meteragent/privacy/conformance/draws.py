@@ -52,7 +52,7 @@ _COVERED = 0.05  # cells that have a smaller mass in total are not tested, becau
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` gives one output per point, keeps the shapes (2, 3) and (0,), and changes no point."""
+    """Check that `release` gives one output per point, keeps shapes (2, 3) and (0,), and changes no point."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     shapes, expected_shapes = [trial.draw(pair.x, 6).shape], [(6, *output)]

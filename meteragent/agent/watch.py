@@ -179,7 +179,7 @@ class Watch:
 
     async def _reply(self, question: bytes) -> str:
         verb, _, name = question.decode("utf-8", "replace").partition(" ")
-        if verb in receivers.VERBS:
+        if name:
             return json.dumps({"refused": await receivers.act(self._context, verb, name, "command")})
         return as_json(await self.vitals(has_arrivals=question == METERS_QUESTION), question)
 

@@ -14,6 +14,7 @@ from meteragent.cli.exit_codes import fail
 from meteragent.domain.errors import StoreError, StoreInUse
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import iso_time
+from meteragent.domain.identity import END
 from meteragent.report import together
 from meteragent.report.format import figures_text
 from meteragent.report.language import language_of_environment, say, use_language
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
             return 0
         if options.name not in names:
             return fail(say("receivers.known", names=", ".join(names) or "–"))
-        if options.verb == "end" and not options.yes:
+        if options.verb == END and not options.yes:
             return fail(say("receivers.final", name=options.name))
         refusal = _act(settings, Action(0, options.name, options.verb, "command", boot_clock.wall_ms()))
         if refusal is not None:

@@ -36,6 +36,7 @@ from meteragent.config.value import (
 from meteragent.crowd.group import Group
 from meteragent.decode.profile import Profile
 from meteragent.domain.grid import EVERY_DAY
+from meteragent.domain.identity import END, PAUSE, RESUME
 from meteragent.domain.metric import Metric
 from meteragent.domain.presets import DEFAULT
 from meteragent.domain.terms import Clock
@@ -92,7 +93,12 @@ class Receiver(Broker):
     @property
     def state(self) -> str:
         """The state by its last action or the file: "ended" or "paused"; "" if it gets numbers."""
-        return "ended" if self._verb == "end" else "paused" if self.paused or self._verb == "pause" else ""
+        return "ended" if self._verb == END else "paused" if self.paused or self._verb == PAUSE else ""
+
+    @property
+    def verbs(self) -> list[str]:
+        """What a person can do to it now: nothing after an end, and only the file resumes what it pauses."""
+        return [] if self._verb == END else [PAUSE, END] if not self.state else [RESUME, END][self.paused :]
 
     def after_action(self, verb: str) -> Self:
         """Return a copy of this receiver whose last action is `verb`, which is "" if there was none."""

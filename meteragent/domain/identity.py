@@ -1,4 +1,4 @@
-"""Topic templates, and the public names of meters.
+"""Topic templates, the public names of meters, and of what a person does to receivers.
 
 A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
 configuration names the meter. The name, or a keyed pseudonym of it, is inserted into the sink template. If
@@ -16,6 +16,8 @@ from typing import Self
 PLACEHOLDER = "{meter}"
 PHASE = "{phase}"
 SHARD = "{shard}"
+VERBS = PAUSE, RESUME, END = "pause", "resume", "end"
+"""What a person can do to a receiver."""
 ALL_METERS = "0/1 by name"
 """The shard of a stream outside a fleet, as a store records it."""
 _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Outgoing, Receiver
 from meteragent.domain.errors import StoreError
+from meteragent.domain.identity import END
 from meteragent.store import Store, json_rows, outbox
 from meteragent.store.schema import row_crc
 
@@ -44,7 +45,7 @@ _COUNT_SENT = f"""INSERT INTO sent
 
 
 class Action(NamedTuple):
-    """What was done to a receiver (`verb`: pause, resume or end), when, and where: "page" or "command"."""
+    """What was done to a receiver (one of `VERBS`), when, and where: "page" or "command"."""
 
     id: int
     receiver: str
@@ -266,7 +267,7 @@ def add_action(store: Store, action: Action, known_id: int | None = None) -> str
     with store.transaction() as tx:
         actions = last_actions(tx)
         last = actions.get(action.receiver)
-        if last is not None and last.verb == "end":
+        if last is not None and last.verb == END:
             return "ended"
         if known_id is not None and known_id != last_id(actions):
             return "outdated"

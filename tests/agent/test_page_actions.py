@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from meteragent import config
 from meteragent.agent.page import view as page
 from meteragent.agent.page.app import BODY_LIMIT, DRAFT_LIMIT, build_application
+from meteragent.domain.identity import VERBS
 from meteragent.store.grants import Action
 from tests.support.not_run import ROOT
 from tests.support.page_asker import Answer, ask
@@ -70,10 +71,17 @@ async def visit() -> Visit:
 
 async def test_whoever_is_logged_in_acts(visit: Visit) -> None:
     """Each action has the nonce that the page got after the one before."""
-    for verb in ("pause", "resume", "end"):
+    for verb in VERBS:
         answer = await visit.post({"verb": verb, "name": "utility", "nonce": await visit.nonce()})
         assert (answer.status, json.loads(answer.body)) == (200, {"refused": None})
     assert visit.world.acts == [("pause", "utility"), ("resume", "utility"), ("end", "utility")]
+
+
+async def test_the_page_offers_what_the_command_does(visit: Visit) -> None:
+    """Its buttons come with the facts: those that a receiver's state allows, and which of them is final."""
+    facts = json.loads((await ask(visit.app, "/facts.json", headers={"cookie": visit.cookie})).body)
+    assert {tuple(row["verbs"]) for row in facts["receivers"]} == {("pause", "end")}
+    assert facts["final"] == VERBS[-1]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def test_every_receiver_has_a_line() -> None:
     )
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
     assert sharing.receivers(paused)[2].text.endswith("paused, so it gets nothing now")
+    assert paused.receiver[2].verbs == ["end"]
     assert together.level_together(paused) < together.level_together(SETTINGS)
 
 
@@ -64,6 +65,7 @@ def test_an_action_counts_like_the_file() -> None:
         "until 2027-12-30T23:00:00Z",
         "so it gets nothing more",
     ]
+    assert [item.verbs for item in after.receiver] == [["resume", "end"], ["pause", "end"], []]
     [appliance, day] = after.stream
     assert appliance.sink.topic == "homes/{meter}/power"
     assert [appliance.is_received, day.is_received] == [True, False]

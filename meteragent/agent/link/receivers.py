@@ -16,6 +16,7 @@ from meteragent.agent.environment import Context
 from meteragent.config.model import Broker
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import iso_time
+from meteragent.domain.identity import RESUME, VERBS
 from meteragent.domain.terms import Clock
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
@@ -29,8 +30,6 @@ agent finds out whether another agent releases on the receiver's topics: connect
 take at most 10 s each."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered; records that remain after this time are deleted."""
-VERBS = ("pause", "resume", "end")
-"""What a person can do to a receiver."""
 
 _log = logging.getLogger("meteragent")
 
@@ -142,7 +141,7 @@ def refusal_of(config: settings.Config, action: Action) -> str | None:
     receiver = next((item for item in config.receiver if item.name == action.receiver), None)
     if receiver is None or action.verb not in VERBS:
         return "unknown"
-    return "in_file" if action.verb == "resume" and receiver.paused else None
+    return "in_file" if action.verb == RESUME and receiver.paused else None
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:

@@ -12,6 +12,7 @@ from meteragent.agent.viewers import News, Viewer
 from meteragent.config.model import Config, Receiver, Stream
 from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
+from meteragent.domain.identity import END
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
@@ -65,7 +66,7 @@ def sharing_fields(config: Config, known_id: int, nonce: str | None) -> dict[str
     """
     receivers = list(map(_receiver_row, config.receiver))
     costs = [*together.receiver_lines(config)][len(receivers) :] if receivers else []
-    return {"receivers": receivers, "costs": costs, "acted": known_id, "nonce": nonce}
+    return {"receivers": receivers, "costs": costs, "acted": known_id, "nonce": nonce, "final": END}
 
 
 def _receiver_rows(stream: Stream) -> list[dict[str, Any]]:
@@ -75,7 +76,8 @@ def _receiver_rows(stream: Stream) -> list[dict[str, Any]]:
 
 
 def _receiver_row(receiver: Receiver) -> dict[str, Any]:
-    return receiver.model_dump(include={"name", "topic", "start", "end"}) | {"state": receiver.state}
+    row = receiver.model_dump(include={"name", "topic", "start", "end"})
+    return row | {"state": receiver.state, "verbs": receiver.verbs}
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:

@@ -1,11 +1,12 @@
 """The commands around the running agent: `run`, `ledger`, `receivers`, `export` and `health`."""
 
 from meteragent.cli.usage.command import CONFIG, JSON, LOG_LEVEL, STOPPED, Command, argument, parsed_by
+from meteragent.domain.identity import END, VERBS
 
 _REHEARSE = "show on this terminal what would be sent, in slots of a few seconds; send and write nothing"
 _RESTORED = "make a restored store usable: nothing before TIME (RFC 3339, or `now`) is released again"
 _QUIET = argument("--quiet", None, "print no report, which shows when a home is busy, but exit with its code")
-_VERB = "pause, resume or end a receiver, whether or not the agent runs; default: list all"
+_VERB = f"{', '.join(VERBS[:-1])} or {END} a receiver, whether or not the agent runs; default: list all"
 _BAD_STORE = "failed: there is no usable store; the message says what to do"
 
 COMMANDS = {
@@ -35,7 +36,7 @@ COMMANDS = {
         {
             "": [
                 CONFIG,
-                argument("verb", "ACTION", _VERB, nargs="?", choices=("pause", "resume", "end")),
+                argument("verb", "ACTION", _VERB, nargs="?", choices=VERBS),
                 argument("name", "NAME", "the receiver's name", nargs="?"),
             ],
             "output": [JSON],

@@ -48,7 +48,7 @@ export class Receivers {
     if (shown === this.#shown) return;
     this.#shown = shown;
     const heads = ["name", "topic", "start", "end", "state"].map((name) => say(`receiver.${name}`));
-    const buttons = ({ name, state }) => (nonce && all.length && state !== "ended" ? this.#buttons(name, state) : []);
+    const buttons = ({ name, verbs }) => (nonce && all.length ? this.#buttons(name, verbs) : []);
     const cells = rows.map((row, index) => [
       row.name || say("receiver.anybody"),
       element("code", row.topic),
@@ -60,8 +60,8 @@ export class Receivers {
     fill("receivers-costs", ...costs.map((line) => element("p", line, { class: "small" })));
   }
 
-  #buttons(name, state) {
-    return [state === "paused" ? "resume" : "pause", "end"].map((verb) => {
+  #buttons(name, verbs) {
+    return verbs.map((verb) => {
       const button = element("button", say(`act.${verb}`), { type: "button", class: "act", "aria-label": `${say(`act.${verb}`)}: ${name}` });
       button.addEventListener("click", () => this.#act(verb, name));
       return button;
@@ -70,7 +70,7 @@ export class Receivers {
 
   /** Act on a receiver, and wait until the agent has settled that; the page goes away meanwhile. */
   async #act(verb, name) {
-    if (verb === "end" && !confirm(say("act.final", { name }))) return;
+    if (verb === this.#facts.final && !confirm(say("act.final", { name }))) return;
     for (const button of document.querySelectorAll(".act")) button.disabled = true;
     const { acted } = this.#facts;
     const answer = await this.#post("/receivers", { verb, name });

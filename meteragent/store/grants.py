@@ -42,6 +42,8 @@ _COUNT_SENT = f"""INSERT INTO sent
     ON CONFLICT (queue, topic, id) DO UPDATE SET records = records + excluded.records,
     from_ms = min(from_ms, excluded.from_ms), to_ms = max(to_ms, excluded.to_ms), crc = crc + excluded.records
     + min(0, excluded.from_ms - from_ms) + max(0, excluded.to_ms - to_ms)"""  # noqa: S608 -- constants
+_PAUSED_SINCE = """revoked_ms IS NULL AND since_ms <= (SELECT min(at_ms) FROM action WHERE receiver = name
+    AND verb = 'resume' AND id > (SELECT max(id) FROM action WHERE receiver = name AND verb = 'pause'))"""
 
 
 class Action(NamedTuple):
@@ -116,14 +118,10 @@ class Receipt(NamedTuple):
     rows: tuple[Sent, ...]
 
 
-def active_grants(connection: sqlite3.Connection) -> list[Grant]:
-    """Return the grants that are not revoked."""
-    return _grants(connection, "revoked_ms IS NULL")
-
-
-def stream_grants(connection: sqlite3.Connection, stream: str) -> list[Grant]:
-    """Return the grants of a stream that are not revoked."""
-    return [grant for grant in active_grants(connection) if grant.stream == stream]
+def active_grants(connection: sqlite3.Connection, stream: str | None = None) -> list[Grant]:
+    """Return the grants that are not revoked, of a stream or of all."""
+    grants = _grants(connection, "revoked_ms IS NULL")
+    return [grant for grant in grants if stream in (None, grant.stream)]
 
 
 def grants_to_withdraw(connection: sqlite3.Connection) -> list[Grant]:
@@ -146,7 +144,7 @@ def check_grants(tx: sqlite3.Connection, commit: Commit) -> None:
     outgoing = [row for row in commit.outgoing if row.queue != commit.stream]
     if not outgoing:
         return
-    receivers = {grant.queue: grant.receiver for grant in stream_grants(tx, commit.stream)}
+    receivers = {grant.queue: grant.receiver for grant in active_grants(tx, commit.stream)}
     for row in outgoing:
         receiver = receivers.get(row.queue)
         if receiver is None or (row.slot and not receiver.has_slot(row.slot.window_ms, row.slot.end_ms)):
@@ -172,11 +170,14 @@ def replace_grants(
 
     Returns the grants that are new or begin later than before. `reasons` maps a stream and receiver to the
     reason for the revocation; without an entry, it is "removed". A receiver with a different broker or topic
-    is a different receiver. Raises StoreError if the store cannot be written.
+    is a different receiver, and one that was paused meanwhile is admitted anew, without the windows of its
+    pause. Raises StoreError if the store cannot be written.
     """
     receivers_by_key = {_key(item): item for item in receivers}
     with store.transaction() as tx:
         earlier_starts = {(grant.id, grant.since_ms) for grant in active_grants(tx)}
+        for grant in _grants(tx, _PAUSED_SINCE):
+            _revoke(tx, grant, "paused", now_ms)
         for grant in active_grants(tx):
             item = receivers_by_key.pop(_key(grant), None)
             if item is None:
@@ -184,10 +185,8 @@ def replace_grants(
                 continue
             # Until a grant's first descriptor, its start may move: the core asks again about its topics.
             from_ms = 0 if outbox.latest_descriptors(tx, grant.queue) else item.from_ms
-            tx.execute(
-                "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
-                (item.link, from_ms, item.until_ms, grant.id),
-            )
+            change = "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?"
+            tx.execute(change, (item.link, from_ms, item.until_ms, grant.id))
         for item in receivers_by_key.values():
             _admit(tx, item, now_ms)
         return [grant for grant in active_grants(tx) if (grant.id, grant.since_ms) not in earlier_starts]
@@ -204,10 +203,8 @@ def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> N
     topics = tx.execute("SELECT topic FROM announced WHERE queue = ? ORDER BY topic", (grant.queue,))
     outbox.enqueue(tx, [Outgoing(grant.queue, topic, b"", now_ms, retain=True) for (topic,) in topics])
     tx.execute("DELETE FROM announced WHERE queue = ?", (grant.queue,))
-    tx.execute(
-        "UPDATE receiver SET revoked_ms = ?, reason = ?, discarded = ? WHERE id = ?",
-        (now_ms, reason, discarded, grant.id),
-    )
+    change = "UPDATE receiver SET revoked_ms = ?, reason = ?, discarded = ? WHERE id = ?"
+    tx.execute(change, (now_ms, reason, discarded, grant.id))
 
 
 def _admit(tx: sqlite3.Connection, item: WantedGrant, now_ms: int) -> None:
@@ -238,11 +235,11 @@ def due_receipts(connection: sqlite3.Connection) -> list[Receipt]:
         [(revoked_ms, reason, discarded)] = connection.execute(
             "SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,)
         )
-        sent_rows = connection.execute(
-            "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
-            (grant.queue,),
+        sql = (
+            "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id"
         )
-        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*row) for row in sent_rows)))
+        sent = map(Sent._make, connection.execute(sql, (grant.queue,)))
+        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(sent)))
     return rows
 
 

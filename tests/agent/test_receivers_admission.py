@@ -64,7 +64,7 @@ class Home:
         self.config = config.parse(TEXT + table)
         receivers.apply_admissions(self.config, self.store, self.now_ms)
         [stream] = self.config.stream
-        get = tuple(grant.receiver for grant in grants.stream_grants(self.store.connection, stream.name))
+        get = tuple(grant.receiver for grant in grants.active_grants(self.store.connection, stream.name))
         others = config.other_charges_per_day(self.config, stream)
         core = replace(parts.core_of(stream, others, None, b""), receivers=get, listens=True)
         snapshot = self.store.snapshot(core.name)

@@ -65,7 +65,7 @@ class Home:
         [self.stream] = known.stream
         receivers.apply_admissions(known, self.store, self.now_ms)
         admitted = tuple(
-            grant.receiver for grant in grants.stream_grants(self.store.connection, self.stream.name)
+            grant.receiver for grant in grants.active_grants(self.store.connection, self.stream.name)
         )
         others = config.other_charges_per_day(known, self.stream)
         core = replace(parts.core_of(self.stream, others, KEY, b""), receivers=admitted)

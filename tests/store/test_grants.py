@@ -208,9 +208,32 @@ def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
         assert grants.active_grants(store.connection) == [held["a"]]
 
 
-def acted(store: Store, verb: str, name: str = "a", known_id: int | None = None) -> str | None:
+def acted(
+    store: Store, verb: str, name: str = "a", known_id: int | None = None, *, at_ms: int = 7
+) -> str | None:
     """Append an action; return the code of its refusal."""
-    return grants.add_action(store, Action(0, name, verb, "command", 7), known_id)
+    return grants.add_action(store, Action(0, name, verb, "command", at_ms), known_id)
+
+
+def test_a_pause_that_no_agent_has_seen_is_one(store: Store) -> None:
+    """Whoever was paused and resumed while the agent was stopped gets nothing of that time: a new grant.
+
+    One that begins after the resumption keeps its grant, and so does whoever was resumed without a pause.
+    """
+    held = settle(store, wanted("a"), wanted("b"), wanted("c", from_ms=4 * LENGTH_MS))
+    persist(store, released(1, held["a"]))
+    for name in ("a", "c"):
+        acted(store, "pause", name, at_ms=2 * LENGTH_MS)
+        acted(store, "resume", name, at_ms=3 * LENGTH_MS)
+    for name in ("a", "b"):
+        acted(store, "resume", name, at_ms=3 * LENGTH_MS)
+    again = settle(store, wanted("a"), wanted("b"), wanted("c"), now_ms=3 * LENGTH_MS)
+    assert again["a"].since_ms == 3 * LENGTH_MS + 1
+    assert again["a"].id > held["c"].id
+    assert {name: again[name].id for name in "bc"} == {name: held[name].id for name in "bc"}
+    [receipt] = grants.due_receipts(store.connection)
+    assert (receipt.grant.id, receipt.reason, receipt.discarded_count) == (held["a"].id, "paused", 3)
+    assert settle(store, wanted("a"), wanted("b"), wanted("c"), now_ms=5 * LENGTH_MS) == again
 
 
 def test_the_last_action_on_a_receiver_counts(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
 def outlets_of(stream: settings.Stream, context: Context) -> Outlets:
     """Return the connections to a stream's receivers. Raises ConfigError if a file cannot be used."""
     granted = {"": parts.sink_receiver(stream)}
-    for grant in grants.stream_grants(context.store.connection, stream.name):
+    for grant in grants.active_grants(context.store.connection, stream.name):
         granted[grant.name] = grant.receiver
     by_receiver = settings.streams_by_receiver(stream)
     names = [name for name in by_receiver if name in granted]

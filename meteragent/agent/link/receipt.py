@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from meteragent.domain.errors import StoreError
 from meteragent.domain.figures import exact_text
 from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.terms import Terms
@@ -61,9 +62,12 @@ def _promise(item: Terms) -> str:
 
 
 def write_receipt(store: Store, receipt: Receipt) -> Path:
-    """Write a receipt next to the store, all or nothing; return its path. Raises OSError or StoreError."""
+    """Write a receipt next to the store, all or nothing; return its path. Raises StoreError."""
     path = receipt_path(store.path, receipt)
     content = receipt_text(receipt, stored_terms(store.connection).get(receipt.grant.stream, []))
-    with whole_file(path, part=path.with_name(f"{path.name}.new")) as file:
-        file.write(content.encode())
+    try:
+        with whole_file(path, part=path.with_name(f"{path.name}.new")) as file:
+            file.write(content.encode())
+    except OSError as error:
+        raise StoreError(f"cannot write the receipt {path}: {error.strerror}") from error
     return path

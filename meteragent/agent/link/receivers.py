@@ -60,9 +60,8 @@ def _all_receivers(config: settings.Config) -> Iterator[tuple[settings.Stream, s
 
 def must_run(stream: settings.Stream, now_ms: int) -> bool:
     """Return whether a stream must run: it has its own sink, or a receiver gets it now or later."""
-    return not stream.receivers or any(
-        _absence_reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
-    )
+    reasons = (_absence_reason(stream, receiver, now_ms) for receiver in stream.receivers)
+    return not stream.receivers or any(reason in (None, "not started") for reason in reasons)
 
 
 def next_admission_ms(config: settings.Config, now_ms: int) -> int | None:
@@ -93,11 +92,7 @@ def apply_admissions(config: settings.Config, store: Store, now_ms: int) -> None
     for entry in grants.due_receipts(store.connection):
         from meteragent.agent.link import receipt  # noqa: PLC0415  few agents ever revoke a receiver
 
-        try:
-            path = receipt.write_receipt(store, entry)
-        except OSError as error:
-            receipt_path = receipt.receipt_path(store.path, entry)
-            raise StoreError(f"cannot write the receipt {receipt_path}: {error.strerror}") from error
+        path = receipt.write_receipt(store, entry)
         grants.note_receipt(store, entry.grant)
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 
@@ -127,12 +122,13 @@ async def act(context: Context, verb: str, name: str, origin: str, known_id: int
     `origin` is "page" or "command". Raises StoreError if the store cannot be written.
     """
     action = Action(0, name, verb, origin, context.clock.newest_ms)
-    refusal = refusal_of(context.config, action)
-    if refusal is None:
-        refusal = await context.thread.call(grants.add_action, context.store, action, known_id)
-    if refusal is None:
-        _log.info("receiver %s: %s, by the %s", name, verb, origin)
-        context.has_acted.set()
+    if (refusal := refusal_of(context.config, action)) is None:
+        try:
+            refusal = await context.thread.call(grants.add_action, context.store, action, known_id)
+        finally:  # the action may be on disk, even if nobody waits for it any longer
+            if refusal is None:
+                _log.info("receiver %s: %s, by the %s", name, verb, origin)
+                context.has_acted.set()
     return refusal
 
 

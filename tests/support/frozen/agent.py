@@ -92,7 +92,7 @@ def admitted(core: Stream, settings: config.Config, place: int, store: Store, no
     if not stream.receivers:
         return core
     receivers.apply_admissions(settings, store, now_ms)
-    granted = grants.stream_grants(store.connection, stream.name)
+    granted = grants.active_grants(store.connection, stream.name)
     return replace(core, receivers=tuple(grant.receiver for grant in granted))
 
 

@@ -18,6 +18,7 @@ Theory of operation
                         restored; SQLite and its files are real
         surroundings    messages of meters and markets, outages, clocks, a slow or full disk
         traffic         the operators' lists of keys, and other stores, which hold a receiver back
+        visitors        a second agent, and a person who acts on receivers
 
     A crash stops the process at a chosen point; the next process starts from the files that the crash, or a
     power cut at that moment, leaves.
@@ -27,9 +28,10 @@ Theory of operation
     `windows` and `spec` compute a stream's windows from its setting: slots, limits, one quantum, charges.
     `model` computes, from the definitions, which reading applies at which time. Neither uses the agent's
     terms, its kinds of windows or its descriptors; `stated` checks what descriptors state. `receivers`
-    determines which receiver gets which slot. `expected_store` holds the contents that must be on disk. When
-    a crash destroys part of the process's state, the oracle discards that part too. A transaction whose
-    COMMIT did not return may be in doubt until the store shows whether it is on disk.
+    determines which receiver gets which slot, and `actions` what a pause or an end forbids. `expected_store`
+    holds the contents that must be on disk. When a crash destroys part of the process's state, the oracle
+    discards that part too. A transaction whose COMMIT did not return may be in doubt until the store shows
+    whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world at the step that caused it.

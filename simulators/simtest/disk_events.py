@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from meteragent.domain.commit import Commit, Outgoing
-from meteragent.store import Store, crowd_keys
+from meteragent.store import Store, crowd_keys, grants
 from meteragent.store.outbox import WaitingRow
 from simulators.simtest import schedule as s
 from simulators.simtest.loop import Killed
+from simulators.simtest.model.receivers import Action
 from simulators.simtest.store import disk, power
 from simulators.simtest.store.versions import StoreVersions
 from simulators.simtest.traffic import Traffic
@@ -83,6 +84,8 @@ class DiskEvents(Traffic):
             function(*arguments)
             self._note_keys(*arguments[1:])
             return None
+        if function == grants.add_action:
+            return self._write_action(*arguments)
         if self._store is None or function != self._store.close:
             return function(*arguments)
         self._store = None
@@ -90,6 +93,25 @@ class DiskEvents(Traffic):
             _, states = disk.run_with_states(self._versions.folder, partial(function, *arguments))
             self._die(trap, states[len(states) * trap.part // 1000])
         return function(*arguments)
+
+    def _write_action(self, store: Store, action: grants.Action, *known: Any) -> str | None:
+        """Write an action on a receiver for the agent, which may die meanwhile."""
+        self._oracle.actions.begin(self._noted(action))
+        if (trap := self._traps.spring("act")) is not None:
+            end_recording = disk.record_transactions(store)
+            grants.add_action(store, action, *known)
+            states = end_recording()
+            self._die(trap, states[len(states) * trap.part // 1000])
+        refusal = grants.add_action(store, action, *known)
+        self.counts["actions"] += 1
+        with self.guard:
+            self._oracle.actions.end(refusal)
+        return refusal
+
+    def _noted(self, action: grants.Action) -> Action:
+        """Return an action as the judge notes it."""
+        newest_ms = max(self._faults.newest_ms, self._faults.wall_ms())
+        return Action(action.receiver, action.verb, action.at_ms, newest_ms, self._loop.time())
 
     def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1

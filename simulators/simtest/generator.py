@@ -15,7 +15,7 @@ from simulators.simtest.model.names import public_name
 from simulators.simtest.model.setting import KEYS, PACES, TICK_S, Pace, Setting
 from simulators.simtest.phasing import Phasing
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
-from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
+from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, draw_actions, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED_SHARE = 0.2
@@ -112,6 +112,7 @@ def generate(seed: int) -> Schedule:
         *_with_more_signals(Random(f"signals {seed}"), events),
         *_draw_more(Random(f"more {seed}"), end_ms),
         *_draw_losses(Random(f"unsaved {seed}"), end_ms, len(configurations)),
+        *draw_actions(Random(f"actions {seed}"), configurations, end_ms),
     ]
     events.sort(key=lambda event: event.at_ms)
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)

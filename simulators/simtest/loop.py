@@ -16,6 +16,8 @@ from simulators.invariant import InvariantViolation
 
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
+_ANSWER_S = 5.0
+"""How long a client waits for an answer."""
 _TURNS = 50_000
 """The largest number of turns without time passing; more turns indicate an endless loop.
 
@@ -42,15 +44,17 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
-    `execute` runs an executor's work, and `connect` connects to a host; the world sets both. `select` raises
-    RuntimeError if nothing is scheduled, if tasks run without time passing, or if the loop still runs after
-    `until_s`.
+    `execute` runs an executor's work, and `connect` connects to a host; the world sets both. `ask` is for
+    clients of the process's Unix socket. `select` raises RuntimeError if nothing is scheduled, if tasks run
+    without time passing, or if the loop still runs after `until_s`.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.execute: Callable[..., Any] = lambda function, *arguments: function(*arguments)
         self.connect: Callable[[str, asyncio.Protocol], Awaitable[asyncio.Transport]]
+        self._listener: Callable[[], Any] | None = None
+        self._clients: list[_Client] = []
         self.until_s = float("inf")
         self._now_s = 0.0
         self._turns = 0
@@ -100,12 +104,29 @@ class VirtualLoop(BaseEventLoop):
         protocol = protocol_factory()
         return await self.connect(host, protocol), protocol
 
-    async def create_unix_server(self, *_: Any, **__: Any) -> Any:
-        """Wait until cancelled, since no client asks for the agent's health."""
-        await asyncio.Event().wait()
+    async def create_unix_server(self, protocol_factory: Callable[[], Any], *_: Any, **__: Any) -> Any:
+        """Accept clients (`ask`) until cancelled."""
+        self._listener = protocol_factory
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._listener = None
+
+    def ask(self, question: bytes, on_answer: Callable[[bytes], None]) -> None:
+        """Ask the process a question through its Unix socket; the answer is empty if none comes."""
+        if self._listener is None:
+            on_answer(b"")
+            return
+        client = _Client(self, self._listener(), on_answer)
+        self._clients.append(client)
+        client.send(question)
+        self.call_later(_ANSWER_S, client.close)
 
     def end_tasks(self) -> None:
-        """Cancel tasks until none is left; no time passes."""
+        """Cancel tasks until none is left, and close the clients' connections; no time passes."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
         while tasks := sorted(asyncio.all_tasks(self), key=hash):
             for task in tasks:
                 task.cancel()
@@ -128,6 +149,36 @@ class VirtualLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass
+
+
+class _Client(asyncio.Transport):
+    """A client that asks one question through the process's Unix socket, at the process's end."""
+
+    def __init__(self, loop: VirtualLoop, protocol: Any, on_answer: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._loop, self._protocol, self._on_answer = loop, protocol, on_answer
+        self._answer, self._is_closed = b"", False
+        protocol.connection_made(self)
+
+    def send(self, question: bytes) -> None:
+        """Send the question, and nothing more."""
+        self._protocol.data_received(question)
+        self._protocol.eof_received()
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """Take a part of the answer."""
+        self._answer += data
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Close the connection; the answer is whole, or empty."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._protocol.connection_lost(None)
+            self._loop.call_soon(self._on_answer, self._answer)
 
 
 class Guard(AbstractContextManager[None]):

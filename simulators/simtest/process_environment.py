@@ -14,6 +14,7 @@ from meteragent.store import Store, outbox, restore_at
 from simulators.simtest import schedule as s
 from simulators.simtest.configuration import spec_of
 from simulators.simtest.disk_events import DiskEvents
+from simulators.simtest.judge.actions import after_actions
 from simulators.simtest.judge.process_record import CLOCK_KNOWN_S
 from simulators.simtest.model.setting import Pace
 from simulators.simtest.model.stream import Model
@@ -26,6 +27,7 @@ class ProcessEnvironment(DiskEvents):
 
     wall_ms: Callable[[], int]
     _pace: Pace
+    _keys: Path
     _random: Random
     _resumes: bool
     _configuration_number: int
@@ -34,8 +36,13 @@ class ProcessEnvironment(DiskEvents):
     _settled_ms: int
 
     @property
-    def _configuration(self) -> s.Configuration:
+    def _written_configuration(self) -> s.Configuration:
         return self.plan.configurations[self._configuration_number]
+
+    @property
+    def _configuration(self) -> s.Configuration:
+        """The configuration after the actions on its receivers."""
+        return after_actions(self._written_configuration, self._oracle.checker.expected.actions)
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
         """Open the store of a process, which may die during this. The store must contain all commits."""
@@ -64,6 +71,7 @@ class ProcessEnvironment(DiskEvents):
             if (expected := self._versions.replaced_by(store)) is not None:
                 self._oracle.replace_store(expected)
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
+            self._oracle.actions.settle(store.connection)
             self._settled_ms, self._opened_s = max(now_ms, store.clock_ms), self._loop.time()
             self._streams = {c.name for c in self._configuration if runs(c, self._pace, self._settled_ms)}
             self._oracle.begin(now_ms, self.agent_counts, store.connection, self._streams)

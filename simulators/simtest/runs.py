@@ -18,7 +18,7 @@ from simulators.long_run import revision
 from simulators.simtest.configuration import write_keys
 from simulators.simtest.generator import generate
 from simulators.simtest.model.setting import kind_of
-from simulators.simtest.schedule import Crash, Event, Fail, Foreign, Full, Hesitate, Schedule
+from simulators.simtest.schedule import Act, Crash, Event, Fail, Foreign, Full, Hesitate, Schedule
 from simulators.simtest.world import World
 
 BLOCK = 20
@@ -100,12 +100,12 @@ def _is_moved(event: Event, *, has_registers: bool) -> bool:
     """Return whether the moment of an event depends on the values of readings.
 
     Values determine how fast a nearly full store fills up. Those of registers also determine which readings
-    are doubted, and so the moments of commits and acknowledgements, for which a crash or a failure of the
-    device may wait, and until which a receiver may be held back.
+    are doubted, and so the moments of commits and acknowledgements, for which a crash, a failure of the
+    device or an action may wait, and until which a receiver may be held back.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
     flips = isinstance(event, Crash) and event.store == "flipped"
-    moves = waits or isinstance(event, Foreign | Hesitate)
+    moves = waits or isinstance(event, Foreign | Hesitate | Act)
     return isinstance(event, Full) or flips or (has_registers and moves)
 
 

@@ -120,6 +120,14 @@ class Foreign(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Act(Event):
+    """A person's action on a receiver with `meteragent receivers`: `verb` is pause, resume or end."""
+
+    verb: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Clock(Event):
     """A step of the agent's wall clock, forwards or backwards."""
 
@@ -251,6 +259,7 @@ KINDS: dict[str, type[Any]] = {
         Stall,
         Refuse,
         Foreign,
+        Act,
         Clock,
         Resume,
         Slow,

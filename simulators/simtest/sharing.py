@@ -1,6 +1,6 @@
 """The part of the generator that draws receivers: they share the streams of a schedule, and come and go."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -19,6 +19,9 @@ SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
 _NAMES = ("app", "utility", "tariff", "landlord")
 _PLACES = ("settle", "settle", "settle", "commit-torn", "publish-after", "confirm", "now")
 _TICK_MS = 100
+ACTED_SHARE = 0.6
+"""The share of the schedules with receivers in which a person acts on these."""
+_VERBS = ("pause", "pause", "pause", "resume", "resume", "resume", "end")
 
 
 class Sharing:
@@ -88,6 +91,22 @@ class Sharing:
         if self._random.random() < 0.4:
             return s.Stop(at_ms, down_ms, number)
         return s.Crash(at_ms, down_ms, number, self._random.choice(_PLACES), self._random.randrange(1000))
+
+
+def draw_actions(random: Random, configurations: Sequence[Configuration], end_ms: int) -> Iterator[Event]:
+    """Sometimes let a person act on receivers of any configuration, and perhaps crash whoever writes it."""
+    settings = [setting for configuration in configurations for setting in configuration]
+    names = sorted({receiver.name for setting in settings for receiver in setting.peers})
+    if not names or random.random() >= ACTED_SHARE:
+        return
+    for _ in range(random.choice([1, 2, 4, 6])):
+        at_ms, name = random.randrange(end_ms), random.choice(names)
+        yield s.Act(at_ms, random.choice(_VERBS), name)
+        if random.random() < 0.3:
+            yield s.Act(at_ms + random.choice([0, 3, 200, 1000]), "resume", name)
+    if random.random() < 0.3:
+        at_ms, down_ms = random.randrange(end_ms), random.choice([0, 300, 2500])
+        yield s.Crash(at_ms, down_ms, random.randrange(len(configurations)), "act", random.randrange(1000))
 
 
 def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:

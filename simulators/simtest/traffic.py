@@ -163,6 +163,8 @@ class Traffic:
         with self.guard:
             message = MessageKey(topic, payload)
             check_publication(self._oracle.checker, message, newest_rows, now_ms, retain=retain)
+            if not retain:
+                self._oracle.actions.check_publication(message, self._loop.time())
 
     def after_publish(self) -> None:
         """End the process if a crash is armed for the moment after a publication is sent."""

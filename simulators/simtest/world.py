@@ -12,14 +12,14 @@ agent, the network or the disk calls. A failure of the device waits for the next
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from meteragent.agent.service import Agent
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import StoreInUse
 from meteragent.store import Store
-from simulators.invariant import InvariantViolation, check
+from simulators.invariant import InvariantViolation
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.configuration import parse
@@ -36,11 +36,11 @@ from simulators.simtest.model.receivers import BROKERS
 from simulators.simtest.model.setting import PACES
 from simulators.simtest.mqtt.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.mqtt.server import MQTT_5
-from simulators.simtest.process_environment import ProcessEnvironment
 from simulators.simtest.store import disk, power
 from simulators.simtest.store.versions import StoreVersions
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
+from simulators.simtest.visitors import Visitors
 
 STATES = ("down", "without its store", "waiting", "writing", "stopping")
 """The states in which the agent may be when an event happens."""
@@ -58,7 +58,7 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 unacknowledged `_ANSWER_S` before the end must be acknowledged."""
 
 
-class World(ProcessEnvironment):
+class World(Visitors):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`; `folder` holds this world's stores. `is_scrambled` gives the
@@ -122,7 +122,8 @@ class World(ProcessEnvironment):
 
     def _run_process(self) -> None:
         """Run one process of the agent until it ends, and check how it ended."""
-        config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
+        path = self._versions.folder / "db"
+        config = parse(self._written_configuration, self._pace, self._keys, path, with_tables=True)
         self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
         self.is_alive, self._stops = True, 0
@@ -164,7 +165,10 @@ class World(ProcessEnvironment):
                 self._faults.correct_clock()
             self._versions.leave(self._files, store, part)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
-        self._loop.run_until_complete(asyncio.sleep(down_s))
+        with suppress(Killed):
+            self._loop.run_until_complete(asyncio.sleep(down_s))
+        if self.violation:
+            raise self.violation
 
     # --- events --------------------------------------------------------------------------------
 
@@ -180,6 +184,8 @@ class World(ProcessEnvironment):
                     self._loop.call_later(after_s, self._stop_process, process)
             case s.Second():
                 self._start_second()
+            case s.Act():
+                self._act(event)
             case s.Crash(where="now"):
                 if self.is_alive:
                     self._die(event)
@@ -241,22 +247,6 @@ class World(ProcessEnvironment):
             return "without its store"
         return "writing" if self._disk is not None and self._disk.is_busy else "waiting"
 
-    def _start_second(self) -> None:
-        """Start another agent on the store of a process: it must be refused, and must change nothing."""
-        if not self.is_alive or self._store is None:
-            return
-        files = disk.read_files(self._versions.folder)
-        try:
-            Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None)
-        except StoreInUse:
-            with self.guard:
-                unchanged = disk.read_files(self._versions.folder) == files
-                check(unchanged, "a second agent changes the store of the first")
-        else:
-            self._store = None  # it belongs to the second agent now
-            with self.guard:
-                check(holds=False, invariant="a second agent opens the store of the first")
-
     def _stop_process(self, process: int) -> None:
         """Send SIGTERM to a process, unless it has ended since."""
         if process == self.counts["processes"]:
@@ -276,6 +266,8 @@ class World(ProcessEnvironment):
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             oracle.settle(store.connection, self._streams)
         oracle.check_marked()
+        if not self.listens:
+            oracle.actions.check_others(self.plan.configurations)
         for sink in self._sinks if not self._versions.damages else ():
             check_retained(oracle.checker, sink.retained)
         if self.plan.network.level == MQTT_5:

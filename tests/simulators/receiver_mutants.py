@@ -1,14 +1,19 @@
 """Agents with a mistake in their receivers, each of which the simulation test must find."""
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from meteragent import config
+from meteragent.agent import service
 from meteragent.agent.link import receivers
 from meteragent.agent.link.other_agent import Listener
 from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.service import Agent
+from meteragent.agent.unit import Unit
 from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
@@ -16,7 +21,7 @@ from meteragent.core.timeline import Timeline
 from meteragent.domain.commit import Destination, Outgoing, Receiver, TimelineState
 from meteragent.domain.reading import Message
 from meteragent.store import grants, outbox
-from meteragent.store.grants import Grant, WantedGrant
+from meteragent.store.grants import Action, Grant, WantedGrant
 from meteragent.store.outbox import WaitingRow
 
 
@@ -152,18 +157,69 @@ def holds_every_receiver_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outlets, "take_free_destinations", careful)
 
 
+def leaves_a_pause_out(patch: pytest.MonkeyPatch) -> None:
+    """A receiver that a person pauses is paused in no configuration."""
+    after = config.Receiver.after_action
+    patch.setattr(config.Receiver, "after_action", lambda self, verb: after(self, verb.replace("pause", "")))
+
+
+def forgets_actions_with_its_process(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was paused or has ended is admitted by itself after a crash."""
+    last, begin = grants.last_actions, Agent.__init__
+    known_id = 0
+
+    def started(self: Agent, *arguments: Any) -> None:
+        nonlocal known_id
+        known_id = 2**62
+        begin(self, *arguments)
+
+    def remembered(connection: sqlite3.Connection) -> dict[str, Action]:
+        nonlocal known_id
+        actions = last(connection)
+        known_id = min(known_id, grants.last_id(actions))
+        return {name: action for name, action in actions.items() if action.id > known_id}
+
+    patch.setattr(Agent, "__init__", started)
+    patch.setattr(grants, "last_actions", remembered)
+
+
+def sends_what_is_due_before_a_pause(patch: pytest.MonkeyPatch) -> None:
+    """An action waits for the brokers, as a stop does, before whoever is paused gets nothing more."""
+    drain, flush, draining = service._drain, service._flush_marks, set[int]()
+
+    async def wait(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def slowly(units: list[Unit]) -> None:
+        if id(units) in draining:
+            await flush(units)
+            return
+        draining.add(id(units))
+        await drain(units)
+
+    patch.setattr(service, "_cancel_after", wait)
+    patch.setattr(service, "_flush_marks", slowly)
+
+
+def goes_on_through_a_pause(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was paused and resumed while the agent was stopped gets the windows of that time, too."""
+    patch.setattr(grants, "_PAUSED_SINCE", "false")
+
+
 RECEIVER_MUTANTS = (
     (keeps_what_waits_for_a_revoked_receiver, "does not hold the commits", 27),
     (withdraws_no_descriptor, "does not hold the commits", 17),
     (forgets_what_a_former_grant_left, "does not hold the commits", 506),
-    (ignores_the_start, "not for the receivers that got it", 2),
+    (ignores_the_start, "charges are not those of the opened windows", 2),
     (ignores_the_end, "not for the receivers that got it", 100),
     (sends_to_whoever_is_paused, "does not hold the commits", 38),
     (charges_each_receiver, "charges are not those of the opened windows", 2),
     (opens_windows_for_nobody, "charges are not those of the opened windows", 26),
     (gives_a_receiver_other_bytes, "not its messages", 2),
     (takes_every_store_for_its_own, "a topic of another store is taken for clear", 5),
-    (gives_windows_to_whoever_is_held, "not for the receivers that got it", 0),
+    (gives_windows_to_whoever_is_held, "not for the receivers that got it", 101),
     (gives_open_windows_to_whoever_is_clear, "not for the receivers that got it", 144),
     (holds_every_receiver_back, "a receiver is held back though its topic is clear", 155),
+    (leaves_a_pause_out, "does not hold the commits", 117),
+    (forgets_actions_with_its_process, "does not hold the commits", 2),
 )

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from inspect import isfunction
 from pathlib import Path
@@ -36,6 +36,7 @@ from simulators.simtest.schedule import (
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.store.disk import Disk
 from simulators.simtest.world import World
+from tests.simulators.receiver_mutants import goes_on_through_a_pause, sends_what_is_due_before_a_pause
 from tests.simulators.simtest_mutants import (
     MUTANTS,
     Mutant,
@@ -122,7 +123,7 @@ def _has_prices(plan: Schedule) -> bool:
 
 
 def test_each_receiver_gets_its_slots_and_nothing_after_its_revocation() -> None:
-    """Receivers that begin, end, pause, move and come back, beside every other trouble.
+    """Receivers that begin, end, pause, move and come back, by the file or a person, beside every trouble.
 
     Each slot reaches whoever gets it, once and with the same bytes; a window is charged once, and only if
     somebody gets it; whoever is revoked gets nothing more, and its descriptors are withdrawn.
@@ -132,7 +133,7 @@ def test_each_receiver_gets_its_slots_and_nothing_after_its_revocation() -> None
     assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
     counts = sum((outcome.counts for outcome in outcomes), Counter[str]())
     assert counts["schedules"] == len(seeds) > 10
-    for name in ("receivers", "receivers revoked", "crash settle", "records"):
+    for name in ("receivers", "receivers revoked", "crash settle", "records", "actions"):
         assert counts[name] > 10, name
 
 
@@ -258,6 +259,37 @@ def test_rows_that_are_all_believed_are_found(where: Path, monkeypatch: pytest.M
         runs.run(read(path.read_text()), where)
 
 
+PAUSED_WITHOUT_A_BROKER = """
+seed=1 pace=minutes end_ms=9000
+configuration 0: grid=10/10 catch_up=5 receivers=app,utility@outside
+at 0.100 s: read meter=1 time_ms=6000 value_u=1000000
+at 2.100 s: read meter=1 time_ms=126000 value_u=1000000
+at 3.300 s: read meter=1 time_ms=198000 value_u=1000000
+at 3.850 s: drop side=sink down_ms=1500
+at 5.100 s: act verb=pause name=app
+"""
+"""Records wait for a broker that is away when a person pauses their receiver."""
+[PAUSED_WITHOUT_THE_AGENT] = (path for path in SCHEDULES if path.stem == "a-pause-while-the-agent-is-stopped")
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake", "breaks"),
+    [
+        (PAUSED_WITHOUT_A_BROKER, sends_what_is_due_before_a_pause, "a record leaves to a receiver"),
+        (PAUSED_WITHOUT_THE_AGENT.read_text(), goes_on_through_a_pause, "does not hold the commits"),
+    ],
+    ids=["sends what is due", "goes on"],
+)
+def test_what_a_paused_receiver_gets_is_found(
+    where: Path, monkeypatch: pytest.MonkeyPatch, text: str, mistake: Callable[..., None], breaks: str
+) -> None:
+    """A pause takes effect at once, and for all windows until it ends; seeds seldom draw the moments."""
+    assert runs.run(read(text), where)["records"] > 0
+    mistake(monkeypatch)
+    with pytest.raises(InvariantViolation, match=breaks):
+        runs.run(read(text), where)
+
+
 def test_forgotten_marks_are_found(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the mark keeps a stream that `RETURNS` from opening time a second time; no seed draws this."""
     runs.run(RETURNS, where)
@@ -273,10 +305,10 @@ def test_the_seeds_exercise_everything() -> None:
     places = {event.where for plan in plans for event in plan.events if isinstance(event, Crash)}
     kinds = {type(event).__name__ for plan in plans for event in plan.events}
     settings = [one for plan in plans for configuration in plan.configurations for one in configuration]
-    assert len(places) == 15
+    assert len(places) == 16
     assert kinds == {
         *("Read", "Junk", "Price", "PriceJunk", "Keys", "Drop", "Stall", "Refuse"),
-        *("Foreign", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash", "Second", "Hesitate"),
+        *("Foreign", "Act", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash", "Second", "Hesitate"),
     }
     events = [event for plan in plans for event in plan.events]
     assert {event.in_call for event in events if isinstance(event, Fail)} == {0, 1}

@@ -12,7 +12,7 @@ from meteragent.domain.units import DAY_MS
 from simulators.simtest.judge import stored
 from simulators.simtest.judge.crowd import CommittedList
 from simulators.simtest.model.prices import Row
-from simulators.simtest.model.receivers import Grant, Share
+from simulators.simtest.model.receivers import Action, Grant, Share, resumed_ms
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class ExpectedStore:
     `rows` by id, and `prices` by stream. `every_price` also holds the prices that the store no longer needs.
     `grants` holds all grants by id. `announced` holds all descriptors of each grant by queue, each with its
     topic; `descriptors` holds the latest of them by queue and topic. `key_lists` holds the lists of a crowd's
-    operators, by group and role.
+    operators, by group and role. `actions` holds all actions on receivers.
     `last_id` is the id of the newest row. No window opens before `floor_ms`.
     """
 
@@ -59,6 +59,7 @@ class ExpectedStore:
     announced: dict[str, frozenset[tuple[str, bytes]]] = field(default_factory=dict)
     descriptors: dict[str, dict[str, bytes]] = field(default_factory=dict)
     key_lists: dict[tuple[str, str], CommittedList] = field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
     last_id: int = 0
     floor_ms: int = 0
 
@@ -142,11 +143,13 @@ class ExpectedStore:
         """Revoke the receivers that must get nothing more, and admit the new receivers, at `now_ms`.
 
         The end of other receivers becomes the one that is configured now; their first window may be
-        postponed.
+        postponed. Whoever was paused meanwhile is admitted anew.
         """
+        times_ms = resumed_ms(self.actions)
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):
-            share = admitted.pop((grant.stream, grant.name, grant.topic), None)
+            key = grant.stream, grant.name, grant.topic
+            share = None if times_ms.get(grant.name, -1) >= grant.since_ms else admitted.pop(key, None)
             if share is None:
                 self._revoke(grant, now_ms)
                 continue

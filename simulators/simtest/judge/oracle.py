@@ -18,6 +18,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS
 from simulators.invariant import InvariantViolation, check
+from simulators.simtest.judge.actions import ActionChecker
 from simulators.simtest.judge.crowd import committed_list, has_days
 from simulators.simtest.judge.expected_store import ExpectedStore
 from simulators.simtest.judge.invariants import InvariantChecker
@@ -110,6 +111,9 @@ class Oracle:
     _saved_meters: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _charges: Counter[tuple[str, int]] = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        self.actions = ActionChecker(self.checker)
+
     # --- starts --------------------------------------------------------------------------------
 
     def begin(self, started_ms: int, counts: Counts, store: Connection, streams: set[str]) -> None:
@@ -134,6 +138,7 @@ class Oracle:
 
     def settle(self, store: Connection, streams: set[str]) -> None:
         """Check that a store holds every commit; a commit in doubt may be missing, but only as a whole."""
+        self.actions.settle(store)
         expected = self.checker.expected
         streams = streams | {stream for alternative in self._alternatives for stream, _ in alternative.states}
         difference = expected.difference(store, streams)
@@ -142,7 +147,7 @@ class Oracle:
             difference = expected.difference(store, streams)
         for alternative in self._alternatives if difference else ():
             if not alternative.difference(store, streams):
-                self.checker.replace_store(alternative)
+                self.checker.replace_store(replace(alternative, actions=expected.actions))
                 difference = None
         check(not difference, "the store does not hold the commits", difference)
         self.in_doubt = None

@@ -72,6 +72,11 @@ def grants(connection: Connection) -> list[tuple[int, str, str, str, int, int | 
     return connection.execute(query + " ORDER BY id").fetchall()
 
 
+def actions(connection: Connection) -> list[tuple[str, str]]:
+    """Return all actions on receivers, in order: the receiver, and what was done."""
+    return connection.execute("SELECT receiver, verb FROM action ORDER BY id").fetchall()
+
+
 def descriptors(connection: Connection, queue: str) -> dict[str, bytes]:
     """Return the latest descriptor of each topic of a queue."""
     return dict(connection.execute("SELECT topic, payload FROM descriptor WHERE queue = ?", (queue,)))

@@ -5,6 +5,7 @@ is paused or removed. From admission to revocation it has a *grant*, whose queue
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from meteragent.domain.units import MINUTE_MS
@@ -53,6 +54,31 @@ class Receiver(NamedTuple):
     def sink_topic(self) -> str:
         """The template of the receiver's topics."""
         return f"{self.broker}/{self.name}{self.topic or ''}/{{meter}}"
+
+
+class Action(NamedTuple):
+    """What was done to a receiver (`verb`: pause, resume or end), and when.
+
+    `at_ms` is the time that the store states; `newest_ms` is the newest time that the agent had read, and
+    `at_s` the loop's time.
+    """
+
+    name: str
+    verb: str
+    at_ms: int
+    newest_ms: int
+    at_s: float
+
+
+def resumed_ms(actions: Iterable[Action]) -> dict[str, int]:
+    """Return when each receiver was resumed first after its last pause, by name."""
+    times_ms = dict[str, int | None]()
+    for action in actions:
+        if action.verb != "resume":
+            times_ms[action.name] = None
+        elif times_ms.get(action.name, 0) is None:
+            times_ms[action.name] = action.at_ms
+    return {name: time_ms for name, time_ms in times_ms.items() if time_ms is not None}
 
 
 class Share(NamedTuple):

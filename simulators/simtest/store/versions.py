@@ -17,7 +17,8 @@ _OURS = "simtest"
 class StoreVersions:
     """The folder of the store. With `keeps`, each start makes a copy that can be restored later.
 
-    `damages` lists the store's damage and restorations, for the counts.
+    `damages` lists the store's damage and restorations, for the counts. `is_unknown` says that no process
+    has opened the store since the last of these.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:
@@ -29,7 +30,7 @@ class StoreVersions:
         self._copies: list[tuple[Files, ExpectedStore]] = []
         self._copy: ExpectedStore | None = None
         self._restored = False
-        self.is_flipped = False
+        self.is_flipped = self.is_unknown = False
 
     def leave(self, files: Files, damage: str, part: int = 0) -> None:
         """Leave files for the next process: `files`, damaged files, or an earlier copy, as `damage` says.
@@ -37,6 +38,7 @@ class StoreVersions:
         With an earlier copy, the current generation file stays. A bit flips in the database file, at a place
         that `part` decides. If there is nothing to damage or no earlier copy, `files` are left unchanged.
         """
+        self.is_unknown |= bool(damage)
         flips = damage == "flipped" and "db" in files
         self.is_flipped = flips or (self.is_flipped and not damage)  # a process may die before `hold_damaged`
         if damage == "damaged" and "db" in files:
@@ -70,6 +72,7 @@ class StoreVersions:
         """Return the expected contents of a new or restored store, or None if the store is neither."""
         is_new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
         restored_copy, self._copy = self._copy, None  # not reset earlier: a crash must keep it
+        self.is_unknown = False
         if not is_new and not restored:
             return None
         contents = restored_copy.copy() if restored_copy else ExpectedStore()

@@ -86,6 +86,22 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     assert "receiver app was revoked, but its descriptors stay: receiver app" in caplog.text
 
 
+async def test_an_action_that_nobody_waits_for_takes_effect(tmp_path: Path) -> None:
+    """Who asked has given up, as on a slow disk, while the row was being written: the agent settles it."""
+    counts, store = Counts(), open_store(tmp_path / "db")
+    thread = StoreThread(store, 0, 2**30, [], counts)
+    context = context_of(config.parse(TEXT), thread, counts)
+    asking = asyncio.create_task(receivers.act(context, "end", "app", "command"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert context.has_acted.is_set()
+    await thread.close()
+    with open_store(tmp_path / "db") as again:
+        assert grants.last_actions(again.connection)["app"].verb == "end"
+
+
 def test_a_receipt_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
     """The error names the file. The receiver stays revoked, and the next settlement writes its receipt."""
     store = open_store(tmp_path / "db")

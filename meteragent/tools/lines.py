@@ -6,8 +6,8 @@ WIDTH = 79
 
 
 def format_column(number: float) -> str:
-    """Format a number to about four figures, to fit a column, and never in exponent notation."""
-    decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
+    """Format a number to three figures, and as a whole number from 100 on, but never with an exponent."""
+    decimals = sum(abs(number) < limit for limit in (99.95, 9.995, 0.9995))
     return f"{number:.{decimals}f}"
 
 

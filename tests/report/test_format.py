@@ -132,8 +132,16 @@ def test_homes_and_their_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0.12345, "0.123"), (12.345, "12.3"), (-1234.5, "-1234"), (1e6, "1000000")]
+    ("number", "text"),
+    [
+        (0.12345, "0.123"),
+        (12.345, "12.3"),
+        (428.04, "428"),
+        (-99.96, "-100"),
+        (-1234.5, "-1234"),
+        (1e6, "1000000"),
+    ],
 )
 def test_a_column_has_no_power_of_ten(number: float, text: str) -> None:
-    """About four figures, and always plain digits."""
+    """Three figures, whole from 100 on, and always plain digits."""
     assert format_column(number) == text

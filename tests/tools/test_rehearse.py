@@ -163,7 +163,7 @@ def test_it_says_what_is_different_from_a_run() -> None:
     view.show([Row("m", NOW, None, 1.0, 2.0, 1.0, 2.0, "kW"), Row("m", NOW, None, 2.0, 6.0, 1.0, 2.0, "kW")])
     view.end()
     text = " ".join(lines)
-    assert "m: 2 slots, measured 1.500 kW on average; the mean of what would be sent is 4.000 kW" in text
+    assert "m: 2 slots, measured 1.50 kW on average; the mean of what would be sent is 4.00 kW" in text
 
 
 def test_clamped_readings_are_warned_of() -> None:

@@ -29,9 +29,7 @@ def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> con
     Write a warning for each stream that continues only because it has run before. Raises ConfigError with
     all refusals. If `needs_folder`, a store in a folder that does not exist is refused, too.
     """
-    settings = config.load(path)
-    settings = config.with_actions(settings, stored_actions(settings, out))
-    settings, refusals = _with_running_lateness(path, settings, out)
+    settings, refusals = _with_running_lateness(path, load_acted(path, out), out)
     running = _started_streams(settings)
     for stream, refusal in config.reading_refusals(settings):
         if stream.name in running:
@@ -43,6 +41,12 @@ def load_admitted(path: Path, out: TextIO, *, needs_folder: bool = False) -> con
     refusals += config.store_folder_refusals(settings) if needs_folder else []
     raise_all(config.locate_error(refusal, path) for refusal in refusals)
     return settings
+
+
+def load_acted(path: Path, out: TextIO) -> config.Config:
+    """Return the configuration in a file after the actions in its store."""
+    settings = config.load(path)
+    return config.with_actions(settings, stored_actions(settings, out))
 
 
 def stored_streams(path: Path) -> set[str]:

@@ -52,7 +52,7 @@ def _act(settings: config.Config, action: Action) -> str | None:
     path, end_s = settings.store.path, time.monotonic() + _WAIT_S
     while (answer := ask_socket(socket_path(path), f"{action.verb} {action.receiver}".encode())) is None:
         try:
-            return _act_on_file(path, settings, action)
+            return act_on_file(path, settings, action)
         except StoreInUse:  # the agent starts, stops, or opens the store again
             if time.monotonic() >= end_s:
                 raise
@@ -61,8 +61,9 @@ def _act(settings: config.Config, action: Action) -> str | None:
     return refusal
 
 
-def _act_on_file(path: Path, settings: config.Config, action: Action) -> str | None:
-    if not path.exists():  # a new store would belong to this user, who may not be the agent's
+def act_on_file(path: Path, settings: config.Config, action: Action) -> str | None:
+    """Write an action to a store that no agent uses; return the code of the refusal, if any."""
+    if not path.exists():  # a store that this user creates may not be the agent's
         raise StoreError(f"{path}: there is no store yet: set `paused` in the file, or start the agent first")
     with Store.open(path, now_ms=action.at_ms, recovery_floor_ms=None) as store:
         return refusal_of(settings, action) or grants.add_action(store, action)

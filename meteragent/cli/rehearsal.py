@@ -10,7 +10,7 @@ from functools import partial
 
 from meteragent import config as settings
 from meteragent.agent import parts
-from meteragent.cli import exit_codes
+from meteragent.cli import admission, exit_codes
 from meteragent.cli.tap import run_periodically
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import connection_advice
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Show what would be sent, without opening the store; warn of coarse readings; return the exit code."""
     if not sys.stdout.isatty():
         return exit_codes.fail(_NO_TERMINAL)
-    config = settings.load(options.config)
+    config = admission.load_acted(options.config, sys.stderr)
     if any(stream.group is not None for stream in config.stream):
         return exit_codes.fail(_SHARES, exit_codes.EXIT_CONFIG)
     for _, refusal in settings.reading_refusals(config):

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from meteragent import config as settings
-from meteragent.cli import exit_codes
+from meteragent.agent import parts
+from meteragent.cli import admission, exit_codes
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import connection_advice
 from meteragent.mqtt import Endpoint
@@ -26,13 +27,14 @@ _NO_TERMINAL = (
     "tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
     "To print the records that were sent, use: meteragent export CONFIG"
 )
+_write = partial(print, end="", flush=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show each stream's source and sink until Ctrl-C or SIGTERM; return the exit code."""
     if not sys.stdout.isatty():
         return exit_codes.fail(_NO_TERMINAL)
-    config = settings.load(options.config)
+    config = admission.load_acted(options.config, sys.stderr)
     forbid_dumps()
     try:
         asyncio.run(_show_streams(config, options.meter))
@@ -43,15 +45,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(text: str) -> None:
-    """Write a string to the terminal, and flush it."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 async def _show_streams(config: settings.Config, meter: str | None) -> None:
     """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
-    streams = [StreamView(config, stream, _pseudonym_key(stream), meter) for stream in config.stream]
+    streams = [StreamView(config, stream, parts.pseudonym_key(stream), meter) for stream in config.stream]
     view = View(streams, _write, boot_clock.wall_ms)
     log_lines = LogLines(view)
     logging.getLogger("meteragent").addHandler(log_lines)
@@ -86,23 +82,14 @@ class LogLines(logging.Handler):
         self._view.write_line(record.getMessage())
 
 
-def _pseudonym_key(stream: settings.Stream) -> bytes | None:
-    """Return a stream's pseudonym key; None if it has none. Raises ConfigError if the key cannot be read."""
-    path = stream.sink.pseudonym_key_file
-    return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
-
-
 def _tasks(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink (which sends nothing until a slot ends)."""
-    source = settings.read_endpoint("source", stream.source.url, stream.source)
+    """Return coroutines that listen to a stream's source and sink; the sink is silent until a slot ends."""
+    source = parts.source_broker(stream)
     sink = settings.read_endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filters, sink_filters = stream_view.filters
-    raw, on_listening = (
-        partial(view.show_source_message, stream_view),
-        partial(view.note_listening, stream_view),
-    )
+    raw, note = partial(view.show_source_message, stream_view), partial(view.note_listening, stream_view)
     return [
-        _watch_side("source", source, source_filters, raw, on_listening),
+        _watch_side("source", source, source_filters, raw, note),
         _watch_side("sink", sink, sink_filters, partial(view.show_sink_message, stream_view)),
     ]
 

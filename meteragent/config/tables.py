@@ -123,10 +123,7 @@ def shared_streams(config: Config) -> list[Stream]:
     for receiver in config.receiver:
         by_preset.setdefault(receiver.preset, []).append(receiver)
     [base] = config.stream
-    return [
-        sent_to(for_preset(base, name), first_receiver(peers)).with_receivers(peers)
-        for name, peers in by_preset.items()
-    ]
+    return [_shared(for_preset(base, name), peers) for name, peers in by_preset.items()]
 
 
 def first_receiver(peers: Sequence[Receiver]) -> Receiver:
@@ -135,19 +132,20 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
-    """Return a configuration to which the last action on each receiver, by name, is applied."""
-    groups = [_after_actions(stream.receivers, actions) for stream in config.stream]
-    streams = [
-        sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
-        for stream, peers in zip(config.stream, groups, strict=True)
-    ]
-    receivers = _after_actions(config.receiver, actions)
-    return config.model_copy(update={"stream": tuple(streams), "receiver": receivers})
+    """Return a configuration after the last action on each receiver, by its name."""
+    verbs = {name: action.verb for name, action in actions.items()}
+
+    def after(receivers: Sequence[Receiver]) -> tuple[Receiver, ...]:
+        """Return receivers after their last actions."""
+        return tuple(item.after_action(verbs.get(item.name, "")) for item in receivers)
+
+    streams = (_shared(stream, after(stream.receivers)) for stream in config.stream)
+    return config.model_copy(update={"stream": tuple(streams), "receiver": after(config.receiver)})
 
 
-def _after_actions(receivers: Sequence[Receiver], actions: Mapping[str, "Action"]) -> tuple[Receiver, ...]:
-    verbs = [actions[item.name].verb if item.name in actions else "" for item in receivers]
-    return tuple(item.after_action(verb) for item, verb in zip(receivers, verbs, strict=True))
+def _shared(stream: Stream, peers: Sequence[Receiver]) -> Stream:
+    """Return a stream that receivers share, if there are any; tools for one sink see the first of them."""
+    return sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
 
 
 def for_preset(base: Stream, name: str) -> Stream:

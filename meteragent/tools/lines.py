@@ -1,6 +1,10 @@
 """Format numbers for columns, and sentences as lines, for a terminal."""
 
 import textwrap
+from collections.abc import Iterable, Iterator
+
+from meteragent.config import Receiver
+from meteragent.report.language import say
 
 WIDTH = 79
 
@@ -9,6 +13,11 @@ def format_column(number: float) -> str:
     """Format a number to three figures, and as a whole number from 100 on, but never with an exponent."""
     decimals = sum(abs(number) < limit for limit in (99.95, 9.995, 0.9995))
     return f"{number:.{decimals}f}"
+
+
+def silence_texts(receivers: Iterable[Receiver]) -> Iterator[str]:
+    """Yield why each receiver that is paused or has ended gets nothing."""
+    return (f"{item.name}: {say(f'receivers.{item.state}')}." for item in receivers if item.state)
 
 
 def wrap_sentence(text: str) -> list[str]:

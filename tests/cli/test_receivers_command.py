@@ -1,11 +1,13 @@
 """The `receivers` command: what it lists, what it does to a store that no agent uses, and what it refuses."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from meteragent.cli import main
+from meteragent.cli import main, rehearsal, tap
+from meteragent.config import Config
 from tests.support.stores import open_store
 
 TEXT = """
@@ -71,6 +73,26 @@ def test_each_has_its_state_and_cost(path: Path, capsys: pytest.CaptureFixture[s
     assert "last action: pause (command), 20" in said(capsys, "receivers", path)[1]
     assert said(capsys, "receivers", path, "resume", "utility")[0] == 0
     assert listed(capsys, path)["utility"] == [False, False, "12/55", "resume"]
+
+
+@pytest.mark.parametrize("words", [["tap"], ["run", "--rehearse"]])
+def test_whoever_looks_on_sees_what_the_agent_would_send(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """`tap` and a rehearsal follow the actions in the store as well as the file."""
+    said(capsys, "receivers", path, "pause", "utility")
+    said(capsys, "receivers", path, "end", "study", "--yes")
+    states = list[tuple[str, str]]()
+
+    async def show(settings: Config, *_: object) -> None:
+        states.extend((item.name, item.state) for stream in settings.stream for item in stream.receivers)
+
+    for module in (tap, rehearsal):
+        monkeypatch.setattr(module, "_show_streams", show)
+        monkeypatch.setattr(module, "forbid_dumps", lambda: None)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main([words[0], str(path), *words[1:]]) == 0
+    assert states == [("utility", "paused"), ("study", "ended")]
 
 
 def test_an_end_is_final(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from meteragent.cli import main
 from meteragent.cli.exit_codes import EXIT_CRASH
 from meteragent.domain.identity import pseudonym
 from meteragent.privacy.sampling import SystemBits
+from meteragent.store.grants import Action
 from meteragent.tools.rehearse import Rehearsal, Row, View
 from meteragent.wire.descriptor import describe_terms
 from tests.support.configurations import written
@@ -226,22 +227,32 @@ def test_it_refuses_what_is_no_terminal(
 @pytest.mark.parametrize(
     ("utility", "app", "expected"),
     [
-        ("false", "false", "each number to u/{meter} at mqtt://here and to a/{meter} at mqtt://away."),
-        ("true", "false", "each number to a/{meter} at mqtt://away."),
-        ("true", "true", "A run would send nothing: all receivers of this stream are paused."),
+        ("false", "resume", "each number to u/{meter} at mqtt://here and to a/{meter} at mqtt://away."),
+        (
+            "true",
+            "resume",
+            "each number to a/{meter} at mqtt://away. utility: paused, so it gets nothing now.",
+        ),
+        (
+            "false",
+            "end",
+            "each number to u/{meter} at mqtt://here. app: ended for good, so it gets nothing more.",
+        ),
+        ("true", "pause", "A run would send nothing: all receivers of this stream are paused or have ended."),
     ],
 )
 def test_it_names_each_receiver_that_a_run_would_send_to(utility: str, app: str, expected: str) -> None:
-    """All receivers that share the stream, except those that are paused."""
+    """All receivers that share the stream, except those that are paused or have ended: these it names."""
     text = f"""
     source = {{url = "mqtt://here", topic = "m/{{meter}}", kind = "power", unit = "W", every = "10s"}}
     receiver = [
         {{name = "utility", topic = "u/{{meter}}", paused = {utility}}},
-        {{name = "app", url = "mqtt://away", topic = "a/{{meter}}", paused = {app}}},
+        {{name = "app", url = "mqtt://away", topic = "a/{{meter}}"}},
     ]
     """
     lines = list[str]()
-    [stream] = config.parse(textwrap.dedent(text)).stream
+    actions = {"app": Action(1, "app", app, "page", NOW)}
+    [stream] = config.with_actions(config.parse(textwrap.dedent(text)), actions).stream
     rehearsal = Rehearsal(stream, None, b"s" * 32, SystemBits(), NOW)
     View(stream, rehearsal, lines.append, str).begin()
     assert expected in " ".join(lines)

@@ -21,6 +21,7 @@ from meteragent.domain.identity import pseudonym
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
+from meteragent.store.grants import Action
 from meteragent.tools.tap import StreamView, Trace, View
 from meteragent.wire.descriptor import describe_terms
 from meteragent.wire.record import RecordFormat
@@ -141,9 +142,10 @@ def test_a_late_reading_does_not_count() -> None:
 class Terminal:
     """A view on a terminal that remembers."""
 
-    def __init__(self, text: str, key: bytes | None = None, meter: str | None = None) -> None:
+    def __init__(self, text: str, key: bytes | None = None, meter: str | None = None, **verbs: str) -> None:
         self.now_ms = START
-        self.config = config.parse(text)
+        actions = {name: Action(1, name, verb, "command", START) for name, verb in verbs.items()}
+        self.config = config.with_actions(config.parse(text), actions)
         self.streams = [StreamView(self.config, one, key, meter) for one in self.config.stream]
         self.written: list[str] = []
         self.view = View(self.streams, self.written.append, lambda: self.now_ms)
@@ -171,7 +173,7 @@ class Terminal:
 
 
 def test_it_says_which_receiver_is_shown() -> None:
-    """Receivers of one preset get the same numbers: tap listens to the first that is not paused."""
+    """Receivers of one preset get the same numbers: tap listens to the first that gets any."""
     text = """
 source = {topic = "m/{meter}", kind = "power", unit = "W", every = "10s"}
 receiver = [
@@ -183,7 +185,16 @@ receiver = [
     shown = Terminal(text)
     shown.view.begin()
     assert shown.lines[0] == "Stream main-appliance: records are shown as app gets them."
+    assert shown.lines[1] == "utility: paused, so it gets nothing now."
     assert shown.streams[0].filters == (("m/+",), ["a/+"])
+    shown = Terminal(text, app="end")
+    shown.view.begin()
+    assert shown.lines[0] == "Stream main-appliance: records are shown as club gets them."
+    assert shown.lines[2] == "app: ended for good, so it gets nothing more."
+    assert shown.streams[0].filters == (("m/+",), ["c/+"])
+    shown = Terminal(text, app="end", club="pause")
+    shown.view.begin()
+    assert [line.partition(":")[0] for line in shown.lines[:3]] == ["utility", "app", "club"]
 
 
 def test_a_slot_is_compared() -> None:

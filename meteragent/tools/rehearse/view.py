@@ -10,7 +10,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
 from meteragent.report.format import energy_text, full_text
-from meteragent.tools.lines import format_column, wrap_sentence
+from meteragent.tools.lines import format_column, silence_texts, wrap_sentence
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
@@ -91,7 +91,8 @@ def _about_lines(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]
     if places := [f"{part.sink.topic} at {settings.sink_url(part)}" for part in by_receiver.values()]:
         yield f"A run would send each number to {' and to '.join(places)}."
     else:
-        yield "A run would send nothing: all receivers of this stream are paused."
+        yield "A run would send nothing: all receivers of this stream are paused or have ended."
+    yield from silence_texts(stream.receivers)
     yield (
         f"Here a slot ({slot}) takes {duration_text(rehearsal.slot_ms)}. The noise is that of a real"
         f" slot and hides {energy_text(terms.hides_wh)}; no run ever uses it again."

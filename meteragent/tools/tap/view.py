@@ -14,11 +14,11 @@ from meteragent.core.pending import Pending
 from meteragent.domain import identity
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError
-from meteragent.domain.grid import Calendar, iso_time, round_down
+from meteragent.domain.grid import iso_time
 from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.tools.lines import WIDTH, format_column, wrap_sentence
+from meteragent.tools.lines import WIDTH, format_column, silence_texts, wrap_sentence
 from meteragent.tools.tap.trace import RawUse, Trace
 from meteragent.wire.descriptor import describe_terms
 
@@ -37,7 +37,7 @@ class StreamView:
     ) -> None:
         """Start without readings; `key` is the pseudonym key. Only `meter` is shown, unless it is None."""
         others_per_day = settings.other_charges_per_day(config, stream)
-        self.name = stream.name
+        self.name, self.receivers = stream.name, stream.receivers
         self._stream = stream
         self._source = settings.topic_of(stream.source)
         self._decode, self._decoders = settings.build_decoder(stream.source), part_decoders(stream.source)
@@ -54,8 +54,8 @@ class StreamView:
     @property
     def receiver(self) -> str | None:
         """The name of the receiver whose records are shown; None unless several share the stream."""
-        receivers = self._stream.receivers
-        return first_receiver(receivers).name if len(receivers) > 1 else None
+        shown = first_receiver(self.receivers) if len(self.receivers) > 1 else None
+        return None if shown is None or shown.state else shown.name
 
     @property
     def filters(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -123,7 +123,7 @@ class StreamView:
         if meter is not None:
             trace, end_ms = self._traces[meter], record.time_ms + record.step_ms
             trace.end_at(end_ms)
-            terms = self._schedule.terms_at(self._window_ms(record.time_ms))
+            terms = self._schedule.terms_at(self._schedule.grid.start_ms(record.time_ms))
             raw = trace.use_between(record.time_ms, end_ms, record.band or "", terms)
         return self._row(meter or record.meter, record, raw)
 
@@ -131,27 +131,16 @@ class StreamView:
         half_width, value, error = self._half_widths.get(record.descriptor), float(record.value), "-"
         if raw is not None and not raw.is_partial and record.sd:
             error = f"{(value - raw.value) / record.sd:+.2f}"
-        ends = (
-            ("?", "?")
-            if half_width is None
-            else (format_column(value - half_width), format_column(value + half_width))
-        )
+        limits = None if half_width is None else (value - half_width, value + half_width)
         return _ROW.format(
             _cut_text(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
             "-" if raw is None else f"{format_column(raw.value)}{'*' if raw.is_partial else ' '}",
             format_column(value),
             format_column(record.sd),
-            *ends,
+            *(map(format_column, limits) if limits else "??"),
             error,
         )
-
-    def _window_ms(self, time_ms: int) -> int:
-        """Return the start of the window that contains `time_ms`."""
-        grid = self._schedule.grid
-        if isinstance(grid, Calendar):
-            return grid.start_ms(time_ms)
-        return round_down(time_ms, self._schedule.usual.length_ms)
 
     def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
         """Yield each problem's code, and what to do; that a shard gets no messages is not a problem."""
@@ -168,7 +157,7 @@ class StreamView:
             return ""
         meter, value_u = self.last
         text = f"{_cut_text(meter, 16)}: {format_column(value_u / MICRO)} {self._stream.source.unit}"
-        start_ms = self._window_ms(now_ms)
+        start_ms = self._schedule.grid.start_ms(now_ms)
         terms = self._schedule.terms_at(start_ms)
         for index in range(terms.n):
             if any(start_ms + a <= now_ms < start_ms + b for a, b in terms.stretches[index]):
@@ -210,10 +199,12 @@ class View:
         self._listening: dict[StreamView, set[str]] = {}
 
     def begin(self) -> None:
-        """Write which receiver's records of a shared stream are shown, the legend and the column headings."""
+        """Write which receiver's records of a shared stream are shown, who gets none, and the headings."""
         for stream in self._streams:
             if stream.receiver is not None:
                 self.write_line(f"Stream {stream.name}: records are shown as {stream.receiver} gets them.")
+            for text in silence_texts(stream.receivers):
+                self.write_line(text)
         self.write_line(LEGEND)
         self.write_line(HEAD)
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 
 from meteragent.privacy.mechanism.number import TruncatedGeometric
 from meteragent.privacy.mechanism.universal import NotUniform, universal_mechanism
-from meteragent.privacy.metric import absolute, hamming, is_metric
+from meteragent.privacy.metric import absolute, discrete, hamming, is_metric
 from meteragent.privacy.query import Query, average, count, is_in_family_c, most_common, percentile, total
-from meteragent.privacy.space import Categories, Databases, Numbers, WithNull, list_points
+from meteragent.privacy.space import Categories, Databases, Finite, Numbers, WithNull, list_points
 
 SIZES = [(2, 2), (3, 2), (2, 3)]
 """k and n: rows are 0 .. k or absent, n of them."""
@@ -47,10 +47,11 @@ def test_a_database_without_any_row_is_none() -> None:
 
 @pytest.mark.parametrize("kind", ["hamming", "l1", "normalised l1", "linf"])
 def test_absence_is_as_far_as_the_width_and_the_distance_stays_a_metric(kind: Any) -> None:
-    """d_V(None, v) = d_V(V), which is the width of V with None, too."""
+    """d_V(None, v) = d_V(V), which is the width of V with None, too; not all rows are absent at once."""
     domain = absent(3, 2, kind, "1/2")
     assert domain.rows.diameter == Fraction(3, 2) == domain.rows.metric(None, 1)
     assert is_metric(domain.points, domain.metric)
+    assert set(product((*range(4), None), repeat=2)) - set(domain.points) == {(None, None)}
 
 
 @pytest.mark.parametrize("kind", ["hamming", "l1", "linf"])
@@ -150,6 +151,7 @@ def test_a_sum_of_rows_that_may_be_absent_needs_zero_among_them() -> None:
 def test_a_query_has_its_universal_mechanism(name: str, kind: Any, level: str) -> None:
     """Theorem 10: TG with epsilon/Delta on q [0..k'] is what a uniformly sensitive query gets.
 
+    Answers that are not as far apart as numbers get none.
     Its corollaries: Delta is qk under the normalised d_1 and 1 under d_1 and, but for sums, d_inf.
     """
     query = QUERIES[name](absent(3, 2, kind, "1/2"))
@@ -160,6 +162,9 @@ def test_a_query_has_its_universal_mechanism(name: str, kind: Any, level: str) -
     mechanism = universal_mechanism(query, "1/5")
     assert mechanism.mechanism == TruncatedGeometric(level, "1/2", max(query.answers))
     assert mechanism.loss(Fraction(1)) == Fraction(1, 5)
+    uneven = Query(int, Finite(range(3), discrete), discrete)
+    with pytest.raises(NotUniform, match="as far apart as numbers"):
+        universal_mechanism(uneven, "1/5")
 
 
 def test_a_query_without_one_hears_why() -> None:
@@ -179,7 +184,10 @@ def hamming_of_answers(y: int, z: int) -> Fraction:
 
 
 def test_the_most_common_values_are_an_answer() -> None:
-    """A set is an answer, at the size of the symmetric difference: one row moves the two most common by 2."""
+    """A set is an answer, at the size of the symmetric difference: one row moves the two most common by 2.
+
+    So is a count, which one row moves by 1.
+    """
     domain = Databases(Categories(["chess", "music", "sport"]), 3)
     query = most_common(domain, 1)
     assert query(("sport", "music", "sport")) == {"sport"}
@@ -187,6 +195,8 @@ def test_the_most_common_values_are_an_answer() -> None:
     assert query.sensitivity == 2
     assert most_common(domain, 2).sensitivity == 2
     assert most_common(domain, 3).sensitivity == 0
+    chess = count(domain, "chess".__eq__)
+    assert (chess(("chess", "music", "chess")), chess.sensitivity) == (2, 1)
     assert hamming(("sport",), ("music",)) == 1
     for k in (0, 4):
         with pytest.raises(ValueError, match="k must lie in"):

@@ -30,6 +30,7 @@ from meteragent.privacy.metric import (
     absolute,
     chebyshev,
     discrete,
+    euclidean,
     hamming,
     manhattan,
     normalised_manhattan,
@@ -142,12 +143,18 @@ def test_who_knows_a_neighbourhood_conditions_on_it(
 
 
 def test_distance_of_conclusions() -> None:
-    """The largest ratio in either direction; infinite if only one has a point; 0/0 counts as 1."""
+    """The largest ratio in either direction; infinite if only one has a point; 0/0 counts as 1.
+
+    The other metrics of section 2: d_1, d_2, d_inf, and chains of edges, of which there may be none.
+    """
     one = {"a": exp(0) / 4, "b": exp(0) * 3 / 4, "c": exp(0) - 1}
     other = {"a": exp(0) / 2, "b": exp(0) / 2, "c": exp(0) - 1}
     assert largest_odds_ratio(one, other) == largest_odds_ratio(other, one) == 2
     assert largest_odds_ratio(one, one) == 1
     assert largest_odds_ratio(one, {"a": exp(0), "b": exp(0) - 1}) is None
+    assert [metric((1, 1), (4, 5)) for metric in (manhattan, euclidean, chebyshev)] == [7, 5, 4]
+    graph = GraphMetric(["ab", "bc", "cd", "ac", "yz"])
+    assert [graph("a", end) for end in "abdz"] == [0, 1, 2, math.inf]
 
 
 def test_there_is_no_conclusion_from_the_impossible() -> None:
@@ -244,6 +251,10 @@ def test_a_row_replaced_changes_conclusions_by_two_epsilon(channel: Channel) -> 
     """Theorem 1: d_h(phi_i,w) = 1, and so epsilon-differential privacy keeps conclusions 2 epsilon apart."""
     on_rows = on_databases(channel, POINTS)
     level = Fraction(on_rows.smallest_epsilon(hamming)) + JUST
+    images = [[phi.phi(x) for x in POINTS] for phi in replacements(VALUES, 2)]
+    assert images == [[(w, x[1]) for x in POINTS] for w in VALUES] + [
+        [(x[0], w) for x in POINTS] for w in VALUES
+    ]
     for phi in replacements(VALUES, 2):
         assert phi.loss(POINTS, hamming) == 2
         assert phi.holds(on_rows, hamming, level)

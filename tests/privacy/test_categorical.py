@@ -16,6 +16,7 @@ from meteragent.privacy.exact import ln_bounds
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.space import Categories
+from tests.support.draws import has_its_law
 
 PAIRS = [("1/10", "0"), ("1", "0"), ("1/2", "1/100"), ("3", "1/1000000"), ("2", "3/4")]
 levels = st.fractions(Fraction(1, 1000), 50, max_denominator=1000)
@@ -33,13 +34,19 @@ def categorical(values: int = 4, epsilon: Any = "1/2", delta: Any = "1/100") -> 
 @pytest.mark.parametrize("values", [2, 3, 5])
 @pytest.mark.parametrize(("epsilon", "delta"), PAIRS)
 def test_the_pair_is_exactly_the_one_asked_for(values: int, epsilon: str, delta: str) -> None:
-    """Between any two values the least delta is delta: by hockey-stick and by all events (Example 6)."""
+    """Between any two values the least delta is delta: by hockey-stick and by all events (Example 6).
+
+    What is stated and what is drawn is the matrix.
+    """
     mechanism = categorical(values, epsilon, delta)
     channel, odds = mechanism.channel, exp(epsilon)
     for x, other in mechanism.space.pairs():
         assert channel.hockey_stick(x, other, odds) == Fraction(delta)
         assert channel.delta_on(all_events(channel.outputs), x, other, odds) == Fraction(delta)
     assert mechanism.guarantee == (Fraction(epsilon), Fraction(delta))
+    stated = np.exp(mechanism.log_mass(range(values), 0))
+    assert stated == pytest.approx([float(p) for p in channel.row(0)], rel=1e-12)
+    assert has_its_law(mechanism, 0, range(values))
 
 
 @given(levels, deltas, st.integers(2, 9))

@@ -199,6 +199,7 @@ def test_a_sequence_chosen_as_one_goes_stays_within_its_budget(seed: int) -> Non
             account = Odometer(DAY_MS, budget)
             account.add("m1", 0, first)
             chance = mass(first, point, seen)
+            assert account.would_exceed("m1", 0, wishes[seen]) == (first + wishes[seen] > budget)
             if account.would_exceed("m1", 0, wishes[seen]):
                 view[seen,] = chance
                 continue

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from meteragent.privacy.adversary import Hiding, is_maximally_tight, largest_odds_ratio
 from meteragent.privacy.channel import Channel
+from meteragent.privacy.mechanism.planar import PlanarLaplace
 from meteragent.privacy.metric import Metric, Nullable, Rowwise, Scaled, absolute, discrete, euclidean
+from meteragent.privacy.space import Databases, Numbers, WithNull
 from simulators.papers.families import (
     database_maps,
     database_sets,
@@ -19,6 +21,7 @@ from simulators.papers.families import (
     row_sets,
 )
 from tests.support.channels import FEW, channels
+from tests.support.draws import has_its_law
 
 HALF = Fraction(1, 2)
 priors = st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any)
@@ -79,6 +82,9 @@ def test_the_papers_families_in_full(family: str, values: tuple[int | None, ...]
         "normalised d_1": Rowwise(Scaled(row, 1 / width)),
         "d_inf": Rowwise(row, "linf"),
     }
+    nullable = WithNull(Numbers(0, int(width)))
+    normalised = Databases(nullable, 2, "normalised l1").metric
+    assert all(normalised(x, y) == distances["normalised d_1"](x, y) for x in points for y in points)
     tight = {
         name
         for name, metric in distances.items()
@@ -89,8 +95,17 @@ def test_the_papers_families_in_full(family: str, values: tuple[int | None, ...]
 
 
 def test_all_maps_and_regions_of_places() -> None:
-    """Phi_2 and N_2: on places of the plane both families are maximally tight for d_2 (section 6.2)."""
+    """Phi_2 and N_2: on places of the plane both families are maximally tight for d_2 (section 6.2).
+
+    Planar Laplace noise is epsilon d_2-private there, no less is true, and it is what is drawn.
+    """
     places = ((0, 0), (1, 0), (0, 2), (3, 1), (2, 2))
     assert is_maximally_tight(point_maps(places[:4]), places[:4], euclidean)
     assert is_maximally_tight(point_sets(places), places, euclidean)
     assert not is_maximally_tight(point_sets(places)[:5], places, euclidean)
+    noise = PlanarLaplace("1/2", 1)
+    for x, y in itertools.permutations(places, 2):
+        behind = [3 * u - 2 * v for u, v in zip(x, y, strict=True)]  # on the line through both, beyond x
+        lost = float(noise.log_mass(behind, x) - noise.log_mass(behind, y))
+        assert lost == pytest.approx(float(noise.loss(Fraction(euclidean(x, y)))), abs=1e-12)
+    assert has_its_law(noise, (0, 0), list(itertools.product(range(-9, 10), repeat=2)))

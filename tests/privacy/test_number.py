@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy import LInfLaplace, SeededBits
+from meteragent.privacy import LInfLaplace, PlanarLaplace, PlanarManhattan, SeededBits
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.sanitisation import Calibration, LaplaceSanitisation
@@ -79,10 +79,19 @@ def test_the_error_of_a_number_is_in_closed_form(a: Fraction, error: float) -> N
 
 @pytest.mark.parametrize("point", ROWS)
 def test_the_matrix_is_the_corrected_one(point: int) -> None:
-    """Fig. 2(iv) with e^(q epsilon) for "epsilon^(q epsilon)": THEORY's rows, as channel and as log_mass."""
+    """Fig. 2(iv) with e^(q epsilon) for "epsilon^(q epsilon)": THEORY's rows, as channel and as log_mass.
+
+    The densities (i) to (iii) are the masses of cells of a fine lattice: epsilon/2 on R, epsilon^2/(2 pi) for
+    d_2 and epsilon^2/4 for d_1.
+    """
     mechanism = TruncatedGeometric("1/4", 2, 6)
     assert [float(p) for p in mechanism.channel.row(point)] == pytest.approx(ROWS[point], rel=1e-11)
     assert np.exp(mechanism.log_mass(range(7), point)) == pytest.approx(ROWS[point], rel=1e-11)
+    epsilon, cell = 2.0, 0.01
+    line, plane, manhattan = Laplace(2, "0.01"), PlanarLaplace(2, "0.01"), PlanarManhattan(2, "0.01")
+    masses = [float(np.exp(m.log_mass(y, y))) for m, y in ((line, 0), (plane, [0, 0]), (manhattan, [0, 0]))]
+    densities = [epsilon / 2 * cell, epsilon**2 / (2 * np.pi) * cell**2, epsilon**2 / 4 * cell**2]
+    assert masses == pytest.approx(densities, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +160,18 @@ def hockey_stick(a: Fraction, k: int, epsilon: Fraction) -> mpmath.mpf:
 
 @given(positive, deltas, st.integers(1, 10**6))
 def test_the_scale_is_the_papers_and_never_less(e: Fraction, delta: Fraction, width: int) -> None:
-    """It is b >= D/(epsilon - ln(1-delta)), by less than 2^-40 of it, equal for delta = 0 (Example 5)."""
+    """It is b >= D/(epsilon - ln(1-delta)), by less than 2^-40 of it, equal for delta = 0 (Example 5).
+
+    The draws are those of Laplace noise of this scale.
+    """
     mechanism = sanitisation(width, e, delta)
     with mpmath.workdps(60):
         formula = mpmath.mpf(width) / 10 / (real(e) - mpmath.log(1 - real(delta)))
         excess = real(mechanism.scale) / formula - 1
     assert mechanism.scale == Fraction(width, 10) / e if not delta else 0 < excess < 2**-40
     assert mechanism.guarantee == (e, delta)
+    drawn = mechanism.release([0] * 200, bits=SeededBits(1))
+    assert (drawn == mechanism.noise.release([0] * 200, bits=SeededBits(1))).all()
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])

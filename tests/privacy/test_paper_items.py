@@ -37,6 +37,7 @@ from meteragent.privacy.optimality import (
 )
 from meteragent.privacy.query import Query, average
 from meteragent.privacy.space import Categories, Databases, Finite, Numbers, WithNull
+from tests.support.draws import has_its_law
 
 HALF = Fraction(1, 2)
 sides = st.frozensets(st.integers(0, 4), max_size=4)
@@ -95,7 +96,10 @@ def test_lemma_4_there_is_always_an_error(epsilon: Fraction, delta: Fraction) ->
 
 
 def test_the_ends_of_the_range_of_a_promise() -> None:
-    """Definition 1 allows epsilon = 0 and delta = 1: a coin that tells nothing, and no noise at all."""
+    """Definition 1 allows epsilon = 0 and delta = 1: a coin that tells nothing, and no noise at all.
+
+    At delta = 1 everything is allowed.
+    """
     coin, bare = (Categorical(Categories("abc"), 0, delta) for delta in (0, 1))
     assert all(p == Fraction(1, 3) for p in coin.channel.rows[0])
     assert coin.channel.is_private(0, discrete)
@@ -104,11 +108,16 @@ def test_the_ends_of_the_range_of_a_promise() -> None:
     assert bare.release(["a", "c", "b"]).tolist() == ["a", "c", "b"]
     assert np.exp(bare.log_mass(["a", "b"], "a")).tolist() == [1, 0]
     assert finite_floor(2, 1, 0) == Fraction(2, 3)
+    assert (coin.channel.smallest_delta(1), bare.channel.smallest_delta(1)) == (0, 1)
+    assert bare.channel.smallest_delta(exp(9)) == 1
 
 
 @pytest.mark.parametrize(("k", "n"), [(2, 2), (3, 2), (2, 3)])
 def test_how_many_pairs_and_events_suffice_for_a_product(k: int, n: int) -> None:
-    """The remark after Theorem 5: C(k,2) pairs and 2^k events in place of n C(k,2) k^(n-1) and 2^(k^n)."""
+    """The remark after Theorem 5: C(k,2) pairs and 2^k events in place of n C(k,2) k^(n-1) and 2^(k^n).
+
+    Each pair in both orders, and only if outputs lie in D: other ones may tell two points apart alone.
+    """
     row = Categorical(Categories(range(k)), 1, "1/10")
     neighbours = [
         pair for pair in itertools.combinations(Product(row, n).space.points, 2) if hamming(*pair) == 1
@@ -118,6 +127,13 @@ def test_how_many_pairs_and_events_suffice_for_a_product(k: int, n: int) -> None
     assert len(list(itertools.combinations(row.space.points, 2))) == pairs
     assert len(all_events(row.channel.outputs)) == 2**k
     assert row.channel.smallest_delta(exp(1)) == Fraction(1, 10)
+    uneven = Channel((0, 1), (0, 1), [[1, 0], [HALF, HALF]])
+    assert [uneven.hockey_stick(*order, 2) for order in ((0, 1), (1, 0))] == [0, HALF]
+    assert uneven.smallest_delta(2) == HALF
+    quarter = Fraction(1, 4)
+    outside = Channel((0, 1), (0, 1, "a", "b"), [[quarter, quarter, HALF, 0], [quarter, quarter, 0, HALF]])
+    assert outside.delta_on(all_events((0, 1)), 0, 1, 1) == 0
+    assert outside.smallest_delta(1) == HALF
 
 
 @pytest.mark.parametrize("metric", [hamming, GraphMetric([((0, 0), (1, 1))])])
@@ -126,6 +142,7 @@ def test_any_neighbours_can_be_asked_for(metric: Any) -> None:
     databases = list(itertools.product((0, 1), repeat=2))
     channel = Channel(databases, "yn", [[HALF, HALF], ["1/3", "2/3"], ["1/3", "2/3"], ["1/4", "3/4"]])
     pairs = [pair for pair in itertools.permutations(databases, 2) if metric(*pair) == 1]
+    assert len(pairs) == (8 if metric is hamming else 2)
     by_hand = max(
         max(Fraction(0), Fraction(p) - Fraction(q))
         for x, y in pairs
@@ -214,9 +231,15 @@ def test_the_corollary_to_theorem_12_fails_for_an_unrounded_average() -> None:
 
 
 def test_proposition_3_independent_mechanisms_on_one_database_add() -> None:
-    """1/2 and 13/20 together are 23/20, exactly; on disjoint parts the larger one remains."""
+    """1/2 and 13/20 together are 23/20, exactly; on disjoint parts the larger one remains.
+
+    The chance of two answers is the product of theirs, in their order.
+    """
     one, other = (Categorical(Categories("yn"), epsilon).channel for epsilon in ("1/2", "13/20"))
-    assert one.combine_parallel(other).largest_odds(*one.inputs) == exp("23/20")
+    together = one.combine_parallel(other)
+    assert together.largest_odds(*one.inputs) == exp("23/20")
+    for (y, z), p in zip(together.outputs, together.row("y"), strict=True):  # type: ignore[misc]
+        assert p == one.probability(y, "y") * other.probability(z, "y")
     apart = one.combine_product(other)
     first, second = ((x, other.inputs[0]) for x in one.inputs)
     assert apart.largest_odds(first, second) == exp("1/2")
@@ -233,7 +256,10 @@ def test_example_3_first_names_have_sensitivity_two(epsilon: int, bound: float) 
 
 @pytest.mark.parametrize(("gap", "loss"), [(0, 1.307), (20, 1.913)])
 def test_example_4_is_false_where_a_row_is_replaced(gap: int, loss: float) -> None:
-    """Noisy max with Laplace(1/epsilon): one count falls, one rises, and odds exceed e^epsilon, up to e^2."""
+    """Noisy max with Laplace(1/epsilon): one count falls, one rises, and odds exceed e^epsilon, up to e^2.
+
+    `NoisyMax` states the loss for both cases, and draws from the law that it states.
+    """
 
     def chance(lead: int) -> float:
         """P(u_1 + L_1 > u_2 + L_2) for u_1 - u_2 = lead and standard Laplace noise."""
@@ -250,6 +276,7 @@ def test_example_4_is_false_where_a_row_is_replaced(gap: int, loss: float) -> No
     assert math.log(chance(-gap) / chance(-gap - 2)) == pytest.approx(loss, abs=1e-3)
     assert NoisyMax(1, 1, 2).loss(Fraction(1)) == 1
     assert NoisyMax(1, 1, 2).monotone_loss(1) == HALF
+    assert has_its_law(NoisyMax(1, 1, 2), [gap % 7, 7], range(2))
 
 
 BIDS = (100, 100, 300)
@@ -275,13 +302,19 @@ def test_example_5_prices_where_noise_makes_no_sense() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 9), min_size=3, max_size=3), st.integers(0, 9))
 def test_example_6_counts_only_the_bad_choices(utilities: list[int], level: int) -> None:
-    """P(u <= c) is at most (choices with u <= c) e^(epsilon (c - max u)/(2 Delta)), the finer bound."""
+    """P(u <= c) is at most (choices with u <= c) e^(epsilon (c - max u)/(2 Delta)), the finer bound.
+
+    So u <= max u - (2 Delta/epsilon)(t + ln n) has a chance of e^-t or less.
+    """
     choice = Exponential(1, 1, 3)
     law = np.exp(choice.log_mass(range(3), utilities))
     chance = float(law[np.array(utilities) <= level].sum())
     bound = choice.tail_bound(utilities, level)
     assert chance <= bound + 1e-12
     assert bound <= 3 * math.exp(-(max(utilities) - level) / 2) + 1e-12 or bound == 1
+    t = (max(utilities) - level) / 2 - math.log(3)  # at which `level` is as far below the best as that
+    assert choice.regret_bound(t) == pytest.approx(max(utilities) - level, abs=1e-12)
+    assert chance <= math.exp(-t) + 1e-12
 
 
 def test_the_definitions_of_sensitivity() -> None:

@@ -19,6 +19,7 @@ from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.product import MetricProduct, Product
 from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Databases, Numbers
+from tests.support.draws import has_its_law
 
 CATEGORICAL = Categorical(Categories("ab"), "1/2", "1/10")
 GEOMETRIC = TruncatedGeometric("1/2", "1/4", 2)
@@ -41,11 +42,12 @@ def masses(mechanism: Mechanism, x: Any) -> NDArray[np.float64]:
 
 
 def test_the_law_is_the_product_of_the_rows_laws() -> None:
-    """P(y | d) = product of P(y_i | d_i) (equation 7): as the exact channels have it, summing to 1."""
+    """P(y | d) = product of P(y_i | d_i) (equation 7): as the exact channels have it, and the draws."""
     mechanism, channel = Product(CATEGORICAL, 2), CATEGORICAL.channel.combine_product(CATEGORICAL.channel)
     for x in mechanism.space.points:
         assert masses(mechanism, x) == pytest.approx([float(p) for p in channel.row(x)], rel=1e-12)
         assert masses(mechanism, x).sum() == pytest.approx(1, rel=1e-12)
+        assert has_its_law(mechanism, x, mechanism.space.points)
 
 
 def test_neighbours_have_the_pair_of_a_row_exactly() -> None:
@@ -57,6 +59,7 @@ def test_neighbours_have_the_pair_of_a_row_exactly() -> None:
     assert far > Fraction(1, 10)
     for n in (1, 3, 100):
         assert Product(CATEGORICAL, n).guarantee == (Fraction(1, 2), Fraction(1, 10))
+        assert Product(GEOMETRIC, n).guarantee == (Fraction(1, 4), 0)  # epsilon times the width of a row
 
 
 def test_a_metric_mechanism_s_pair_is_its_loss_over_the_diameter() -> None:

@@ -14,6 +14,7 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.base import Guarantee, PairMechanism
 from meteragent.privacy.mechanism.randomised import RandomisedResponse, RandomRow
 from meteragent.privacy.space import Categories, Databases
+from tests.support.draws import has_its_law
 
 truths = st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=1000)
 
@@ -25,7 +26,7 @@ def masses(mechanism: RandomisedResponse) -> dict[tuple[bool, bool], float]:
 
 
 def test_two_fair_coins_have_odds_of_three() -> None:
-    """Truth with 1/2, else a fair coin: 3/4 against 1/4, epsilon = ln 3 exactly (Pauwels 2016)."""
+    """Truth with 1/2, else a fair coin: 3/4 against 1/4, epsilon = ln 3, also of draws (Pauwels 2016)."""
     mechanism = RandomisedResponse()
     assert mechanism.odds == 3
     with mpmath.workdps(40):
@@ -35,6 +36,7 @@ def test_two_fair_coins_have_odds_of_three() -> None:
         {(False, False): 0.75, (True, True): 0.75, (False, True): 0.25, (True, False): 0.25}
     )
     assert isinstance(mechanism, PairMechanism)
+    assert all(has_its_law(mechanism, x, [False, True]) for x in (False, True))
 
 
 @given(truths)
@@ -136,6 +138,7 @@ def test_a_random_row_is_private_for_no_epsilon() -> None:
     for epsilon in (0.0, 1.0, 30.0):
         assert hockey_stick(mechanism, "aaaab", "aaaaa", epsilon) == pytest.approx(1 / 5, abs=1e-15)
     assert mechanism.log_mass("b", list("aaaaa")) == -math.inf
+    assert has_its_law(mechanism, list("aacab"), ["a", "b", "c"])
 
 
 def test_as_a_pair_a_random_row_is_zero_and_one_over_n() -> None:

@@ -159,6 +159,8 @@ def test_a_mechanism_after_a_query_has_delta_times_the_loss() -> None:
     channel = sums.channel.after(query, [(0, 0, 0), (2, 2, 2), (0, 2, 4), (4, 4, 4)])
     assert channel.is_private(3 * Fraction(1, 2), WINDOWS.metric)
     assert channel.smallest_epsilon(WINDOWS.metric) == pytest.approx(1.5)
+    with pytest.raises(ValueError, match="more than 3-sensitive"):
+        After(TruncatedGeometric("1/2", "3/4", 12), query)  # whose metric is 3/2 times as large
     for x in [(0, 2, 4), (4, 4, 4)]:
         law = [float(p) for p in channel.row(x)]
         assert np.exp(mechanism.log_mass(range(13), x)) == pytest.approx(law, rel=1e-12)

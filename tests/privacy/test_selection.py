@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.base import MetricMechanism
+from meteragent.privacy.mechanism.number import Laplace
 from meteragent.privacy.mechanism.selection import Exponential, NoisyMax
+from tests.support.draws import has_its_law
 
 EPSILON, QUANTUM, DELTA = Fraction(4, 3), Fraction(1, 2), Fraction(1, 3)
 Selection = type[NoisyMax] | type[Exponential]
@@ -102,7 +104,10 @@ def enclosed(gaps: list[int], k: int) -> int:
 @both
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_odds_of_an_index_change_by_at_most_the_loss(kind: Selection, n: int) -> None:
-    """|ln P(i|u)/P(i|u')| <= epsilon d_inf(u, u')/Delta for all u, u' of a box, ties included."""
+    """|ln P(i|u)/P(i|u')| <= epsilon d_inf(u, u')/Delta for all u, u' of a box, ties included.
+
+    What is drawn has the stated law.
+    """
     mechanism = kind(EPSILON, QUANTUM, n, DELTA)
     box = list(product(range(4), repeat=n))
     log_mass = {u: mechanism.log_mass(np.arange(n), u) for u in box}
@@ -114,6 +119,8 @@ def test_the_odds_of_an_index_change_by_at_most_the_loss(kind: Selection, n: int
         rises = all(v >= w for v, w in zip(u, other, strict=True))
         if kind is NoisyMax and rises:
             assert worst <= float(NoisyMax(EPSILON, QUANTUM, n, DELTA).monotone_loss(distance)) + 1e-12
+    if n > 1:
+        assert has_its_law(mechanism, list(range(n)), range(n))
 
 
 @both
@@ -188,11 +195,15 @@ def test_a_median_by_the_exponential_mechanism() -> None:
 
 
 def test_with_distance_as_utility_it_is_the_laplace_mechanism() -> None:
-    """With u_r = -|f - r| over many r, P(r) = tanh(a/2) e^(-a|f-r|) up to what lies beyond the ends."""
+    """With u_r = -|f - r| over many r, P(r) = tanh(a/2) e^(-a|f-r|) up to what lies beyond the ends.
+
+    As Laplace's mechanism it loses half of what it states as an exponential one (Remark 1).
+    """
     f, a = 50, 0.5
     law = masses(Exponential(1, 1, 101), [-abs(f - r) for r in range(101)])
     expected = [math.tanh(a / 2) * math.exp(-a * abs(f - r)) for r in range(101)]
     assert law == pytest.approx(expected, rel=1e-9)
+    assert Exponential(1, 1, 101).loss(Fraction(1)) == 2 * Laplace("1/2", 1).loss(Fraction(1))
 
 
 # What is taken and refused ------------------------------------------------------------------------

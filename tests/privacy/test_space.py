@@ -137,10 +137,14 @@ def test_a_finite_space_has_points_each_once(points: list[str]) -> None:
 
 
 def test_subsets_differ_by_their_elements() -> None:
-    """All 2^m subsets, at the size of what is in one of two only; the universe's size is the diameter."""
+    """All 2^m subsets, at the size of what is in one of two only; the universe's size is the diameter.
+
+    As categories they are all at distance 1.
+    """
     space = Subsets("abc")
     assert len(space.points) == 8
     assert space.metric({"a", "b"}, {"b", "c"}) == 2
+    assert Categories(space.points).metric(frozenset("ab"), frozenset("bc")) == 1
     assert frozenset("ac") in space
     assert frozenset("ad") not in space
     assert "a" not in space
@@ -280,8 +284,9 @@ def test_a_database_of_one_possible_row_has_no_width() -> None:
 
 @pytest.mark.parametrize(("rows", "n"), [("ab", 4), ("abc", 3), ("abcd", 1)])
 def test_neighbours_differ_in_exactly_one_row(rows: str, n: int) -> None:
-    """N (m - 1) neighbours, each once, and they are all that are at Hamming distance 1."""
+    """N (m - 1) neighbours, each once, and they are all that are at Hamming distance 1; the diameter is n."""
     space = Databases(Categories(rows), n)
+    assert space.diameter == max(hamming(space.points[0], y) for y in space.points) == n
     for x in space.points:
         neighbours = list(space.neighbours(x))
         assert len(neighbours) == n * (len(rows) - 1)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.base import MetricMechanism
 from meteragent.privacy.mechanism.vector import VectorLaplace
+from tests.support.draws import has_its_law
 
 EPSILON, QUANTUM, DELTA = Fraction(1, 3), Fraction(1, 2), Fraction(2)
 
@@ -24,7 +25,10 @@ def made(n: int) -> VectorLaplace:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_ratio_never_exceeds_the_loss_and_attains_it(n: int) -> None:
-    """|ln P(y|x)/P(y|x')| <= epsilon d_1(x, x')/Delta on a box, and some y attains it (Proposition 5)."""
+    """|ln P(y|x)/P(y|x')| <= epsilon d_1(x, x')/Delta on a box, and some y attains it (Proposition 5).
+
+    The draws of the numbers have this law together: each has its own noise.
+    """
     mechanism = made(n)
     outputs = np.array(list(product(range(-5, 6), repeat=n)))
     base = mechanism.log_mass(outputs, [0] * n)
@@ -33,6 +37,7 @@ def test_the_ratio_never_exceeds_the_loss_and_attains_it(n: int) -> None:
         distance = mechanism.space.metric([0] * n, k)
         assert isinstance(distance, Fraction)
         assert worst == pytest.approx(float(mechanism.loss(distance)), abs=1e-12)
+    assert has_its_law(VectorLaplace(2, QUANTUM, n, DELTA), [0] * n, list(product(range(-5, 6), repeat=n)))
 
 
 def test_between_neighbours_the_loss_is_epsilon() -> None:

@@ -45,6 +45,8 @@ def test_the_smart_meter_s_figure_with_its_levels() -> None:
     assert per_reading.alpha == pytest.approx(29.96, rel=1e-3)
     assert independent.alpha == pytest.approx(898.7, rel=1e-3)
     assert ours.alpha == pytest.approx(316.2, rel=1e-3)
+    for noisy in figure.values():
+        assert 0 < np.abs(noisy.values - signature).max() < 10 * noisy.alpha
 
 
 def test_the_figure_s_curves_are_drawn_from_these_laws() -> None:

@@ -1,9 +1,9 @@
 """Check that tests find mistakes in the papers' items: ``python -m tests.commands.paper_mutants [ITEM ...]``.
 
-`paper_mutants.toml`, beside this file, lists a mistake for each item of the papers that states a constant or
-an inequality. First, all tests that it names must pass in a copy of the sources. Then each mistake is made
-separately, and its test must fail by an assertion or by an exception that the library raises; an undefined
-name does not count. The exit code is 1 if a mistake survives.
+`paper_mutants.toml`, beside this file, lists at least two mistakes for each item of the papers that states
+a constant or an inequality. First, all tests that it names must pass in a copy of the sources. Then each
+mistake is made separately, and its test must fail by an assertion or by an exception that the library raises;
+an undefined name does not count. The exit code is 1 if a mistake survives.
 """
 
 import argparse
@@ -62,7 +62,8 @@ def table() -> Table:
     """Read the table."""
     content = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return Table(
-        tuple(Mutant(item, **fields) for item, fields in content["mutant"].items()), content["exempt"]
+        tuple(Mutant(item, **fields) for item, listed in content["mutant"].items() for fields in listed),
+        content["exempt"],
     )
 
 

@@ -14,9 +14,11 @@ SECTIONS = re.findall(r"^### (HLM|CABP|PG|Ours)\b.*\n((?:(?!#).*\n)*)", README, 
 ROWS = [
     (f"{paper} {item}", *cells)
     for paper, section in SECTIONS
-    for item, *cells in re.findall(r"^\| ([A-Z\d][^|]*?) " + r"\|([^|]*)" * 4 + r"\|$", section, re.MULTILINE)
+    for item, *cells in re.findall(
+        r"^\| ([A-Z\d][^|]*?) " + r"\|([^|]*)" * 3 + r"\|(?:([^|]+)\|)?$", section, re.MULTILINE
+    )
 ]
-"""Each row with the paper of its section before its item."""
+"""Each row with the paper of its section before its item; a row without a note has no cell for it."""
 
 
 def numbered(kind: str, *numbers: int) -> list[str]:
@@ -32,6 +34,7 @@ RESULTS = {
         *numbered("Example", 1, 2, 3, 4, 5, 6, 7),
         *numbered("Equation", 1, 7, 13),
         *("Equations 2 to 4", "Proposition 1", "Corollary 1", "Section 2.3", "Remark 2.1", "Remark 5"),
+        *("Section 2.2, sets", "Section 4", "Equation 20"),
     ],
     "CABP": [
         *numbered("Definition", 1, 2, 3, 4, 5, 6, 7, 8),
@@ -43,13 +46,14 @@ RESULTS = {
         *numbered("Example", 1, 2),
         *("Equation 1", "Remark 4", "Section 2", "Section 2, d_r", "Section 2, metrics", "Section 4.2"),
         *("Section 5, null", "Section 5.1", "Section 5.2", "Section 5.2, usefulness"),
-        *("Section 6.1", "Section 6.2"),
+        *("Section 6.1", "Section 6.2", "Definition 1, metrics", "Fact 5, family", "Section 4.2, risk"),
+        *("Section 5, histograms", "Section 5.1, order", "Section 5.2, conclusions", "Section 6.1, d_∞"),
     ],
     "PG": [
         *numbered("Definition", 1, 2, 3),
         *numbered("Proposition", 1, 2, 3, 4, 5, 6, 7),
         *numbered("Example", 1, 2, 3, 4, 5, 6),
-        *("Section 2", "Remark 1"),
+        *("Section 2", "Remark 1", "Proposition 2, KL", "Proposition 5, norms", "Proposition 6, tail"),
     ],
     "Ours": [
         *("0", "1.4", "2.1", "2.2", "2.4"),
@@ -114,6 +118,6 @@ def test_the_first_example_runs() -> None:
     assert (loss, round(deviation, 1)) == (1, 311.1)
 
 
-def test_the_papers_have_ninety_three_items() -> None:
-    """Holohan et al. have 29, Chatzikokolakis et al. 46, Pauwels and Gerchinovitz 18."""
-    assert [len(RESULTS[paper]) for paper in ("HLM", "CABP", "PG")] == [29, 46, 18]
+def test_the_papers_have_a_hundred_and_six_items() -> None:
+    """Holohan et al. have 32, Chatzikokolakis et al. 53, Pauwels and Gerchinovitz 21."""
+    assert [len(RESULTS[paper]) for paper in ("HLM", "CABP", "PG")] == [32, 53, 21]

@@ -153,7 +153,7 @@ def test_distance_of_conclusions() -> None:
     assert largest_odds_ratio(one, one) == 1
     assert largest_odds_ratio(one, {"a": exp(0), "b": exp(0) - 1}) is None
     assert [metric((1, 1), (4, 5)) for metric in (manhattan, euclidean, chebyshev)] == [7, 5, 4]
-    graph = GraphMetric(["ab", "bc", "cd", "ac", "yz"])
+    graph = GraphMetric([("a", "b"), ("b", "c"), ("c", "d"), ("a", "c"), ("y", "z")])
     assert [graph("a", end) for end in "abdz"] == [0, 1, 2, math.inf]
 
 

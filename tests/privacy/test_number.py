@@ -88,8 +88,9 @@ def test_the_matrix_is_the_corrected_one(point: int) -> None:
     assert [float(p) for p in mechanism.channel.row(point)] == pytest.approx(ROWS[point], rel=1e-11)
     assert np.exp(mechanism.log_mass(range(7), point)) == pytest.approx(ROWS[point], rel=1e-11)
     epsilon, cell = 2.0, 0.01
-    line, plane, manhattan = Laplace(2, "0.01"), PlanarLaplace(2, "0.01"), PlanarManhattan(2, "0.01")
-    masses = [float(np.exp(m.log_mass(y, y))) for m, y in ((line, 0), (plane, [0, 0]), (manhattan, [0, 0]))]
+    planes = (PlanarLaplace(2, "0.01"), PlanarManhattan(2, "0.01"))
+    logs = [Laplace(2, "0.01").log_mass(0, 0), *(plane.log_mass([0, 0], [0, 0]) for plane in planes)]
+    masses = [float(np.exp(log)) for log in logs]
     densities = [epsilon / 2 * cell, epsilon**2 / (2 * np.pi) * cell**2, epsilon**2 / 4 * cell**2]
     assert masses == pytest.approx(densities, rel=1e-4)
 

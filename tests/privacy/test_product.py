@@ -59,7 +59,10 @@ def test_neighbours_have_the_pair_of_a_row_exactly() -> None:
     assert far > Fraction(1, 10)
     for n in (1, 3, 100):
         assert Product(CATEGORICAL, n).guarantee == (Fraction(1, 2), Fraction(1, 10))
-        assert Product(GEOMETRIC, n).guarantee == (Fraction(1, 4), 0)  # epsilon times the width of a row
+        assert Product(GEOMETRIC, n).guarantee == (
+            Fraction(1, 4),
+            Fraction(0),
+        )  # epsilon times the width of a row
 
 
 def test_a_metric_mechanism_s_pair_is_its_loss_over_the_diameter() -> None:

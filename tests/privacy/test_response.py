@@ -49,10 +49,12 @@ def test_the_answers_to_all_queries_are_as_private_as_the_release() -> None:
     identity = channel.smallest_delta(odds, neighbour_pairs())
     assert identity == Fraction(1, 10)
     queries = [share_on, lambda d: d[0], lambda d: (share_on(d), d[0]), lambda d: d]
-    found = [answered(channel, asked(query)).smallest_delta(odds, neighbour_pairs()) for query in queries]
+    laws = [answered(channel, asked(query)) for query in queries]
+    assert all(sum(row) == 1 for law in laws for row in law.rows)
+    found = [law.smallest_delta(odds, neighbour_pairs()) for law in laws]
     assert all(delta <= identity for delta in found)
     assert found[-1] == identity
-    assert answered(channel, asked(lambda d: d)).rows == channel.rows
+    assert (laws[-1].outputs, laws[-1].rows) == (channel.outputs, channel.rows)
 
 
 def neighbour_pairs() -> list[tuple[Any, Any]]:

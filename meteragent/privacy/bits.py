@@ -134,14 +134,10 @@ class BufferedBits(BytesBits):
     def _fresh(self, size: int) -> bytes:
         """Return `size` bytes that were never returned before."""
 
-    def _bulk(self, size: int) -> bytes:
-        """Return fresh bytes for a request that is too large for the buffer."""
-        return self._fresh(size)
-
     def _take(self, size: int) -> bytes:
         """Take bytes from the buffer, which is replaced if it holds too few; large requests bypass it."""
         if size > _BLOCK_BYTES:
-            return self._bulk(size)
+            return self._fresh(size)
         # `read` copies and advances in one call, so two threads cannot take the same bytes.
         data = self._buffer.read(size)
         if len(data) < size:

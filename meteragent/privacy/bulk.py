@@ -5,22 +5,29 @@ how to compare them). But its state is in the process and is reseeded only from 
 resumed copy of the memory, such as a virtual machine's snapshot, draws the same bits again.
 """
 
+import os
 import ssl
 
 from meteragent.privacy.bits import Bits, SystemBits
 
+_SMALL_BYTES = 256
+"""The largest request for which `os.urandom` is the faster."""
+
 
 class BulkBits(SystemBits):
-    """`SystemBits`, but OpenSSL's CTR_DRBG with AES-256 (NIST SP 800-90A) for requests above 4 KiB."""
+    """`SystemBits` without a buffer, and with OpenSSL's CTR_DRBG (NIST SP 800-90A) above 256 bytes."""
 
-    def _bulk(self, size: int) -> bytes:
-        return ssl.RAND_bytes(size)
+    def _take(self, size: int) -> bytes:
+        return ssl.RAND_bytes(size) if size > _SMALL_BYTES else os.urandom(size)
+
+
+_BULK_BITS = BulkBits()
 
 
 def source_of(bits: Bits | None) -> Bits:
-    """Return `bits`, or a new `BulkBits` for None. Raises TypeError if it is no source of random bits."""
+    """Return `bits`, or `BulkBits` for None. Raises TypeError if it is no source of random bits."""
     if bits is None:
-        return BulkBits()
+        return _BULK_BITS
     if not callable(getattr(bits, "integer", None)):
         raise TypeError(
             f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or None for the"

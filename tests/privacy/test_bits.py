@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from meteragent.privacy import LInfLaplace
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
+from meteragent.privacy.bulk import BulkBits, source_of
 
 
 class CountingBits(SystemBits):
@@ -26,13 +28,12 @@ class CountingBits(SystemBits):
         start, self._next = self._next, self._next + size // 4
         return np.arange(start, self._next, dtype="<u4").tobytes()
 
-    _bulk = _fresh
 
-
-@pytest.fixture(params=["system", "seeded"])
+@pytest.fixture(params=[SystemBits, BulkBits, partial(SeededBits, 0)])
 def bits(request: pytest.FixtureRequest) -> Bits:
     """Each source of bits."""
-    return SystemBits() if request.param == "system" else SeededBits(0)
+    source: Bits = request.param()
+    return source
 
 
 def test_an_integer_has_exactly_k_bits(bits: Bits) -> None:
@@ -77,6 +78,22 @@ def test_no_bits_are_handed_out_twice() -> None:
         seen.extend(bits.array(7, np.uint32).tolist())
     seen.extend(bits.array(50_000, np.uint32).tolist())
     assert len(set(seen)) == len(seen)
+
+
+def test_the_default_source_holds_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 256 bytes are the kernel's and more are OpenSSL's; none is fetched that is not handed out."""
+    fetched: list[tuple[str, int]] = []
+
+    def record(name: str, size: int) -> bytes:
+        fetched.append((name, size))
+        return bytes(size)
+
+    monkeypatch.setattr("os.urandom", partial(record, "kernel"))
+    monkeypatch.setattr("ssl.RAND_bytes", partial(record, "OpenSSL"))
+    bits = source_of(None)
+    assert isinstance(bits, BulkBits)
+    bits.integer(1), bits.array(32, np.uint64), bits.array(257, np.uint8), bits.array(5000, np.uint32)
+    assert fetched == [("kernel", 1), ("kernel", 256), ("OpenSSL", 257), ("OpenSSL", 20_000)]
 
 
 def test_threads_do_not_share_bits() -> None:

@@ -33,15 +33,9 @@ def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
         raise ValueError("m must lie in 1 .. 2^63 to draw an array")
     if m > 1 << 32:
         return _draw_masked(m, count, bits)
-    # Of the 2^32 words, `surplus` are too many to be shared equally among m integers.
-    factor, surplus = np.uint64(m), np.uint32((1 << 32) % m)
-    product = bits.array(count, np.uint32) * factor
-    redraw = (product.astype(np.uint32) < surplus).nonzero()[0]
-    while redraw.size:
-        product[redraw] = fresh = bits.array(redraw.size, np.uint32) * factor
-        redraw = redraw[fresh.astype(np.uint32) < surplus]
-    product >>= np.uint64(32)
-    return product.view(np.int64)
+    values = np.empty(count, np.int64)
+    _fill_scaled(values, np.uint64(m), bits)
+    return values
 
 
 def _draw_masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
@@ -65,25 +59,40 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
     if noise_bounds.min(initial=0) < 0 or noise_bounds.max(initial=0) >= 1 << 62:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
     ranges = (2 * noise_bounds + 1).view(np.uint64)
-    widest = int(ranges.max(initial=0))
     noise = np.empty((noise_bounds.size, n), np.int64)
-    wide = widest > 1 << 32
+    wide = int(ranges.max(initial=0)) > 1 << 32
     rows = 1 if wide else max(1, _BATCH_VALUES // max(1, n))
     for start in range(0, noise_bounds.size, rows):
         part = slice(start, start + rows)
-        values = below_array(int(ranges[start]), n, bits) if wide else _draw_scaled(ranges[part], n, bits)
-        np.subtract(values, noise_bounds[part, np.newaxis], out=noise[part])
+        values = noise[part]
+        if wide:
+            values[:] = below_array(int(ranges[start]), n, bits)
+        else:
+            _fill_scaled(values, ranges[part, np.newaxis], bits)
+        values -= noise_bounds[part, np.newaxis]
     return noise
 
 
-def _draw_scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw a row of n integers below each of `ranges`, which are at most 2^32."""
-    product = bits.array(ranges.size * n, np.uint32).reshape(-1, n) * ranges[:, np.newaxis]
-    flat, surplus = product.reshape(-1), ((1 << 32) % ranges).astype(np.uint32)
-    redraw = np.flatnonzero(product.astype(np.uint32) < surplus[:, np.newaxis])
-    while redraw.size:
-        row = redraw // n
-        flat[redraw] = fresh = bits.array(redraw.size, np.uint32) * ranges[row]
-        redraw = redraw[fresh.astype(np.uint32) < surplus[row]]
+def uniform_columns(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
+    """Draw as `uniform_rows` does for R < 2^31, but slot by slot, which is faster for small n."""
+    noise = np.empty((noise_bounds.size, n), np.int64)
+    columns = np.empty((n, noise_bounds.size), np.int64)
+    _fill_scaled(columns, (2 * noise_bounds + 1).view(np.uint64), bits)
+    np.subtract(columns, noise_bounds, out=noise.T)
+    return noise
+
+
+def _fill_scaled(values: NDArray[np.int64], ranges: NDArray[np.uint64] | np.uint64, bits: Bits) -> None:
+    """Fill `values` with integers below `ranges`, which are at most 2^32 and broadcast to them."""
+    product = values.view(np.uint64)
+    np.multiply(bits.array(values.size, np.uint32).reshape(values.shape), ranges, out=product)
+    low = product.astype(np.uint32)
+    if (low < ranges.astype(np.uint32)).any():  # 2^32 mod m < m: so usually no m needs a division
+        # Of the 2^32 words, 2^32 mod m are too many to be shared equally among m integers.
+        redraw = np.flatnonzero(low < ((1 << 32) % ranges).astype(np.uint32))
+        while redraw.size:
+            place = np.unravel_index(redraw, values.shape)
+            m = np.broadcast_to(ranges, values.shape)[place]
+            product[place] = fresh = bits.array(redraw.size, np.uint32) * m
+            redraw = redraw[fresh.astype(np.uint32) < (1 << 32) % m]
     product >>= np.uint64(32)
-    return product.view(np.int64)

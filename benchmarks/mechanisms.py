@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.harness import ROUNDS, Result, Row, compare, peer, report, run
-from meteragent.privacy.bits import Bits, SystemBits, UnsignedArray
+from meteragent.privacy.bits import Bits, SystemBits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
@@ -55,21 +55,17 @@ LEAST_SAMPLE = 20_000
 Call = Callable[[], object]
 
 
-class CountedBits:
+class CountedBits(SystemBits):
     """The operating system's bits, with a count of the bytes drawn."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.byte_count = 0
 
-    def integer(self, k: int) -> int:
-        """Return bits as `Bits.integer` does, and count their bytes."""
-        self.byte_count += k + 7 >> 3
-        return BITS.integer(k)
-
-    def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """Return bits as `Bits.array` does, and count their bytes."""
-        self.byte_count += count * np.dtype(dtype).itemsize
-        return BITS.array(count, dtype)
+    def _take(self, size: int) -> bytes:
+        """Take bits as `SystemBits` does, and count their bytes."""
+        self.byte_count += size
+        return super()._take(size)
 
 
 class Mechanism(Protocol):

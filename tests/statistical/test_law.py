@@ -25,6 +25,10 @@ from meteragent.privacy import (
 from meteragent.privacy.sampling import noise_bounds as many_radii
 from meteragent.privacy.sampling import uniform_rows, windows
 from tests.statistical.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
+from tests.support.tape import ReplayedBits
+
+SOURCES = [SeededBits, ReplayedBits]
+"""Bits of a seed, which are sampled as a key's are, and as of the operating system, for alias tables."""
 
 # Laws, as probabilities of 0, 1, 2 .. -------------------------------------------------------------
 
@@ -186,10 +190,11 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 50)), *WINDOWS])
-def test_many_radii_have_their_law(n: int, a: Fraction) -> None:
+def test_many_radii_have_their_law(n: int, a: Fraction, source: type[Bits]) -> None:
     """Drawn at once, R has the law of `noise_bound`; a scale 10% too large or too small is told from it."""
-    cells, bits, draws = Cells(radius_law(n, a), 100), SeededBits(n), 200_000
+    cells, bits, draws = Cells(radius_law(n, a), 100), source(n), 200_000
     assert cells.p_value(many_radii(n, a, draws, bits)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
         if a < n:  # else R is nearly always one value, whatever the scale
@@ -211,15 +216,16 @@ def test_a_slot_of_many_windows_is_uniform_on_its_cube(n: int, a: Fraction) -> N
     assert p_value(counts, np.full(50, 1 / 50)) < ALARM
 
 
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 220)), *WINDOWS])
-def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction) -> None:
+def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction, source: type[Bits]) -> None:
     """P(max|z_i| = m) ~ ((2m+1)^n - (2m-1)^n) e^(-am); with epsilon 10% off it is told from it."""
     draws = 5000 if n > 96 else 40_000
     cells = Cells(largest_law(n, a))
-    assert cells.p_value(np.abs(windows(n, a, draws, SeededBits(n))).max(axis=1)) > ALARM
+    assert cells.p_value(np.abs(windows(n, a, draws, source(n))).max(axis=1)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
         if a < n:
-            wrong = np.abs(windows(n, a / factor, draws, SeededBits(n))).max(axis=1)
+            wrong = np.abs(windows(n, a / factor, draws, source(n))).max(axis=1)
             assert rejects(cells, largest_law(n, a / factor), wrong)
 
 
@@ -269,10 +275,11 @@ def test_uniforms_one_by_one_are_uniform() -> None:
     assert rejects(even, clipped, below_array(2 * cube, draws, bits))
 
 
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("a", [Fraction(1, 10_000), Fraction(1, 220), Fraction(1, 2), Fraction(2)])
-def test_discrete_laplace_has_its_law(a: Fraction) -> None:
+def test_discrete_laplace_has_its_law(a: Fraction, source: type[Bits]) -> None:
     """P(z) = tanh(a/2) e^-a|z| with a fair sign; a scale 10% off is rejected."""
-    draws, bits, cells = 200_000, SeededBits(7), Cells(magnitude_law(a))
+    draws, bits, cells = 200_000, source(7), Cells(magnitude_law(a))
     drawn = discrete_laplace(draws, a, bits)
     assert cells.p_value(np.abs(drawn)) > ALARM
     signs = np.array([(drawn < 0).sum(), (drawn > 0).sum()], float)
@@ -282,9 +289,10 @@ def test_discrete_laplace_has_its_law(a: Fraction) -> None:
         assert rejects(cells, magnitude_law(a / factor), np.abs(wrong))
 
 
-def test_neighbours_in_a_vector_are_independent() -> None:
+@pytest.mark.parametrize("source", SOURCES)
+def test_neighbours_in_a_vector_are_independent(source: type[Bits]) -> None:
     """Consecutive draws of a vector, in 6 x 6 cells, fill them as independent ones do."""
-    drawn = np.abs(discrete_laplace(100_000, Fraction(1, 2), SeededBits(8))).reshape(-1, 2)
+    drawn = np.abs(discrete_laplace(100_000, Fraction(1, 2), source(8))).reshape(-1, 2)
     cells = Cells(magnitude_law(Fraction(1, 2)), 6)
     place = np.searchsorted(cells.starts, drawn, side="right") - 1
     kinds = len(cells.starts)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from meteragent.privacy.bits import UnsignedArray
+from meteragent.privacy.bits import SeededBits, SystemBits, UnsignedArray
 
 
 class Tape:
@@ -33,3 +33,11 @@ class Tape:
     def left(self) -> int:
         """The number of entries that have not been taken."""
         return len(list(self._entries))
+
+
+class ReplayedBits(SystemBits):
+    """The operating system's bits for all that asks, but reproducible: those of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._take = SeededBits(seed)._take  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,6 +75,11 @@ class LInfLaplace:
         exact, lattice = positive("epsilon", epsilon), positive("quantum", quantum)
         a = sampling.check_parameters(n, exact * lattice)
         set_fields(self, epsilon=exact, quantum=lattice, n=n, a=a)
+
+    @cached_property
+    def _table(self) -> sampling.AliasTable | None:
+        """The table of the noise of one slot, so that it need not be looked up; None for n > 1."""
+        return sampling.alias_table(0, self.a) if self.n == 1 else None
 
     @property
     def space(self) -> Windows:
@@ -127,7 +132,14 @@ class LInfLaplace:
         """Release windows of shape (..., n), integers in quanta, as int64; each is charged, even a copy."""
         values = require_int64_vectors(windows, self.n)
         source = sampling.source_of(bits)
-        noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)
+        table = self._table if bits is None else None
+        if table and values.size == 1:
+            noisy = np.empty(values.shape, np.int64)
+            noisy.fill(values.item() + table.draw_one(source))
+            return noisy
+        count = values.size // self.n
+        noise = table.draw(count, source) if table else sampling.windows(self.n, self.a, count, source)
+        noise = noise.reshape(values.shape)
         noise += values
         return noise
 

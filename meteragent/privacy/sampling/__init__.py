@@ -18,6 +18,7 @@ value is released (THEORY 2.4 on timing).
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits
 from meteragent.privacy.bulk import BulkBits, source_of
+from meteragent.privacy.sampling.alias import AliasTable, alias_table
 from meteragent.privacy.sampling.bernoulli import bernoulli, choice
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.noise_bound import noise_bound
@@ -29,6 +30,7 @@ from meteragent.privacy.sampling.windows import noise_bounds, windows
 
 __all__ = [
     "SCALE_LIMIT",
+    "AliasTable",
     "Bits",
     "BulkBits",
     "FreshRows",
@@ -36,6 +38,7 @@ __all__ = [
     "SecretBits",
     "SeededBits",
     "SystemBits",
+    "alias_table",
     "below",
     "below_array",
     "bernoulli",

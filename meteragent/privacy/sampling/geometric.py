@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import Bits
+from meteragent.privacy.bits import Bits, SystemBits
 from meteragent.privacy.exact import GUARD_BITS, Exact, exp_neg_bounds
+from meteragent.privacy.sampling.alias import alias_table
 from meteragent.privacy.sampling.bernoulli import Thresholds, make_thresholds, refine_indices
 from meteragent.privacy.sampling.parameters import check_parameters
 
@@ -124,7 +125,13 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 
 
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4)."""
+    """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
+
+    The operating system's bits go through a table, where there is one. Bits from a key or a seed never do:
+    they give the same numbers in every version.
+    """
+    if isinstance(bits, SystemBits) and (table := alias_table(0, a)):
+        return table.draw(count, bits)
     digits = _digits(a)
     r = _draw_groups(digits, len(digits.groups), count, bits)
     values = _join(r[:-1], digits.groups[-2].x, bits)

@@ -36,13 +36,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meteragent.privacy.bits import Bits
+from meteragent.privacy.bits import Bits, SystemBits
 from meteragent.privacy.exact import Exact
+from meteragent.privacy.sampling.alias import AliasTable, alias_table
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace
 from meteragent.privacy.sampling.noise_bound import Envelope, envelope_of
 from meteragent.privacy.sampling.parameters import check_parameters
-from meteragent.privacy.sampling.uniform import below, below_array, uniform_rows
+from meteragent.privacy.sampling.uniform import below, below_array, uniform_columns, uniform_rows
 
 Words = NDArray[np.uint64]
 
@@ -57,6 +58,9 @@ GUIDE_BITS = 12
 
 TABLE_FROM = 256
 """The least count for which `noise_bounds` creates a table, which takes as long as about 1,000 draws."""
+
+ALIAS_MAX = 4
+"""The largest n with alias tables: those of larger n take longer to make than `Table`."""
 
 _WORD = 64
 
@@ -123,6 +127,8 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     envelope = envelope_of(n, a)
     if count < TABLE_FROM:
         return np.array([envelope.draw(bits) for _ in range(count)], np.int64)
+    if alias := _alias(n, a, bits):
+        return alias.draw(count, bits)
     table = table_of(n, a)
     batches = [_draw_accepted(table, count + count // 16, bits)]
     while (remaining := count - sum(batch.size for batch in batches)) > 0:
@@ -135,12 +141,19 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]
     if count >= TABLE_FROM:
+        if alias := _alias(n, a, bits):
+            return uniform_columns(alias.draw(count, bits), n, bits)
         return uniform_rows(noise_bounds(n, a, count, bits), n, bits)
     envelope, noise = envelope_of(n, a), np.empty((count, n), np.int64)
     for row in noise:
         noise_bound = envelope.draw(bits)
         np.subtract(below_array(2 * noise_bound + 1, n, bits), noise_bound, out=row)
     return noise
+
+
+def _alias(n: int, a: Exact, bits: Bits) -> AliasTable | None:
+    """Return the alias table of R for the operating system's bits, if there is one."""
+    return alias_table(n, a) if n <= ALIAS_MAX and isinstance(bits, SystemBits) else None
 
 
 def _draw_accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:

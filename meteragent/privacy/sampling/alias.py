@@ -1,0 +1,172 @@
+"""Draws from words of 32 bits by a table: discrete Laplace numbers, and noise bounds for small n.
+
+The values i = 0, 1 .. have the weights w(i) = (2r+1)^p e^(-ar). For p = n, i is the noise bound r. For p = 0,
+it is one of the numbers 0, 1, -1, 2, -2 .., of magnitude r. On a scale S on which all weights sum to a little
+less than 2^32, i < N has m_i words, m_i <= S w(i) <= m_i + 2. The other words are the rest, one in 2^18 for
+a = 1/220. A word of the rest draws a place below their number:
+
+* Two places belong to each i < N. With h = m_i or m_i + 1, i is accepted if h + U < S w(i), U uniform on
+  [0, 1).
+* 2B places propose the values N + jB + k, with j ones before a zero, and k below B. They are accepted if
+  U < 2^j S w. This is a probability: S w(N) < 1, and w at least halves over B values from N on.
+* Other places, and proposals that are not accepted, draw a new word.
+
+So exactly S w(i) words lead to i, fractions included. The table cuts the words into 2^b cells. A cell's words
+below its threshold have one outcome, a value or the rest; the others have another, its alias (Walker 1977).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count as count_from
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import Exact, exp_neg_bounds
+from meteragent.privacy.sampling.bernoulli import bernoulli
+from meteragent.privacy.sampling.parameters import check_parameters
+from meteragent.privacy.sampling.uniform import below
+
+SCALE_MAX = 1 << 10
+"""The largest n/a with a table, whose values are below 2^15."""
+
+_WORD = 32
+_FRACTION = 64  # bits of S behind the point
+_GUARD = 128  # bits that keep bounds on S w a few units apart
+_REST = -1 << 15
+_BATCH_VALUES = 1 << 13  # so that the working set stays in the processor's cache
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AliasTable:
+    """The table for p and a."""
+
+    p: int
+    a: Fraction
+    unit: int  # S 2^64
+    block: int  # B
+    masses: NDArray[np.uint32]  # m_i
+    shift: int  # a word's cell is in the bits above
+    thresholds: NDArray[np.uint32]
+    outcomes: NDArray[np.int16]  # each cell's alias, and its outcome below the threshold
+
+    def draw(self, count: int, bits: Bits) -> NDArray[np.int64]:
+        """Draw `count` independent numbers or noise bounds."""
+        drawn = np.empty(count, np.int64)
+        for start in range(0, count, _BATCH_VALUES):
+            part = drawn[start : start + _BATCH_VALUES]
+            word = bits.array(part.size, np.uint32)
+            cell = (word >> self.shift).astype(np.intp)
+            is_below = word < self.thresholds.take(cell)
+            cell += cell
+            cell += is_below
+            part[:] = outcome = self.outcomes.take(cell)
+            if outcome.item(outcome.argmin()) == _REST:
+                for index in (outcome == _REST).nonzero()[0].tolist():
+                    part[index] = self._draw_rest(bits)
+        return drawn
+
+    def draw_one(self, bits: Bits) -> int:
+        """Draw a number or a noise bound."""
+        word = bits.integer(_WORD)
+        cell = word >> self.shift
+        outcome = self.outcomes.item(2 * cell + (word < self.thresholds.item(cell)))
+        return self._draw_rest(bits) if outcome == _REST else outcome
+
+    def _draw_rest(self, bits: Bits) -> int:
+        """Draw what a word of the rest leads to."""
+        value = self.propose(bits)
+        return self.draw_one(bits) if value is None else value
+
+    def propose(self, bits: Bits) -> int | None:
+        """Draw a place of the rest. Return the number or noise bound that it proposes, if it is accepted."""
+        index, extra = divmod(below((1 << _WORD) - int(self.masses.sum()), bits), 2)
+        size, height, j = self.masses.size, 0, 0
+        if index < size:
+            height = self.masses.item(index) + extra
+        elif index < size + self.block:
+            while bits.integer(1):
+                j += 1
+            index = size + j * self.block + below(self.block, bits)
+        else:
+            return None
+
+        def excess_bounds(k: int) -> tuple[int, int]:
+            """Return bounds on 2^k (2^j S w - h)."""
+            lo, hi = self.weight_bounds(index, k + j)
+            return lo - (height << k), hi - (height << k)
+
+        return _value(self.p, index) if bernoulli(excess_bounds, bits) else None
+
+    def weight_bounds(self, index: int, k: int) -> tuple[int, int]:
+        """Return integers lo <= 2^k S w(i) <= hi at i = `index`."""
+        r = abs(_value(self.p, index))
+        factor = (2 * r + 1) ** self.p * self.unit
+        lo, hi = exp_neg_bounds(self.a.numerator * r, self.a.denominator, k + _GUARD)
+        return lo * factor >> _GUARD + _FRACTION, (hi * factor >> _GUARD + _FRACTION) + 1
+
+
+@lru_cache(maxsize=32, typed=True)  # up to 400 KB each; typed, to refuse a float equal to a cached Fraction
+def alias_table(p: int, a: Exact) -> AliasTable | None:
+    """Create the table for p and `a`; None if n/a is above 2^10. Raises as `check_parameters` does."""
+    exact = check_parameters(max(1, p), a)
+    if max(1, p) > exact * SCALE_MAX:
+        return None
+    # e^-0.7 < 1/2. Two numbers have the same magnitude; from r = 2n/a on, w falls faster than e^(-ar/2).
+    weights, block = _weights(p, exact), 2 * ceil(Fraction(7, 10) / exact)
+    size, places = len(weights), 2 * (len(weights) + block)
+    unit = ((1 << _WORD) - places << _GUARD + _FRACTION) // sum(hi for _, hi in weights)
+    masses = [lo * unit >> _GUARD + _FRACTION for lo, _ in weights]
+    shift = _WORD - size.bit_length()
+    starts, pairs = _cut([*masses, (1 << _WORD) - sum(masses)], shift)
+    values = [*(_value(p, index) for index in range(size)), _REST]
+    outcomes = np.array([values[index] for pair in pairs for index in pair], np.int16)
+    arrays = np.array(masses, np.uint32), shift, np.array(starts, np.uint32), outcomes
+    return AliasTable(p, exact, unit, block, *arrays)
+
+
+def _value(p: int, index: int) -> int:
+    """Return the noise bound or the number that is value `index`."""
+    return index if p else (index + 1 >> 1) * (1 if index & 1 else -1)
+
+
+def _weights(p: int, a: Fraction) -> list[tuple[int, int]]:
+    """Return bounds on 2^128 w(i) for i < N, the least N >= 2p/a with S w(N) < 1."""
+    lo = hi = 1 << _GUARD
+    q_lo, q_hi = exp_neg_bounds(a.numerator, a.denominator, _GUARD)
+    weights: list[tuple[int, int]] = []
+    total = 0
+    for r in count_from():
+        weight = lo * (2 * r + 1) ** p, hi * (2 * r + 1) ** p
+        if weight[1] << _WORD < total and r * a >= 2 * p:
+            break
+        weights += [weight] * (1 if p or r == 0 else 2)
+        total += weight[0]
+        lo, hi = lo * q_lo >> _GUARD, (hi * q_hi >> _GUARD) + 1
+    return weights
+
+
+def _cut(masses: list[int], shift: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Cut words into cells of 2^shift. Return the thresholds, and each cell's alias and outcome below.
+
+    Cell i keeps as many words of outcome i as fit. An outcome with more of them is the alias of other cells.
+    """
+    count, size = 1 << _WORD - shift, 1 << shift
+    left = masses + [0] * (count - len(masses))
+    thresholds, pairs = [cell << shift for cell in range(count)], [(cell, cell) for cell in range(count)]
+    few = [cell for cell in range(count) if left[cell] < size]
+    many = [cell for cell in range(count) if left[cell] > size]
+    while few:
+        cell, donor = few.pop(), many[-1]
+        thresholds[cell] += left[cell]
+        pairs[cell] = donor, min(cell, len(masses) - 1)
+        left[donor] -= size - left[cell]
+        if left[donor] <= size:
+            many.pop()
+            few += [donor] * (left[donor] < size)
+    return thresholds, pairs

@@ -5,29 +5,36 @@ how to compare them). But its state is in the process and is reseeded only from 
 resumed copy of the memory, such as a virtual machine's snapshot, draws the same bits again.
 """
 
-import os
 import ssl
+import threading
 
 from meteragent.privacy.bits import Bits, SystemBits
 
 _SMALL_BYTES = 256
-"""The largest request for which `os.urandom` is the faster."""
+"""The largest request for which a part of a block from `os.urandom` is the faster."""
 
 
 class BulkBits(SystemBits):
-    """`SystemBits` without a buffer, and with OpenSSL's CTR_DRBG (NIST SP 800-90A) above 256 bytes."""
+    """`SystemBits`, but OpenSSL's CTR_DRBG with AES-256 (NIST SP 800-90A) for requests above 256 bytes."""
 
     def _take(self, size: int) -> bytes:
-        return ssl.RAND_bytes(size) if size > _SMALL_BYTES else os.urandom(size)
+        return ssl.RAND_bytes(size) if size > _SMALL_BYTES else super()._take(size)
 
 
-_BULK_BITS = BulkBits()
+class _Default(threading.local):
+    """The source of each thread for calls that name none: most would use little of a block of their own."""
+
+    def __init__(self) -> None:
+        self.bits = BulkBits()
+
+
+_DEFAULT = _Default()
 
 
 def source_of(bits: Bits | None) -> Bits:
-    """Return `bits`, or `BulkBits` for None. Raises TypeError if it is no source of random bits."""
+    """Return `bits`, or for None `BulkBits`. Raises TypeError if `bits` is no source of random bits."""
     if bits is None:
-        return _BULK_BITS
+        return _DEFAULT.bits
     if not callable(getattr(bits, "integer", None)):
         raise TypeError(
             f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or None for the"

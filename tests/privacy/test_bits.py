@@ -80,8 +80,8 @@ def test_no_bits_are_handed_out_twice() -> None:
     assert len(set(seen)) == len(seen)
 
 
-def test_the_default_source_holds_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 256 bytes are the kernel's and more are OpenSSL's; none is fetched that is not handed out."""
+def test_large_requests_are_openssl_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 256 bytes are parts of blocks of the kernel, and more are OpenSSL's, as many as are asked for."""
     fetched: list[tuple[str, int]] = []
 
     def record(name: str, size: int) -> bytes:
@@ -90,10 +90,20 @@ def test_the_default_source_holds_no_bits(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("os.urandom", partial(record, "kernel"))
     monkeypatch.setattr("ssl.RAND_bytes", partial(record, "OpenSSL"))
-    bits = source_of(None)
-    assert isinstance(bits, BulkBits)
+    bits = BulkBits()
     bits.integer(1), bits.array(32, np.uint64), bits.array(257, np.uint8), bits.array(5000, np.uint32)
-    assert fetched == [("kernel", 1), ("kernel", 256), ("OpenSSL", 257), ("OpenSSL", 20_000)]
+    assert fetched == [("kernel", 4096), ("OpenSSL", 257), ("OpenSSL", 20_000)]
+
+
+def test_the_default_source_is_the_thread_s() -> None:
+    """Calls that name no source share one, but threads do not."""
+    with ThreadPoolExecutor(2) as pool:
+        start = Barrier(2)
+        sources = pool.map(lambda _: (start.wait(), source_of(None), source_of(None)), range(2))
+    (_, one, again), (_, other, _) = sources
+    assert isinstance(one, BulkBits)
+    assert one is again
+    assert one is not other
 
 
 def test_threads_do_not_share_bits() -> None:

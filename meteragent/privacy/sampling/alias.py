@@ -57,18 +57,18 @@ class AliasTable:
 
     def draw(self, count: int, bits: Bits) -> NDArray[np.int64]:
         """Draw `count` independent numbers or noise bounds."""
-        drawn = np.empty(count, np.int64)
-        for start in range(0, count, _BATCH_VALUES):
-            part = drawn[start : start + _BATCH_VALUES]
-            word = bits.array(part.size, np.uint32)
-            cell = (word >> self.shift).astype(np.intp)
-            is_below = word < self.thresholds.take(cell)
-            cell += cell
-            cell += is_below
-            part[:] = outcome = self.outcomes.take(cell)
-            if outcome.item(outcome.argmin()) == _REST:
-                for index in (outcome == _REST).nonzero()[0].tolist():
-                    part[index] = self._draw_rest(bits)
+        if count > _BATCH_VALUES:
+            starts = range(0, count, _BATCH_VALUES)
+            return np.concatenate([self.draw(min(_BATCH_VALUES, count - start), bits) for start in starts])
+        word = bits.array(count, np.uint32)
+        cell = (word >> self.shift).astype(np.intp)
+        is_below = word < self.thresholds.take(cell)
+        cell += cell
+        cell += is_below
+        drawn = self.outcomes.take(cell).astype(np.int64)
+        if count and drawn.item(drawn.argmin()) == _REST:
+            for index in (drawn == _REST).nonzero()[0].tolist():
+                drawn[index] = self._draw_rest(bits)
         return drawn
 
     def draw_one(self, bits: Bits) -> int:

@@ -36,45 +36,13 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import count_text
 from meteragent.domain.refusal import locate, parse_toml, raise_all, text_of_file
 
-__all__ = [
-    "FULL_PRESETS",
-    "PROFILES_FOLDER",
-    "Config",
-    "MonthWindows",
-    "Page",
-    "Receiver",
-    "Stream",
-    "all_profiles",
-    "budget",
-    "build_decoder",
-    "distinct_terms",
-    "file_refusals",
-    "forget_ms",
-    "largest_loss",
-    "load",
-    "locate_error",
-    "missing_extra_refusals",
-    "ordinary_month",
-    "other_charges_per_day",
-    "parse",
-    "parse_or_none",
-    "read_endpoint",
-    "read_password",
-    "read_secret",
-    "reading_refusals",
-    "schedule",
-    "sent_to",
-    "sink_broker",
-    "sink_url",
-    "store_folder_refusals",
-    "streams_by_receiver",
-    "tariffs_of",
-    "terms",
-    "topic_of",
-    "topics_formula",
-    "with_actions",
-    "world_readable_files",
-]
+__all__ = ["FULL_PRESETS", "PROFILES_FOLDER", "Config", "MonthWindows", "Page", "Receiver", "Stream"]
+__all__ += ["all_profiles", "budget", "build_decoder", "distinct_terms", "file_refusals", "forget_ms"]
+__all__ += ["largest_loss", "load", "locate_error", "missing_extra_refusals", "ordinary_month"]
+__all__ += ["other_charges_per_day", "parse", "parse_or_none", "read_endpoint", "read_password"]
+__all__ += ["read_secret", "reading_refusals", "schedule", "sent_to", "sink_broker", "sink_url"]
+__all__ += ["store_folder_refusals", "streams_by_receiver", "tariffs_of", "terms", "topic_of"]
+__all__ += ["topics_formula", "with_actions", "world_readable_files"]
 
 
 def load(path: Path, draft: str | None = None) -> Config:

@@ -63,45 +63,9 @@ from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import NonnegativeView, nonnegative
 from meteragent.domain.tariff import Tariff
 
-__all__ = [
-    "Cells",
-    "CrowdTotal",
-    "Curve",
-    "Descriptor",
-    "Estimate",
-    "MeanDay",
-    "Message",
-    "Nested",
-    "NonnegativeView",
-    "Peak",
-    "PriorGuess",
-    "Record",
-    "Register",
-    "Rules",
-    "Series",
-    "Slots",
-    "Tariff",
-    "TariffChoice",
-    "UnfitMeters",
-    "band_energies",
-    "by_feeder",
-    "collect",
-    "compare_tariffs",
-    "crowd_totals",
-    "curve",
-    "energy_above",
-    "guess_under_prior",
-    "highest_mean",
-    "mean_day",
-    "mean_energy",
-    "mean_value",
-    "nested",
-    "nonnegative",
-    "peak",
-    "read_archive",
-    "read_slots",
-    "read_table",
-    "tariff_cost",
-    "total",
-    "weighted_total",
-]
+__all__ = ["Cells", "CrowdTotal", "Curve", "Descriptor", "Estimate", "MeanDay", "Message", "Nested"]
+__all__ += ["NonnegativeView", "Peak", "PriorGuess", "Record", "Register", "Rules", "Series", "Slots"]
+__all__ += ["Tariff", "TariffChoice", "UnfitMeters", "band_energies", "by_feeder", "collect"]
+__all__ += ["compare_tariffs", "crowd_totals", "curve", "energy_above", "guess_under_prior", "highest_mean"]
+__all__ += ["mean_day", "mean_energy", "mean_value", "nested", "nonnegative", "peak", "read_archive"]
+__all__ += ["read_slots", "read_table", "tariff_cost", "total", "weighted_total"]

@@ -36,18 +36,5 @@ from meteragent.mqtt.packets import Will
 from meteragent.mqtt.reconnect import Backoff, Entropy, keep_connected
 from meteragent.mqtt.session import LoginRefused, Serve, Session, SubscriptionRefused
 
-__all__ = [
-    "WEEK_S",
-    "Backoff",
-    "Endpoint",
-    "Entropy",
-    "Link",
-    "LoginRefused",
-    "OnMessage",
-    "Serve",
-    "Session",
-    "SubscriptionRefused",
-    "Token",
-    "Will",
-    "keep_connected",
-]
+__all__ = ["WEEK_S", "Backoff", "Endpoint", "Entropy", "Link", "LoginRefused", "OnMessage", "Serve"]
+__all__ += ["Session", "SubscriptionRefused", "Token", "Will", "keep_connected"]

@@ -21,20 +21,16 @@ class BulkBits(SystemBits):
         return ssl.RAND_bytes(size) if size > _SMALL_BYTES else super()._take(size)
 
 
-class _Default(threading.local):
-    """The source of each thread for calls that name none: most would use little of a block of their own."""
-
-    def __init__(self) -> None:
-        self.bits = BulkBits()
-
-
-_DEFAULT = _Default()
+_DEFAULT = threading.local()
+"""The source of each thread for calls that name none: most would use little of a block of their own."""
 
 
 def source_of(bits: Bits | None) -> Bits:
     """Return `bits`, or for None `BulkBits`. Raises TypeError if `bits` is no source of random bits."""
     if bits is None:
-        return _DEFAULT.bits
+        if not hasattr(_DEFAULT, "bits"):
+            _DEFAULT.bits = BulkBits()
+        bits = _DEFAULT.bits
     if not callable(getattr(bits, "integer", None)):
         raise TypeError(
             f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or None for the"

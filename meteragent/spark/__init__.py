@@ -11,16 +11,5 @@ from meteragent.spark.frame import read_outputs, sanitise, windows
 from meteragent.spark.run import preview, sanitise_archive
 from meteragent.spark.stream import descriptors, folder, stream
 
-__all__ = [
-    "FrameResult",
-    "by_feeder",
-    "descriptors",
-    "folder",
-    "preview",
-    "read_outputs",
-    "sanitise",
-    "sanitise_archive",
-    "sanitise_frame",
-    "stream",
-    "windows",
-]
+__all__ = ["FrameResult", "by_feeder", "descriptors", "folder", "preview", "read_outputs", "sanitise"]
+__all__ += ["sanitise_archive", "sanitise_frame", "stream", "windows"]

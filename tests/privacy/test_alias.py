@@ -229,7 +229,12 @@ def test_bits_of_a_key_or_a_seed_never_go_through_a_table(monkeypatch: pytest.Mo
     """Only the operating system's do: another table would draw other noise for the same key."""
     drawn: list[AliasTable] = []
     draw = AliasTable.draw
-    monkeypatch.setattr(AliasTable, "draw", lambda table, *how: drawn.append(table) or draw(table, *how))
+
+    def record(table: AliasTable, count: int, bits: Bits) -> Any:
+        drawn.append(table)
+        return draw(table, count, bits)
+
+    monkeypatch.setattr(AliasTable, "draw", record)
     a, keyed = Fraction(1, 10), KeyedRows(bytes(32), bytes(TAG_BYTES))
     for bits in (SeededBits(1), keyed.stream(0, 0), Tape([1 << 15, 1 << 15, 0])):
         discrete_laplace(1, a, bits)
@@ -264,7 +269,7 @@ def test_what_is_refused() -> None:
     """Parameters are looked at before a table is made or found; a fine lattice has none."""
     table_of(0, Fraction(1, 2))
     with pytest.raises(TypeError, match="a must be exact"):
-        alias_table(0, 0.5)  # type: ignore[arg-type]
+        alias_table(0, 0.5)
     with pytest.raises(ValueError, match="a must be positive"):
         alias_table(1, Fraction(0))
     assert alias_table(2, Fraction(2, SCALE_MAX))

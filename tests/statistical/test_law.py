@@ -3,6 +3,7 @@
 Chi-square tests over cells of the exact law, with the error rates of `tests.statistical.chi_square`.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 
@@ -192,7 +193,7 @@ WINDOWS = [
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 50)), *WINDOWS])
-def test_many_radii_have_their_law(n: int, a: Fraction, source: type[Bits]) -> None:
+def test_many_radii_have_their_law(n: int, a: Fraction, source: Callable[[int], Bits]) -> None:
     """Drawn at once, R has the law of `noise_bound`; a scale 10% too large or too small is told from it."""
     cells, bits, draws = Cells(radius_law(n, a), 100), source(n), 200_000
     assert cells.p_value(many_radii(n, a, draws, bits)) > ALARM
@@ -218,7 +219,7 @@ def test_a_slot_of_many_windows_is_uniform_on_its_cube(n: int, a: Fraction) -> N
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 220)), *WINDOWS])
-def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction, source: type[Bits]) -> None:
+def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction, source: Callable[[int], Bits]) -> None:
     """P(max|z_i| = m) ~ ((2m+1)^n - (2m-1)^n) e^(-am); with epsilon 10% off it is told from it."""
     draws = 5000 if n > 96 else 40_000
     cells = Cells(largest_law(n, a))
@@ -277,7 +278,7 @@ def test_uniforms_one_by_one_are_uniform() -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("a", [Fraction(1, 10_000), Fraction(1, 220), Fraction(1, 2), Fraction(2)])
-def test_discrete_laplace_has_its_law(a: Fraction, source: type[Bits]) -> None:
+def test_discrete_laplace_has_its_law(a: Fraction, source: Callable[[int], Bits]) -> None:
     """P(z) = tanh(a/2) e^-a|z| with a fair sign; a scale 10% off is rejected."""
     draws, bits, cells = 200_000, source(7), Cells(magnitude_law(a))
     drawn = discrete_laplace(draws, a, bits)
@@ -290,7 +291,7 @@ def test_discrete_laplace_has_its_law(a: Fraction, source: type[Bits]) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_neighbours_in_a_vector_are_independent(source: type[Bits]) -> None:
+def test_neighbours_in_a_vector_are_independent(source: Callable[[int], Bits]) -> None:
     """Consecutive draws of a vector, in 6 x 6 cells, fill them as independent ones do."""
     drawn = np.abs(discrete_laplace(100_000, Fraction(1, 2), source(8))).reshape(-1, 2)
     cells = Cells(magnitude_law(Fraction(1, 2)), 6)

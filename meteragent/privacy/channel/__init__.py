@@ -7,18 +7,6 @@ from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_chann
 from meteragent.privacy.channel.matrix import Distribution
 from meteragent.privacy.channel.sets import algebra, all_events, disjoint_first, disjoint_second
 
-__all__ = [
-    "Channel",
-    "Distribution",
-    "NoLaplaceMechanism",
-    "Number",
-    "algebra",
-    "all_events",
-    "disjoint_first",
-    "disjoint_second",
-    "exp",
-    "has_same_noise",
-    "laplace_channel",
-    "laplace_densities",
-    "to_number",
-]
+__all__ = ["Channel", "Distribution", "NoLaplaceMechanism", "Number", "algebra", "all_events"]
+__all__ += ["disjoint_first", "disjoint_second", "exp", "has_same_noise", "laplace_channel"]
+__all__ += ["laplace_densities", "to_number"]

@@ -41,9 +41,9 @@ class VectorNoise:
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values` as int64. Raises TypeError if they are not integers, ValueError beyond 2^62."""
-    # A plain array has no mask, and integers are never missing.
+    # In a plain array of integers, none is missing.
     is_plain = type(values) is np.ndarray and values.dtype == np.int64
-    array: NDArray[Any] = values if is_plain else require_present(values)
+    array: NDArray[Any] = np.asarray(values) if is_plain else require_present(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(
             f"values must be whole quanta: an array of integers, not of {dtype}; round by floor(x/q + 1/2)"

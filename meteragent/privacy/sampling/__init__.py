@@ -28,31 +28,8 @@ from meteragent.privacy.sampling.rows import row_windows
 from meteragent.privacy.sampling.uniform import below, below_array, uniform, uniform_rows
 from meteragent.privacy.sampling.windows import noise_bounds, windows
 
-__all__ = [
-    "SCALE_LIMIT",
-    "AliasTable",
-    "Bits",
-    "BulkBits",
-    "FreshRows",
-    "RowBits",
-    "SecretBits",
-    "SeededBits",
-    "SystemBits",
-    "alias_table",
-    "below",
-    "below_array",
-    "bernoulli",
-    "check_parameters",
-    "check_planar",
-    "choice",
-    "discrete_laplace",
-    "geometric",
-    "noise_bound",
-    "noise_bounds",
-    "planar_laplace",
-    "row_windows",
-    "source_of",
-    "uniform",
-    "uniform_rows",
-    "windows",
-]
+__all__ = ["SCALE_LIMIT", "AliasTable", "Bits", "BulkBits", "FreshRows", "RowBits", "SecretBits"]
+__all__ += ["SeededBits", "SystemBits", "alias_table", "below", "below_array", "bernoulli"]
+__all__ += ["check_parameters", "check_planar", "choice", "discrete_laplace", "geometric", "noise_bound"]
+__all__ += ["noise_bounds", "planar_laplace", "row_windows", "source_of", "uniform", "uniform_rows"]
+__all__ += ["windows"]

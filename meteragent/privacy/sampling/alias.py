@@ -1,18 +1,16 @@
 """Draws from words of 32 bits by a table: discrete Laplace numbers, and noise bounds for small n.
 
-The values i = 0, 1 .. have the weights w(i) = (2r+1)^p e^(-ar). For p = n, i is the noise bound r. For p = 0,
-it is one of the numbers 0, 1, -1, 2, -2 .., of magnitude r. On a scale S on which all weights sum to a little
-less than 2^32, i < N has m_i words, m_i <= S w(i) <= m_i + 2. The other words are the rest, one in 2^18 for
-a = 1/220. A word of the rest draws a place below their number:
+The values i = 0, 1 .. have the weights w(i) = (2r+1)^p e^(-ar): noise bounds r = i for p = n, and for p = 0
+the numbers 0, 1, -1, 2, -2 .. of magnitude r. On a scale S on which all weights sum to a little less than
+2^32, i < N has m_i words, m_i <= S w(i) <= m_i + 2. The rest (one word in 2^18 for a = 1/220) draws a place:
 
-* Two places belong to each i < N. With h = m_i or m_i + 1, i is accepted if h + U < S w(i), U uniform on
-  [0, 1).
-* 2B places propose the values N + jB + k, with j ones before a zero, and k below B. They are accepted if
-  U < 2^j S w. This is a probability: S w(N) < 1, and w at least halves over B values from N on.
-* Other places, and proposals that are not accepted, draw a new word.
+* Two places belong to each i < N. It is accepted if h + U < S w(i), h = m_i or m_i + 1, U uniform on [0, 1).
+* 2B places propose a value N + jB + k, with j ones before a zero, and k below B. It is accepted if
+  U < 2^j S w, which is at most 1: S w(N) < 1, and from N on w at least halves over B values.
+* Other places, and values that are not accepted, draw a new word.
 
-So exactly S w(i) words lead to i, fractions included. The table cuts the words into 2^b cells. A cell's words
-below its threshold have one outcome, a value or the rest; the others have another, its alias (Walker 1977).
+So S w(i) words lead to i, fractions included. The table cuts the words into 2^b cells. A cell's words below
+its threshold have one outcome, a value or the rest; the others have another, its alias (Walker 1977).
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class AliasTable:
         drawn = self.outcomes.take(cell).astype(np.int64)
         if count and drawn.item(drawn.argmin()) == _REST:
             for index in (drawn == _REST).nonzero()[0].tolist():
-                drawn[index] = self._draw_rest(bits)
+                drawn[index] = self.draw_rest(bits)
         return drawn
 
     def draw_one(self, bits: Bits) -> int:
@@ -76,10 +74,10 @@ class AliasTable:
         word = bits.integer(_WORD)
         cell = word >> self.shift
         outcome = self.outcomes.item(2 * cell + (word < self.thresholds.item(cell)))
-        return self._draw_rest(bits) if outcome == _REST else outcome
+        return self.draw_rest(bits) if outcome == _REST else outcome
 
-    def _draw_rest(self, bits: Bits) -> int:
-        """Draw what a word of the rest leads to."""
+    def draw_rest(self, bits: Bits) -> int:
+        """Draw a number or a noise bound, given that the first word is of the rest."""
         value = self.propose(bits)
         return self.draw_one(bits) if value is None else value
 
@@ -95,13 +93,8 @@ class AliasTable:
             index = size + j * self.block + below(self.block, bits)
         else:
             return None
-
-        def excess_bounds(k: int) -> tuple[int, int]:
-            """Return bounds on 2^k (2^j S w - h)."""
-            lo, hi = self.weight_bounds(index, k + j)
-            return lo - (height << k), hi - (height << k)
-
-        return _value(self.p, index) if bernoulli(excess_bounds, bits) else None
+        accepted = bernoulli(lambda k: self.weight_bounds(index, k + j), bits, height)
+        return _value(self.p, index) if accepted else None
 
     def weight_bounds(self, index: int, k: int) -> tuple[int, int]:
         """Return integers lo <= 2^k S w(i) <= hi at i = `index`."""

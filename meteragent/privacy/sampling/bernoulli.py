@@ -26,9 +26,9 @@ FIRST_BITS = 32
 _WORD_BITS = 62  # the largest k for which bounds on 2^k p fit into int64
 
 
-def bernoulli(bounds: Bounds, bits: Bits) -> bool:
-    """Draw True with probability p, exactly, where bounds(k) encloses 2^k p for k = 32, 64, 96 .."""
-    k, u = FIRST_BITS, bits.integer(FIRST_BITS)
+def bernoulli(bounds: Bounds, bits: Bits, height: int = 0) -> bool:
+    """Draw whether height + U < p, exactly, where bounds(k) encloses 2^k p for k = 32, 64, 96 .."""
+    k, u = FIRST_BITS, height << FIRST_BITS | bits.integer(FIRST_BITS)
     while True:
         lo, hi = bounds(k)
         if u < lo:

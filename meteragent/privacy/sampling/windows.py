@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
@@ -103,13 +103,7 @@ class Table:
 
     def accepts(self, point: int, height: int, bits: Bits) -> bool:
         """Decide an open comparison: return whether height + U < S w(R)/w(M) at R = `point`."""
-
-        def excess_bounds(k: int) -> tuple[int, int]:
-            """Return bounds on 2^k (S w/w(M) - height)."""
-            lo, hi = self.weight_bounds(point, k)
-            return lo - (height << k), hi - (height << k)
-
-        return point >= 0 and bernoulli(excess_bounds, bits)
+        return point >= 0 and bernoulli(partial(self.weight_bounds, point), bits, height)
 
     def draw_tail(self, bits: Bits) -> int | None:
         """Propose a side, a block m with chance 2^-m and a place beyond D; return the point if accepted."""

@@ -12,18 +12,5 @@ from meteragent.privacy.space.databases import Databases, WithNull
 from meteragent.privacy.space.finite import Categories, Finite, Subsets
 from meteragent.privacy.space.lattice import Numbers, Windows
 
-__all__ = [
-    "Categories",
-    "Curve",
-    "Curves",
-    "Databases",
-    "Finite",
-    "Numbers",
-    "Space",
-    "Subsets",
-    "Windows",
-    "WithNull",
-    "list_points",
-    "polyline",
-    "steps",
-]
+__all__ = ["Categories", "Curve", "Curves", "Databases", "Finite", "Numbers", "Space", "Subsets", "Windows"]
+__all__ += ["WithNull", "list_points", "polyline", "steps"]

@@ -27,14 +27,5 @@ from meteragent.tools.discover.findings import Findings, Offer, Proposal, find_m
 from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import progress_line, report_text
 
-__all__ = [
-    "Access",
-    "Findings",
-    "Listener",
-    "Offer",
-    "Proposal",
-    "Unplaced",
-    "find_meters",
-    "progress_line",
-    "report_text",
-]
+__all__ = ["Access", "Findings", "Listener", "Offer", "Proposal", "Unplaced", "find_meters", "progress_line"]
+__all__ += ["report_text"]

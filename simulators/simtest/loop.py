@@ -122,6 +122,11 @@ class VirtualLoop(BaseEventLoop):
         client.send(question)
         self.call_later(_ANSWER_S, client.close)
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Let the process log an exception that nobody handles, unless it is the process's death."""
+        if not isinstance(context.get("exception"), Killed):
+            super().call_exception_handler(context)
+
     def end_tasks(self) -> None:
         """Cancel tasks until none is left, and close the clients' connections; no time passes."""
         for client in self._clients:

@@ -217,8 +217,8 @@ async def withdraw_descriptors(grant: Grant, context: Context) -> None:
     link = _link(endpoint, grant.queue, sink, context.store)
     client_id, role = f"{link.client_id}-revoked", f"revoked receiver {grant.name}"
     link = replace(link, client_id=client_id, role=role, session_expiry_s=0)
-    connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))
-    try:
+    async with asyncio.TaskGroup() as group:  # a connection that fails, as the store does, ends the agent
+        connection_task = group.create_task(keep_connected(link, sink.serve, context.environment.entropy))
         while await thread.call(outbox.queue_depth, context.store.connection, grant.queue):
             await sink.idle.wait()
             if row_ids := sorted(sink.unmarked_ids):
@@ -227,6 +227,4 @@ async def withdraw_descriptors(grant: Grant, context: Context) -> None:
             else:  # the clock shows no time, or the broker refuses the topics
                 await asyncio.sleep(POLL_S)
             sink.reread_outbox()
-    finally:
         connection_task.cancel()
-        await asyncio.wait({connection_task})

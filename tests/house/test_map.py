@@ -61,7 +61,7 @@ RESULTS = {
         "3.2",
         "3.3",
         "3.7",
-        *("2.1, by rows", "2.1, from a key", "T.8, samples", "T.8, counts"),
+        *("2.1, by rows", "2.1, from a key", "2.2, by a table", "T.8, samples", "T.8, counts"),
         *("4.1", "4.3", "5.1", "5.2", "6", "7", "A.1", "A.8", "A.10"),
     ],
 }

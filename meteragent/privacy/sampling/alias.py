@@ -63,11 +63,11 @@ class AliasTable:
         is_below = word < self.thresholds.take(cell)
         cell += cell
         cell += is_below
-        drawn = self.outcomes.take(cell).astype(np.int64)
-        if count and drawn.item(drawn.argmin()) == _REST:
-            for index in (drawn == _REST).nonzero()[0].tolist():
-                drawn[index] = self.draw_rest(bits)
-        return drawn
+        values = self.outcomes.take(cell).astype(np.int64)
+        if count and values.item(values.argmin()) == _REST:
+            for index in (values == _REST).nonzero()[0].tolist():
+                values[index] = self.draw_rest(bits)
+        return values
 
     def draw_one(self, bits: Bits) -> int:
         """Draw a number or a noise bound."""
@@ -152,14 +152,14 @@ def _cut(masses: list[int], shift: int) -> tuple[list[int], list[tuple[int, int]
     count, size = 1 << _WORD - shift, 1 << shift
     left = masses + [0] * (count - len(masses))
     thresholds, pairs = [cell << shift for cell in range(count)], [(cell, cell) for cell in range(count)]
-    few = [cell for cell in range(count) if left[cell] < size]
-    many = [cell for cell in range(count) if left[cell] > size]
-    while few:
-        cell, donor = few.pop(), many[-1]
+    short = [cell for cell in range(count) if left[cell] < size]
+    donors = [cell for cell in range(count) if left[cell] > size]
+    while short:
+        cell, donor = short.pop(), donors[-1]
         thresholds[cell] += left[cell]
         pairs[cell] = donor, min(cell, len(masses) - 1)
         left[donor] -= size - left[cell]
         if left[donor] <= size:
-            many.pop()
-            few += [donor] * (left[donor] < size)
+            donors.pop()
+            short += [donor] * (left[donor] < size)
     return thresholds, pairs

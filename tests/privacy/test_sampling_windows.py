@@ -1,5 +1,6 @@
 """The noise of many windows at once, part by part; its law: tests/statistical."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,7 @@ from meteragent.privacy.sampling import (
     windows,
 )
 from meteragent.privacy.sampling.windows import FALL_BITS, TABLE_FROM, Table, _guide, table_of
-from tests.support.tape import Tape
+from tests.support.tape import ReplayedBits, Tape
 
 PARAMETERS = [
     (1, Fraction(1, 220)),
@@ -278,6 +279,16 @@ def test_few_windows_are_drawn_one_by_one() -> None:
     for row in windows(6, a, 20, SeededBits(6)).tolist():
         cube = noise_bound(6, a, same)
         assert row == (below_array(2 * cube + 1, 6, same) - cube).tolist()
+
+
+@pytest.mark.parametrize("source", [SeededBits, ReplayedBits])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_noise_is_added_to_points(n: int, source: Callable[[int], Bits]) -> None:
+    """With points, the result is their sum with the noise that is drawn without them, for few and many."""
+    for count in (3, TABLE_FROM):
+        points = np.arange(count * n).reshape(count, n)
+        noise = windows(n, Fraction(1, 5), count, source(4))
+        assert (windows(n, Fraction(1, 5), count, source(4), points) == points + noise).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

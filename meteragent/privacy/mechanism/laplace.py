@@ -137,11 +137,10 @@ class LInfLaplace:
             noisy = np.empty(values.shape, np.int64)
             noisy.fill(values.item() + table.draw_one(source))
             return noisy
-        count = values.size // self.n
-        noise = table.draw(count, source) if table else sampling.windows(self.n, self.a, count, source)
-        noise = noise.reshape(values.shape)
-        noise += values
-        return noise
+        if table:
+            return table.draw(values.size, source).reshape(values.shape) + values
+        rows = values.reshape(-1, self.n)
+        return sampling.windows(self.n, self.a, len(rows), source, rows).reshape(values.shape)
 
     def release_rows(self, windows: ArrayLike, rows: sampling.RowBits) -> NDArray[np.int64]:
         """Release `windows`, integers in quanta of shape (rows.count, n), each with the bits of its row.

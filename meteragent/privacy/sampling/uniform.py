@@ -54,8 +54,13 @@ def uniform(noise_bound: int, bits: Bits) -> int:
     return below(2 * noise_bound + 1, bits) - noise_bound
 
 
-def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw n integers, uniform on {-R .. R}, for each R, int64 (count, n). Raises ValueError if R >= 2^62."""
+def uniform_rows(
+    noise_bounds: NDArray[np.int64], n: int, bits: Bits, points: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Draw n integers, uniform on {-R .. R}, for each R, int64 (count, n), and add them to `points`.
+
+    Raises ValueError if R >= 2^62.
+    """
     if noise_bounds.min(initial=0) < 0 or noise_bounds.max(initial=0) >= 1 << 62:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
     ranges = (2 * noise_bounds + 1).view(np.uint64)
@@ -70,6 +75,8 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
         else:
             _fill_scaled(values, ranges[part, np.newaxis], bits)
         values -= noise_bounds[part, np.newaxis]
+        if points is not None:  # added here, while the values are in the processor's cache
+            values += points[part]
     return noise
 
 
@@ -83,16 +90,13 @@ def uniform_columns(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDAr
 
 
 def _fill_scaled(values: NDArray[np.int64], ranges: NDArray[np.uint64] | np.uint64, bits: Bits) -> None:
-    """Fill `values` with integers below `ranges`, which are at most 2^32 and broadcast to them."""
+    """Fill `values`, C-contiguous, with integers below `ranges`, which broadcast to it: at most 2^32."""
     product = values.view(np.uint64)
     np.multiply(bits.array(values.size, np.uint32).reshape(values.shape), ranges, out=product)
-    low = product.astype(np.uint32)
-    if (low < ranges.astype(np.uint32)).any():  # 2^32 mod m < m: so usually no m needs a division
-        # Of the 2^32 words, 2^32 mod m are too many to be shared equally among m integers.
-        redraw = np.flatnonzero(low < ((1 << 32) % ranges).astype(np.uint32))
-        while redraw.size:
-            place = np.unravel_index(redraw, values.shape)
-            m = np.broadcast_to(ranges, values.shape)[place]
-            product[place] = fresh = bits.array(redraw.size, np.uint32) * m
-            redraw = redraw[fresh.astype(np.uint32) < (1 << 32) % m]
+    # Of the 2^32 words, 2^32 mod m are too many to be shared equally among m integers.
+    redraw = np.flatnonzero(product.astype(np.uint32) < ((1 << 32) % ranges).astype(np.uint32))
+    while redraw.size:
+        m = np.broadcast_to(ranges, values.shape).flat[redraw]
+        product.reshape(-1)[redraw] = fresh = bits.array(redraw.size, np.uint32) * m
+        redraw = redraw[fresh.astype(np.uint32) < (1 << 32) % m]
     product >>= np.uint64(32)

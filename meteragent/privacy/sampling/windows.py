@@ -130,18 +130,26 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     return np.concatenate(batches)[:count]
 
 
-def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw P(z) ~ e^(-a max|z_i|) (THEORY 2.1), int64 (count, n). Raises as `check_parameters` does."""
+def windows(
+    n: int, a: Exact, count: int, bits: Bits, points: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Draw P(z) ~ e^(-a max|z_i|) (THEORY 2.1), int64 (count, n), and add them to `points`, if there are any.
+
+    Raises as `check_parameters` does.
+    """
     if n == 1:
-        return discrete_laplace(count, a, bits)[:, np.newaxis]
-    if count >= TABLE_FROM:
-        if alias := _alias(n, a, bits):
-            return uniform_columns(alias.draw(count, bits), n, bits)
-        return uniform_rows(noise_bounds(n, a, count, bits), n, bits)
-    envelope, noise = envelope_of(n, a), np.empty((count, n), np.int64)
-    for row in noise:
-        noise_bound = envelope.draw(bits)
-        np.subtract(below_array(2 * noise_bound + 1, n, bits), noise_bound, out=row)
+        noise = discrete_laplace(count, a, bits)[:, np.newaxis]
+    elif count < TABLE_FROM:
+        envelope, noise = envelope_of(n, a), np.empty((count, n), np.int64)
+        for row in noise:
+            noise_bound = envelope.draw(bits)
+            np.subtract(below_array(2 * noise_bound + 1, n, bits), noise_bound, out=row)
+    elif alias := _alias(n, a, bits):
+        noise = uniform_columns(alias.draw(count, bits), n, bits)
+    else:
+        return uniform_rows(noise_bounds(n, a, count, bits), n, bits, points)
+    if points is not None:
+        noise += points
     return noise
 
 

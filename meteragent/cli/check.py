@@ -38,11 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_promises(
-    settings: config.Config,
-    path: Path,
-    events: Sequence[event.Event] = event.EVENTS,
-    *,
-    is_new: bool = False,
+    settings: config.Config, path: Path, events: Sequence[event.Event] = event.EVENTS, *, is_new: bool = False
 ) -> None:
     """Print the promises of the configuration at `path` and the next step, with commands to copy."""
     guarantees = _compute_guarantees(settings, events)

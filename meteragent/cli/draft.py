@@ -180,8 +180,7 @@ def possible_selections(reading: MeterChoice, has_solar: bool) -> list[Selection
         )
     pairs = [
         _selection(
-            (offer, export),
-            say("init.pair", drawn=_quantity_text(offer), fed_in=_quantity_text(export)),
+            (offer, export), say("init.pair", drawn=_quantity_text(offer), fed_in=_quantity_text(export))
         )
         for offer in imports
         for export in exports

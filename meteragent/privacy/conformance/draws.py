@@ -30,14 +30,7 @@ from scipy import special, stats
 
 from meteragent.privacy.audit import Check
 from meteragent.privacy.bits import SeededBits
-from meteragent.privacy.conformance.trial import (
-    Floats,
-    PointPair,
-    Trial,
-    list_outputs,
-    point_text,
-    to_array,
-)
+from meteragent.privacy.conformance.trial import Floats, PointPair, Trial, list_outputs, point_text, to_array
 from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square_p
 

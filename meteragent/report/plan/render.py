@@ -24,12 +24,7 @@ from meteragent.report.guarantee import CROWDS
 from meteragent.report.language import say
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
 from meteragent.report.plan.meters import judge_meters
-from meteragent.report.plan.setting import (
-    Setting,
-    covered_events,
-    odds_level,
-    radius_percent,
-)
+from meteragent.report.plan.setting import Setting, covered_events, odds_level, radius_percent
 from meteragent.report.plan.solve import Answer, homes_needed, nearby_settings
 from meteragent.wire.number import shorten
 

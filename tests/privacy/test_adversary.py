@@ -22,7 +22,7 @@ from meteragent.privacy.adversary import (
     is_maximally_tight,
     largest_odds_ratio,
 )
-from meteragent.privacy.channel import Channel, exp
+from meteragent.privacy.channel import Channel, all_events, exp
 from meteragent.privacy.metric import (
     GraphMetric,
     Metric,
@@ -177,8 +177,20 @@ all_near = tuple(Neighbourhood(frozenset(n)) for k in (1, 2, 3) for n in itertoo
 @VERY_FEW
 @given(channels(outputs=2), small_metrics)
 def test_hiding_functions_characterise_privacy(channel: Channel, metric: Metric) -> None:
-    """Theorem 3: d-private means: for no phi, prior and output are conclusions more than 2 d(phi) apart."""
+    """Theorem 3: d-private means: for no phi, prior and event are conclusions more than 2 d(phi) apart.
+
+    The supremum over priors is the largest ratio of likelihoods by the least, over all events.
+    """
     agrees(all_phi, channel, metric)
+    rows = [(500, 1), (167, 1), (1, 167), (1, 500)]  # of two outputs each has odds of 3, their union of 9
+    told = Channel(range(4), "yzw", [[Fraction(n, 1000) for n in (p, q, 1000 - p - q)] for p, q in rows])
+    phi = Hiding((1, 1, 2, 2).__getitem__)
+    moved = told.after(phi.phi, range(4))
+    ratios = [
+        [p / q for p, q in zip(told.likelihood(event), moved.likelihood(event), strict=True)]
+        for event in filter(None, all_events(told.outputs))
+    ]
+    assert phi.largest_odds(told) == max(max(ratio) / min(ratio) for ratio in ratios)
 
 
 @FEW

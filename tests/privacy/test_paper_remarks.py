@@ -89,11 +89,11 @@ def test_fresh_noise_averages_out_and_one_release_does_not() -> None:
     again = coins.then(Channel("yn", ["yyyyy", "nnnnn"], [[1, 0], [0, 1]]))
     assert again.largest_odds("y", "n") == 3
 
-    query = total(Databases(Numbers(0, 9), 3, "l1"))
-    bounded = Categorical(Categories(range(28)), 3)
-    answers = OutputPerturbation(bounded, query).release([(9, 4, 7)] * 2000, bits=SeededBits(1))
-    assert statistics.multimode(answers.tolist()) == [20]
-    assert len(set(answers.tolist())) > 20
+    query = total(Databases(Numbers(0, 9), 2, "l1"))
+    bounded = Categorical(Categories(range(19)), 3)
+    answers = OutputPerturbation(bounded, query).release([(9, 4)] * 2000, bits=SeededBits(1))
+    assert statistics.multimode(answers.tolist()) == [13]
+    assert len(set(answers.tolist())) == 19
     sanitised = Sanitised(MetricProduct(Laplace("1/9", 1), 3, "l1"), (9, 4, 7))
     assert len({sanitised.answer(sum) for _ in range(50)}) == 1
     assert sanitised.answer(lambda d: d[0] / 7) == sanitised.released[0] / 7
@@ -223,7 +223,7 @@ def test_histograms_have_another_d_1() -> None:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=7))
 def test_smallest_median_and_largest_are_percentiles(rows: list[int]) -> None:
     """Section 5.1: of 0, 50 and 100 %; of an even number of rows the median is the lower middle one."""
-    domain = Databases(Numbers(0, 9), len(rows), "l1")
+    domain = Databases(Numbers(0, 10**6), len(rows), "l1")
     answers = [percentile(domain, percent)(tuple(rows)) for percent in (0, 50, 100)]
     assert answers == [min(rows), statistics.median_low(rows), max(rows)]
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meteragent.privacy.adversary import (
@@ -176,6 +176,7 @@ all_near = tuple(Neighbourhood(frozenset(n)) for k in (1, 2, 3) for n in itertoo
 
 @VERY_FEW
 @given(channels(outputs=2), small_metrics)
+@example(Channel(range(3), range(2), [["3/4", "1/4"], [HALF, HALF], ["1/4", "3/4"]]), absolute)
 def test_hiding_functions_characterise_privacy(channel: Channel, metric: Metric) -> None:
     """Theorem 3: d-private means: for no phi, prior and event are conclusions more than 2 d(phi) apart.
 
@@ -184,7 +185,7 @@ def test_hiding_functions_characterise_privacy(channel: Channel, metric: Metric)
     agrees(all_phi, channel, metric)
     rows = [(500, 1), (167, 1), (1, 167), (1, 500)]  # of two outputs each has odds of 3, their union of 9
     told = Channel(range(4), "yzw", [[Fraction(n, 1000) for n in (p, q, 1000 - p - q)] for p, q in rows])
-    phi = Hiding((1, 1, 2, 2).__getitem__)
+    phi = Hiding((1, 1, 3, 3).__getitem__)
     moved = told.after(phi.phi, range(4))
     ratios = [
         [p / q for p, q in zip(told.likelihood(event), moved.likelihood(event), strict=True)]

@@ -42,8 +42,8 @@ class ReleaseCheck:
         rows_by_place: dict[Any, list[Outgoing]] = {place: [] for place in closed}
         for row in self.commit.outgoing:
             if row.retain:
-                place = row.queue, row.topic.partition("/privacy")[0]
-                waiting_ms = self.history.queued_until_ms.get(place, 0)
+                described = row.queue, row.topic.partition("/privacy")[0]
+                waiting_ms = self.history.queued_until_ms.get(described, 0)
                 is_due = row.due_ms == max(self.commit.clock_ms, waiting_ms)
                 check(is_due, "a descriptor is due before an older one", row.topic)
             else:

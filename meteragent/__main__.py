@@ -13,7 +13,7 @@ _NO_SERVICES = {"--check", "--create"}
 
 
 def main() -> int:
-    """Run the command; a service that SIGTERM stops exits with 0, even while its modules are being loaded."""
+    """Run the command; a service exits with 0 on SIGTERM, even while its modules are still being loaded."""
     gc.set_threshold(COLLECT_AFTER)
     is_service = any(sys.argv[1 : 1 + len(words)] == words for words in _SERVICES)
     if is_service and not _NO_SERVICES.intersection(sys.argv):

@@ -1,12 +1,12 @@
 """The clocks of the agent.
 
-Windows follow the wall clock, which may be wrong, set back, or part of a copied machine. Two classes turn it
-into times that the rest of the agent can rely on: `SteadyClock` shows the time, and `CatchUp` the time up to
-which slots may close.
+Windows follow the wall clock, which may be wrong, set back, or part of a copied machine. Two
+classes derive reliable times from the wall clock: `SteadyClock` shows the time, and `CatchUp` shows the time
+up to which slots may close.
 
-The time since the machine's start (`BootClock`) reveals copies (law 1). A machine that is resumed from a
-snapshot has open windows whose intervals may have been released since, with the same noise. Its wall clock is
-then set forward, while its boot clock has not advanced. After such a jump, `SteadyClock.check_no_jump` raises
+The time since the machine's start (`BootClock`) reveals copies (law 1). When a machine is resumed
+from a snapshot, its open windows may have been released since the snapshot, with the same noise. The wall
+clock is then set forward, while the boot clock has not advanced. After such a jump, `check_no_jump` raises
 ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
 """
 
@@ -47,8 +47,8 @@ class ClockJumped(Exception):
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    While the wall clock is behind that time, or before `EARLIEST_MS`, or after a jump (`jumped_ms` is not 0),
-    it shows no time, and processing pauses. `newest_ms` is the newest time that any process has shown.
+    No time is shown, and processing pauses, while the wall clock is behind `newest_ms` or `EARLIEST_MS`, and
+    after a jump (`jumped_ms` is not 0). `newest_ms` is the newest time that any process has shown.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -93,7 +93,7 @@ class CatchUp:
 
     Slots that became due during the stop stay open for `catch_up` after the subscription is confirmed or
     processing resumes, whichever is later, for readings that wait in the broker. Slots have closed up to
-    `closed_ms`; once `is_over`, they close as soon as they are due.
+    `closed_ms`. Once the catch-up is over (`is_over`), slots close as soon as they are due.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:

@@ -33,7 +33,7 @@ class FirstMinutes:
         self._row_ids: list[int] = []
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Note a commit's rows of records or reports (not retained), until the first of them is confirmed."""
+        """Note the ids of a commit's records or reports (rows not to be retained) until one is confirmed."""
         if self._has_left:
             return
         self._row_ids += [row.id for row in rows if not row.retain]
@@ -41,7 +41,7 @@ class FirstMinutes:
             del self._row_ids[1:]  # a record is never too late, so the first one is sent first
 
     def note_answers(self, unmarked_ids: Collection[int], late_ids: Collection[int]) -> None:
-        """Log the first confirmed number; of `unmarked_ids`, all but `late_ids` are confirmed."""
+        """Log the first confirmed number; an unmarked row is confirmed unless its id is in `late_ids`."""
         self._row_ids = [row_id for row_id in self._row_ids if row_id not in late_ids]
         if self._row_ids and self._row_ids[0] in unmarked_ids:
             self._has_left = True

@@ -15,8 +15,8 @@ the load. These times, all on the wall clock, drive a round of `Runner.run`:
 
 If much time has passed since the last round, after an outage or a suspension of the machine, the runner
 catches up window by window, so that no transaction contains a year of records. If messages are also waiting,
-or closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only
-then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
+or closing lags behind opening, only windows open at first. Then the waiting messages are fed, and only then
+do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
 Processing pauses while the clock shows no time, while the store is full, and while another reader keeps old
 accumulators in the log too long (`_wait_for_time`). Any exception except ClockJumped must end the process.
@@ -47,7 +47,7 @@ _log = logging.getLogger("meteragent")
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    `heartbeat` is called in every round (watchdog, intake's clock, log), `on_commit` with each commit's rows.
+    Each round calls `heartbeat` (for watchdog, intake and log), and each commit `on_commit` with its rows.
 
     In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears
     out flash memory. So readings are collected, unacknowledged, for up to `store.flush`; a slot that is
@@ -67,7 +67,7 @@ class Runner:
         """Run until cancelled; any exception except ClockJumped must end the process."""
         last_now_ms = last_closing_ms = self.catch_up.closed_ms
         while True:
-            # Read this before the time, so that the catch-up never starts before the subscription.
+            # Read the flag before the time, so that the catch-up never starts before the subscription.
             is_subscribed = self.source.subscribed.is_set()
             now_ms = await self._wait_for_time()
             closing_ms = self.catch_up.advance(now_ms, is_subscribed=is_subscribed)
@@ -89,7 +89,7 @@ class Runner:
         """Return whether messages may wait for others, for less than `store.flush` and while nothing is due.
 
         The messages may be a new meter's, whose first window opens at the next boundary, so this boundary is
-        a deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
+        a deadline, too. No message may wait while a page is open or more than `backlog_max` wait.
         """
         if (
             self.context.viewers
@@ -102,7 +102,7 @@ class Runner:
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, last_closing_ms: int, closing_ms: int) -> None:
-        """Feed the waiting messages, then close the slots that fell due while no slot closed."""
+        """Feed the waiting messages, then close the slots that fell due while closing was put off."""
         for _ in range(self.source.batch_count):
             await self._feed(self.source.take_batch(now_ms), now_ms, last_closing_ms)
         for step_ms in self._feed_times_ms(last_closing_ms, closing_ms):

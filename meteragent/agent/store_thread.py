@@ -68,7 +68,7 @@ class StoreThread:
         self._is_unerased = not self.store.is_erased
 
     async def wait_until_erased(self) -> None:
-        """Wait until old accumulators are erased from the log; `unerased_s` measures how long that fails."""
+        """Wait until old accumulators are erased from the log; `unerased_s` measures how long they remain."""
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._submit(self._erase_log)
         erasure = self._erasure

@@ -64,8 +64,8 @@ def assemble_unit(stream: settings.Stream, context: Context) -> Unit:
     core, counts = _core(stream, outlets, context), context.counts.make_part()
     spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
     pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
-    # At the stop, the stream's time was before its first deadline. The store's time may be later, because
-    # other streams advance it, and so does a run that stops before the end of its catch-up.
+    # At the agent's stop, the stream's time was before the stream's first deadline. The store's time may be
+    # later: it is also advanced by other streams, and by a run that stops before its catch-up ends.
     due_ms = pipeline.deadline_ms(includes_closings=True)
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
     pipeline.hold_messages_until(outlets.last_due_ms(store, resume_ms))
@@ -104,7 +104,7 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
         stream.source.max_payload,
         context.clock.now_ms,
         context.counts,
-        # A user who sets it knows how many unacknowledged messages the broker allows over MQTT 3.1.1.
+        # A user who sets `inflight` knows how many unacknowledged messages the broker allows over MQTT 3.1.1.
         is_capped="inflight" not in stream.source.model_fields_set,
         unit_filters=() if topic.unit is None else topic.unit.filters,
     )

@@ -147,7 +147,7 @@ class Viewers:
 class _Observer(NamedTuple):
     """The observer that passes a stream's readings on to viewers, and its spans to the kept means.
 
-    A timeline may keep it after the last page was closed, so it refers to the shared means and viewers.
+    A timeline may keep the observer after the last page closes, so it refers to shared means and viewers.
     """
 
     stream: str

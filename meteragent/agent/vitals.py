@@ -35,9 +35,9 @@ def intake_limits(stream: settings.Stream) -> Limits:
     """Return how long a stream, its meters and their phases may be silent; under the event clock, for ever.
 
     Before the first message, the limit is twice the usual time between readings, at least a minute, or an
-    hour if that time is unknown. For a meter, it is three times that time, at least an hour and, on change,
-    until the meter is forgotten. For a phase while others send, it is twice that time; if readings come on
-    change, it is the hold of a power, and a register may be silent for ever.
+    hour if that time is unknown; a phase has this limit while others send. A meter's limit is three times the
+    usual time, at least an hour. If readings come on change, a meter may be silent until it is forgotten, a
+    phase for the hold of a power, and a register for ever.
     """
     if stream.window.clock is Clock.EVENT:
         return Limits(None, None, None)

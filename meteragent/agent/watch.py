@@ -80,7 +80,7 @@ class StreamWatch:
         self._faults[side, queue] = reason.code
 
     async def serve(self, side: str, queue: str, serve: Serve, session: Session) -> None:
-        """Serve a new connection, and record it: for a source, once it has subscribed."""
+        """Serve a new connection and record it as up: a sink's at once, a source's once it has subscribed."""
         if side == "source":
             await serve(session)
         self._down[side].discard(queue)

@@ -63,7 +63,7 @@ class OperatorKeys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot. Raises ValueError if it has no pad or no group."""
+        """Return the report of a complete slot. Raises ValueError without a pad or a group."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or not isinstance(terms.shape, Share):
             raise ValueError("the window has no pad, or its terms name no group")

@@ -1,8 +1,8 @@
-"""Detection, before a receiver's first window, of another agent that releases the same meter to it.
+"""Detect another agent that releases the same meter to a receiver, before the receiver's first window.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
-topic>/privacy`. So before a receiver gets its first window on a topic that the store has never announced, the
-agent listens there: two stores that add noise to the same intervals would reveal more than either promises.
+topic>/privacy`. So if the store has never announced a topic, the agent listens on it before a receiver gets
+the first window there. Two stores that add noise to the same intervals reveal more than either promises.
 Streams on the event clock and streams in a crowd do not listen.
 
 Another store's retained descriptor may also be left over from a store that was deleted. So the agent keeps
@@ -68,11 +68,11 @@ class Listener:
         self._wake.set()
 
     def take_free_topics(self) -> list[str]:
-        """Return the topics found free since the last call; the receiver may get windows there.
+        """Return the topics found free since the last call; the receiver may get windows on them.
 
         A topic is free if its descriptor comes from this store or a predecessor, or none arrives within
-        `listen_s` after the subscription. It is also free, with a warning, if the broker retains nothing, or
-        refuses the subscription or does not grant it within `listen_s`.
+        `listen_s` after the subscription. A topic is also free, with a warning, if the broker retains
+        nothing, refuses the subscription, or does not grant the subscription within `listen_s`.
         """
         now_s, listen_s = loop_s(), self._context.environment.listen_s
         for name, question in list(self._questions.items()):
@@ -103,7 +103,7 @@ class Listener:
             self._free_topics.append(name)
 
     def _note_foreign(self, name: str, *, is_live: bool) -> None:
-        """Report a topic on which another store has released and, if `is_live`, another agent releases."""
+        """Report that another store has released on a topic or, if `is_live`, another agent does so now."""
         if is_live:
             self._foreign_names.add(name)
             if self._silent_names.pop(name, False):

@@ -58,7 +58,7 @@ class Outlet(NamedTuple):
         beside = [self.listener.serve(session), *([] if self.crowd is None else [self.crowd.serve(session)])]
         tasks = [asyncio.ensure_future(work) for work in beside]
         try:
-            # Not in a task: a message may arrive after the first step, and the sink must know its session.
+            # Not in a task, which would start later: the sink must know its session before a message arrives.
             await self.sink.serve(session)
         finally:
             for task in tasks:
@@ -101,7 +101,7 @@ class Outlets:
 
     @property
     def late_ids(self) -> frozenset[int]:
-        """Those of the unmarked ids whose reports are too late, and so are never sent."""
+        """The unmarked ids of reports that are too late and so are never sent."""
         return frozenset().union(*(outlet.sink.late_ids for outlet in self))
 
     def note_marked(self, row_ids: Collection[int]) -> None:
@@ -136,7 +136,7 @@ class Outlets:
         return [Destination(queue, topic) for queue in topics for topic in topics[queue]]
 
     def last_due_ms(self, store: Store, after_ms: int) -> dict[Destination, int]:
-        """Return, by destination, when its last message or descriptor is due, if after `after_ms`."""
+        """Return when each destination's last message or descriptor is due, if that is after `after_ms`."""
         last_due_ms: dict[Destination, int] = {}
         for queue in self.queues:
             for topic, due_ms in outbox.last_due_ms(store.connection, queue, after_ms).items():
@@ -185,9 +185,9 @@ def _outlet(stream: settings.Stream, receiver: Receiver, name: str, context: Con
 def _link(endpoint: Endpoint, queue: str, sink: Sink, store: Store) -> Link:
     """Return the link of a sink, with a client id that is the same at every start.
 
-    It differs from queue to queue and does not contain a stream's name, so brokers cannot link streams. A
-    broker ends the connection of an earlier client with the same id, so a stream with a name of its own adds
-    its pseudonym to the configured id; a receiver's id is used as configured.
+    The id differs from queue to queue and does not contain a stream's name, so brokers cannot link streams. A
+    broker ends the connection of an earlier client with the same id. So a stream with a name of its own adds
+    a pseudonym to the client id in the configuration; a receiver's configured id is used unchanged.
     """
     alias, client_id = identity.pseudonym(store.secret, f"sink/{queue}"), endpoint.client_id
     if client_id is None:

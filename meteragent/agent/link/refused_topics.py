@@ -13,8 +13,8 @@ Rules
    unlimited.
 4. An MQTT 3.1.1 broker that does not support retained messages also closes the connection. So before a topic
    with a retained message is held, its messages are sent without the retain flag; if this helps, the flag
-   stays off. The flag is not suspected if the broker has ever confirmed it, or with MQTT 5, where a broker
-   without retained messages says so.
+   stays off. The flag is not suspected if the broker has ever confirmed a message with it, nor with MQTT 5,
+   where brokers state whether they retain messages.
 5. If a message is confirmed although an earlier message of its topic was refused, it is not treated as
    delivered: it is sent again after the refused one.
 """
@@ -43,7 +43,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The topics that one sink's broker refuses, and their trials; unless `retains`, nothing is retained."""
+    """The topics that one sink's broker refuses, and their trials; `retains` permits retained messages."""
 
     def __init__(self, sink_topic: str) -> None:
         """Start without refused topics; a meter's topic has as many segments as the template `sink_topic`."""
@@ -142,7 +142,7 @@ class Refusals:
     def on_connected(self, now_s: float, *, retains: bool = True, version: int = MQTT_3) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
 
-        Return whether to ask the broker to retain messages; `retains` is whether the broker claims to do so.
+        Return whether to ask the broker to retain messages; `retains` is the broker's claim that it can.
         """
         self._connection_s = now_s
         if version == MQTT_5:
@@ -156,7 +156,7 @@ class Refusals:
         return self.retains
 
     def on_ended(self, flights: Collection[tuple[str, bool]], publish_s: float, now_s: float) -> None:
-        """Record a connection's end; `flights` are (topic, retain flag); the last began at `publish_s`."""
+        """Record a connection's end during `flights` (topic, retain flag), the last sent at `publish_s`."""
         topics = {topic for topic, _ in flights}
         suspects = {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         self._suspects |= suspects

@@ -62,7 +62,7 @@ _log = logging.getLogger("meteragent")
 class Presence(NamedTuple):
     """The settings of the status and of the device announcements for Home Assistant.
 
-    `status` is the topic of the status and `discovery` announces devices; what is None is not sent. When Home
+    Without a topic `status`, no status is sent; without `discovery`, no devices are announced. When Home
     Assistant starts, the announcements are sent again after `delay_s`, which differs between agents. If
     `retain` is set, the broker also retains the newest record of each topic.
     """
@@ -118,7 +118,7 @@ class SendQueue:
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0: not in the outbox), the topic to hold if refused, its retain flag."""
+    """A message in flight: its row (0 if not in the outbox), the topic to hold after a refusal, its flag."""
 
     row: int
     topic: str
@@ -129,9 +129,9 @@ class Flight(NamedTuple):
 class Announcer:
     """What a sink sends in addition to rows of the outbox; due times are the event loop's.
 
-    Descriptors, the status and devices for Home Assistant are sent on each connection; the status also every
-    minute, devices when Home Assistant starts, and, if the broker retains nothing, descriptors and devices
-    every `UNRETAINED_S`. `publish` takes a flight, a topic and a payload.
+    Descriptors, the status and devices for Home Assistant are sent on each connection. The status is also
+    sent every minute, and devices when Home Assistant starts. If the broker retains nothing, descriptors and
+    devices are also sent every `UNRETAINED_S`. `publish` takes a flight, a topic and a payload.
     """
 
     presence: Presence
@@ -259,7 +259,7 @@ class Sink:
         self.reread_outbox()
 
     async def has_due(self) -> bool:
-        """Return whether, after `finish`, a row still has to be sent whose topic is not refused."""
+        """Return whether a row on a topic that is not refused still has to be sent after `finish`."""
         rows = await self._outbox.due_rows(self._last_ms, FETCH_MAX + len(self._unmarked_ids), OUTBOX_START)
         held_topics = self.refusals.held_topics
         due_ids = {row.id for row in rows if self.refusals.topic_of(row.topic) not in held_topics}
@@ -275,7 +275,7 @@ class Sink:
     def unmarked_ids(self) -> frozenset[int]:
         """The ids of rows that are delivered or too late (`late_ids`), but not yet marked so in the outbox.
 
-        They stay here until `note_marked`, because a cancelled commit may not have marked their rows.
+        The ids stay here until `note_marked`, because a cancelled commit may not have marked the rows.
         """
         return frozenset(self._unmarked_ids)
 

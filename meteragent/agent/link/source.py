@@ -21,8 +21,8 @@ Rules
    the configuration sets another. Beyond the bound, the oldest messages are acknowledged early and counted;
    a crash may then lose the end of their spans.
 3. The number of waiting messages is bounded. QoS 0 messages beyond Receive Maximum are shed and counted. QoS
-   1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
-   that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
+   1 messages beyond what the protocol allows end the connection, and the broker sends them again.
+   Reading is paused earlier, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
    payload that is too large is truncated just beyond the limit, so that it is still recognised as too large.
 4. If messages are acknowledged in the order of their arrival, those that the core has returned but that must
    wait for earlier ones are still held.
@@ -51,8 +51,8 @@ HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""The silences before each of three tests of whether the broker waits for an acknowledgement; it does if a
-message follows each of them. The silences differ, so that regular readings are not mistaken for answers."""
+"""The silences before three tests. If a message follows each test, the broker limits unacknowledged messages.
+The silences differ, so that regular readings are not mistaken for answers."""
 PROMPT_S = 0.5
 """The time within which a broker that was waiting for an acknowledgement sends the next message."""
 SILENCE_MAX_S = 900.0
@@ -76,10 +76,10 @@ class InflightLimitProbe:
 
     Besides Receive Maximum, brokers have limits (by default 10 to 32) that they do not state; once that many
     readings are held, nothing arrives until a slot closes. After a silence, the oldest message is therefore
-    acknowledged early (a crash may then lose it), unless at least twice as many have been held at once
-    before. A waiting broker then sends the next message at once; if none follows, the silence before the next
-    test doubles. `limit` is half of the broker's limit, so that messages continue to arrive, or None until it
-    is known.
+    acknowledged early (a crash may then lose it), unless twice as many messages have been held at once. A
+    waiting broker then sends the next message at once; if none follows, the silence before the next test
+    doubles. `limit` is half of the broker's limit, so that messages continue to arrive, or None while the
+    broker's limit is unknown.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class Source:
         return -(-len(self._backlog) // BATCH_MAX)
 
     def take_batch(self, now_ms: int) -> list[Message]:
-        """Return at most `BATCH_MAX` next messages, in order of arrival, and hold those with a valid token.
+        """Return the next messages, at most `BATCH_MAX`, in order of arrival; hold those with a valid token.
 
         A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
         """
@@ -243,7 +243,7 @@ class Source:
         return messages
 
     def _stamp(self, now_ms: int) -> None:
-        """Give each message without a time of arrival that of the next message that has one, or `now_ms`."""
+        """Replace each missing time of arrival by the next known one, or by `now_ms` if none is known."""
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
             now_ms = now_ms if received_ms is None else received_ms
@@ -265,7 +265,7 @@ class Source:
         if excess <= 0 and not self._backlog:
             excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
-            # In order, the acknowledgement of one message may free any number of others.
+            # In order of arrival, one acknowledgement may let any number of others follow.
             oldest = list(islice(self._held_deliveries, 1 if is_in_order else excess))
             for delivery in oldest:
                 del self._held_deliveries[delivery]
@@ -279,7 +279,7 @@ class Source:
             self._session.acknowledge(d.token for d in deliveries if d.epoch == self._epoch)
 
     def _held_count(self) -> int:
-        """Return the number of messages that are held, or whose acknowledgement waits for such a message."""
+        """Return the number of messages that are held, or that wait for a held one's acknowledgement."""
         if self._session is None or not self._session.keeps_order:
             return len(self._held_deliveries)
         tokens = [message.token for message, _ in self._backlog if message.token is not None]

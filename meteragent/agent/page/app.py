@@ -136,7 +136,7 @@ class _Page:
         return _make_refusal(request, refusal) if refusal else _json_response({"refused": None})
 
     async def _draft(self, request: Request) -> Response:
-        """Answer with what `check` says of a draft, which is not stored, and how it differs from the file."""
+        """Answer with what `check` says of a draft and how the draft differs from the file; store nothing."""
         fields = await self._confirmed_json(request, DRAFT_LIMIT)
         if isinstance(fields, Response):
             return fields

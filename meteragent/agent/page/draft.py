@@ -32,7 +32,7 @@ def describe_draft(view: View, text: str | None) -> dict[str, str]:
 
 
 def _promises(view: View, path: Path, text: str) -> str:
-    """Return what `check` says of a draft, whose present streams have run before. Raises ConfigError."""
+    """Return what `check` says of a draft; streams that run now have been admitted. Raises ConfigError."""
     if "crowd" in str(parse_toml(text)):  # the file of a group would be read
         return say("draft.group")
     names = {stream.name for stream in view.config.stream}

@@ -7,9 +7,9 @@ routes for this machine's tools replace it (see below).
    A foreign name that resolves to this machine (DNS rebinding) is refused.
 2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, is
    `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
-3. If a token is set, the request carries the cookie of a login with it: a keyed hash under a key of this
-   run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure, because the page is
-   served over plain HTTP. After a wrong token, no token from that address is checked for `GUESS_S`.
+3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
+   under a key of this run, so a restart ends all logins. The cookie is HttpOnly and SameSite=Strict
+   but, over plain HTTP, not Secure. After a wrong token, no token from that address is checked for `GUESS_S`.
 4. A request that acts (any POST but the login) has an `Origin`, and `page.actions` allows it. The action
    itself requires a nonce of its login, which is valid until the next action by anybody.
 
@@ -74,7 +74,7 @@ class Login:
         return f"{name}.{self._mac(name)}"
 
     def nonce(self, request: Request, known_id: int) -> str:
-        """Return a request's nonce for an action by someone who has seen the actions up to `known_id`."""
+        """Return the nonce with which a login may act if it has seen the actions up to `known_id`."""
         return self._mac(f"{request.cookies.get(COOKIE, '')} {known_id}")  # the name of a login has no space
 
     @property
@@ -178,7 +178,7 @@ def _name(host: str) -> str:
 
 
 def _is_same_origin(request: Request, host: str) -> bool:
-    """Return whether a request comes from this origin, from no page, or by a link to front or login page."""
+    """Return whether a request comes from this origin, from no page, or links to the front or login page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

@@ -1,7 +1,7 @@
 """One meter's history for the local page: energy by day, and closed windows of bands with their costs.
 
-The history is derived from released records and their descriptors alone. Records without a descriptor, or
-that contradict the newest ones, are left out.
+The history is derived from released records and their descriptors alone. Records without a descriptor, and
+records that contradict the newest ones, are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield those of the last `WINDOWS_MAX` windows of bands that are complete, in time order."""
+    """Yield, in time order, the complete windows among the last `WINDOWS_MAX` windows of bands."""
     bands = {r.time_ms: r.step_ms for r in series.records if r.band}
     for start_ms in sorted(bands)[-WINDOWS_MAX:]:
         with suppress(ValueError):  # a record is missing, or the window is a mean day

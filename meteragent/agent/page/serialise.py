@@ -109,7 +109,7 @@ def _group_fields(group: Group | None) -> dict[str, Any] | None:
 def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is the value of 1 W or 1 kW over a slot (over the shortest band, at the largest price).
+    `per_power` is a slot's value at 1 W or 1 kW; bands count as the shortest, and prices as the largest.
     """
     terms, readings = guarantee.terms, guarantee.terms.readings
     per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading) if terms.is_energy else 1.0
@@ -127,7 +127,7 @@ def _promise_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _promise_sentences(guarantee: Guarantee) -> dict[str, Any]:
-    """Return sentences of `check`, figures, and the table of an attacker's success limits, header first."""
+    """Return the sentences and figures of `check`, and its table of an attacker's chances, header first."""
     preset = guarantee.terms.preset
     return {
         "name": say(f"preset.{preset}") if preset else "",

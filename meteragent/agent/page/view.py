@@ -51,7 +51,7 @@ this commit becomes visible a little later."""
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, host names and token. Raises ConfigError if other machines need no token.
+    """The page's address, host names and token. Raises ConfigError if anyone could read it.
 
     `key` signs the logins of this run. If `has_actions`, anyone who is logged in may act on receivers.
     """
@@ -65,7 +65,7 @@ class Settings:
 
     @classmethod
     def of(cls, page: settings.Page) -> Self:
-        """Return the configured address, host names and token. Raises ConfigError also for a bad token."""
+        """Return the configured address, host names and token. Raises ConfigError for a bad token, too."""
         host, _, port = page.listen.rpartition(":")
         token = None if page.token_file is None else read_token(page.token_file)
         host, hosts = host.strip("[]"), frozenset(map(str.lower, page.hosts))
@@ -100,8 +100,8 @@ class Allowance(NamedTuple):
 class Reports(NamedTuple):
     """The numbers of a stream's reports to a crowd since its start, and the state of its keys.
 
-    The broker has confirmed `sent_count`, the last at `last_ms`; `late_count` were too late, `waiting_count`
-    wait.
+    The broker has confirmed `sent_count` reports, the last at `last_ms`; `late_count` reports were too late,
+    and `waiting_count` reports wait.
     """
 
     sent_count: int
@@ -316,7 +316,7 @@ class View:
 def _read_state(
     connection: Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's epsilons; a queue's last delivery since `since_ms`, depth and first due time."""
+    """Return a meter's epsilons, and a queue's last delivery since `since_ms`, depth and first due time."""
     month_ms = grid.Calendar("UTC", "1mo").start_ms(now_ms)
     starts_ms = {"today": grid.day_ms(now_ms), "month": month_ms, "start": 0}
     epsilons = {name: ledger.sum_charges(connection, meter, ms, _EVER_MS) for name, ms in starts_ms.items()}

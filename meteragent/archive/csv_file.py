@@ -46,7 +46,7 @@ class _WrongCellError(ValueError):
 
 
 class _Rows(NamedTuple):
-    """The requested columns of a block; a local time that occurs twice recurs `repeat_ms` later (else 0)."""
+    """The requested columns of a block; `repeat_ms` is how much later a local time recurs (0: never)."""
 
     size: int
     meter: Any
@@ -267,6 +267,6 @@ class CsvTable:
 
 
 def _require(is_right: Flags, part: str, expected: str) -> None:
-    """Raise _WrongCellError for the first row that is not right."""
+    """Raise _WrongCellError for the first row that is wrong."""
     if not is_right.all():
         raise _WrongCellError(int(np.argmin(is_right)), part, expected)

@@ -40,7 +40,7 @@ def attempt_read(path: Path | str, call: Callable[[], T]) -> T:
 
 @contextmanager
 def path_in_errors(path: Path | str, reason: str = "cannot be read") -> Iterator[None]:
-    """Turn a system error into an ArchiveError with the file's name and the error's text, else `reason`."""
+    """Turn a system error into an ArchiveError with the file's name and the system's text, or `reason`."""
     try:
         yield
     except OSError as error:
@@ -88,8 +88,8 @@ def is_part(path: Path) -> bool:
 def writer_options(schema: pa.Schema) -> dict[str, Any]:
     """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
 
-    Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
-    are not compressed. No statistics of values are written, because the extremes of noise are useless.
+    Values are mostly noise. They are not compressed, which costs 2 to 3% more space and saves a quarter of
+    the time. No statistics of values are written, because the extremes of noise are useless.
     """
     string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"

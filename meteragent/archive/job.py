@@ -62,7 +62,7 @@ class Job:
 
 
 def cut_jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of at most about `limit` rows, cut by time, meter or hash: whichever reads fewest rows."""
+    """Return jobs of at most about `limit` rows, cut by time, meter or hash so that few rows are read."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)

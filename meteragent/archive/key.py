@@ -140,7 +140,7 @@ class Key:
 
     @classmethod
     def load(cls, path: Path) -> "Key":
-        """Load the key. Raises KeyMissing if its file is unreadable, readable by all, or no key file."""
+        """Load the key. Raises KeyMissing if the file is unreadable, or readable by all, or holds no key."""
         try:
             with path.open("rb") as file:
                 mode, text = os.fstat(file.fileno()).st_mode, file.read(_MAX_BYTES + 1)

@@ -76,7 +76,7 @@ class Intervals:
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return, for each window, whether it is one of the windows of which a meter's interval consists.
+        """Return, for each window, whether it is one of the windows that make up an interval of its meter.
 
         All windows of an interval have the same length. A window that only overlaps the interval may
         result from a change in a time zone's rules.
@@ -227,7 +227,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return a run's files. Raises ArchiveError if one is missing, as its windows could be released again."""
+    """Return a run's files. Raises ArchiveError if a file is missing: its windows could be released again."""
     count_file = run / "_parts"
     count = attempt_read(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
     parts = [run / _part_name(index) for index in range(count)]

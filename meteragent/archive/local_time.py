@@ -56,7 +56,7 @@ def rows_around_repeats(local_ms: Integers, zone: str, meter: Any, block: int) -
 
 
 def second_occurrences(rows: RowsAroundRepeats) -> tuple[Flags, Flags]:
-    """Return, for each row, whether it is its time's second occurrence, and whether this is undecidable."""
+    """Return whether each row is the second occurrence of its time, and whether this cannot be decided."""
     order = np.lexsort((rows.day, rows.meter))  # stable: within a meter and a day, the order is the file's
     meter, day, time_ms, repeat_ms = (column[order] for column in rows[2:])
     is_same = (meter[1:] == meter[:-1]) & (day[1:] == day[:-1])

@@ -153,7 +153,7 @@ def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
 
 
 def remove_faulty_parts(out: Path, facts: dict[str, Any] | None) -> None:
-    """Remove unfinished files, and the parts that are not as the manifest, if any, lists them."""
+    """Remove unfinished files and, if there is a manifest, the parts that differ from its list."""
     for unfinished in out.glob(".*.part"):
         unfinished.unlink()
     for name in bad_parts(out, listed_parts(facts) if facts else []):

@@ -1,7 +1,7 @@
 """The order of windows in outputs of the wide layout, which depends only on the set of released windows.
 
 1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
-   start before which at least k·s windows start, where s is the size of a row group. If more than s windows
+   start that at least k·s windows precede, where s is the size of a row group. If more than s windows
    have the same start, a hash of the public name may spread them over several row groups.
 2. The set of released windows is public; the order of the input, its lists and its files are private. So
    `Order` is computed from the run's rows in the ledger, which are on disk before any window is released.
@@ -9,7 +9,7 @@
    to a file next to the output, by row group. Once all chunks are stored, `row_groups` sorts the pieces of
    each row group.
 4. A file exists in full or not at all, and files are written in order, so a resumed run continues after the
-   last.
+   last complete file.
 
 Only releases wait in these files, never raw values. The files reveal the order of the input, so they stay
 private, and the run removes them.
@@ -78,7 +78,7 @@ class Order:
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return the first row group of each start's windows, and the number of their row groups."""
+        """Return, for each start, the first row group of its windows and how many row groups they use."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size
@@ -93,7 +93,7 @@ def _grid_numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
 
 
 def _sum_equal(changes: Integers) -> Integers:
-    """Sum the changes (second row) with equal keys (first row). Return two rows again, sorted by key."""
+    """Add up the changes (second row) of each key (first row). Return two rows again, sorted by key."""
     keys, inverse = np.unique(changes[0], return_inverse=True)
     sums = np.zeros(keys.size, np.int64)
     np.add.at(sums, inverse, changes[1])

@@ -90,7 +90,7 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """All windows' terms (on a calendar, of ten years from 2025), rounded half up as in archives."""
+        """The distinct terms of all windows (on a calendar, of ten years from 2025), rounding half up."""
         return config.distinct_terms(self.stream, "half-up")
 
     @property
@@ -178,7 +178,7 @@ class Policy:
 
     @property
     def secret(self) -> bytes:
-        """The pseudonym key, or b"" if there is none. It affects the releases; use it for digests only."""
+        """The pseudonym key, or b"" if there is none. Releases depend on the key; use it for digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
 

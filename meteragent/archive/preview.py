@@ -48,7 +48,7 @@ class Preview:
 def preview(
     policy: Policy, path: Path | str | Tree, out: Path, show: ProgressReporter, engine: Local | None = None
 ) -> Preview:
-    """Return what `run.sanitise_archive` would do. Raises the errors that it raises before it writes."""
+    """Return what `run.sanitise_archive` would do. Raises the errors that a run raises before it writes."""
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     tree = path if isinstance(path, Tree) else Tree.at(path)
     check_paths(tree, out, ledger.folder)

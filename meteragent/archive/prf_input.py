@@ -43,7 +43,7 @@ _DIGEST_WORDS = 4
 
 @dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there is no `slots=True`
 class Shape:
-    """The terms that enter PRF inputs: n slots, or n bands, each as its stretches (start, end) in ms."""
+    """The terms that enter PRF inputs: of n slots, or of n bands as stretches (start, end) in ms."""
 
     epsilon: Fraction
     quantum: Fraction

@@ -69,7 +69,7 @@ def integrate_windows(
 
 
 class MergedReadings(NamedTuple):
-    """Sorted readings, one per meter and time; the repeated ones; and those that differ from the one kept."""
+    """Sorted readings, one per meter and time; repetitions of a time; and readings with other values."""
 
     readings: Readings
     repeated: Readings

@@ -11,8 +11,8 @@
    the list of parts.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
-rows determine which windows are released and do not block them; otherwise the run starts afresh. Parts that
-are missing, or not as a complete manifest lists them, are written. An output with another id or another
+rows determine which windows are released and do not block them; otherwise the run starts afresh. Parts are
+written if they are missing or differ from a complete manifest's list. An output with another id or another
 `manifest.CUT` is refused. A run of a table resumes with the snapshot that the ledger names, not the latest.
 
 A window that is computed again gets the same noise, because noise is a function of the key and of the window
@@ -77,7 +77,7 @@ R = TypeVar("R")
 
 _RESUME = " (the run is in the ledger: when this is put right, the same command resumes it)"
 _FLAGS = "rows.npy"
-"""The file, in the waiting folder, that states which rows are released; it is missing if all are."""
+"""The file, in the waiting folder, that states which rows are released; without it, all rows are."""
 
 
 class PartCounts(NamedTuple):
@@ -159,7 +159,7 @@ def sanitise_archive(
 
 
 def pins(out: Path, ledger: Ledger) -> list[Version]:
-    """Return the tables' snapshots with which runs into `out` began that are in the ledger but incomplete."""
+    """Return the snapshots of tables that incomplete runs into `out` read, if the ledger has the runs."""
     prefix = private_path(out, "").name
     folders = sorted(out.parent.glob(f"{glob.escape(prefix)}*.waiting"))
     runs = (folder.name.removeprefix(prefix).removesuffix(".waiting") for folder in folders)
@@ -446,7 +446,7 @@ class _Release:
         windows = windows.rows(released_intervals.contains(windows, policy.ends(windows.start_ms)))
         meters, merged = names_of(names), merge_equal_times(readings)
         counts.add(merged.counts(meters, lambda rows: job.opens(rows.time_ms, policy)))
-        # A quarter of the windows of a wide row group: readings are in memory too, and each slot is a row.
+        # A quarter of a wide row group's windows, because readings take memory, too, and each slot is a row.
         batch_windows = max(1, self.values // (4 * policy.usual.n))
         for part_windows, ragged in integrate_windows(merged.readings, windows, policy, batch_windows):
             batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)

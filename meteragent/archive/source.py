@@ -66,7 +66,7 @@ class Source:
     def open(cls, tree: Tree, policy: Policy, pins: Callable[[], Sequence[Version]] = tuple) -> "Source":
         """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong.
 
-        Of a table, the snapshot that `pins` returns for it is read or, if there is none, the latest.
+        If the input is a table, its snapshot is the one in `pins` or, without one, the latest.
         """
         table = open_snapshot(tree, policy.columns, pins)
         is_csv = table is None and tree.path is not None and tree.path.suffix.lower() != ".parquet"
@@ -132,7 +132,7 @@ class Source:
 
     @property
     def view_digests(self) -> list[str]:
-        """Digests of how a table's files are read, in order."""
+        """Digests of the views of a table's files, in order."""
         return [view.digest for view in self.views.values()]
 
     def is_whole(self, group: Group) -> bool:

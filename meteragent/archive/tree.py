@@ -73,7 +73,7 @@ class Tree:
 
     @property
     def path(self) -> Path | None:
-        """The root on this machine; None if it is elsewhere."""
+        """The root's path on this machine; None if the root is elsewhere."""
         return Path(self.root) if isinstance(self.system, fs.LocalFileSystem) else None
 
     @property
@@ -100,7 +100,7 @@ class Tree:
             return [entry.base_name for entry in self.system.get_file_info(selector)]
 
     def files(self, pattern: str = "*.parquet") -> list[str]:
-        """Return the files' names, in order. Raises ArchiveError for a linked folder, a table, or no file."""
+        """Return the files' names, in order. Raises ArchiveError for tables, linked folders or no files."""
         with path_in_errors(self.root):
             is_folder = self.system.get_file_info(self.root).type == fs.FileType.Directory
             selector = fs.FileSelector(self.root, recursive=True)

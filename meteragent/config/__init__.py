@@ -93,7 +93,7 @@ def parse_or_none(text: str, profiles: Mapping[str, Profile] = MappingProxyType(
 
 
 def locate_error(error: ConfigError, path: Path) -> ConfigError:
-    """Set the file and line of an error and of its inner errors, unless they are already set; return it."""
+    """Set the file and line of an error and of its inner errors where they are not set; return the error."""
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")
         tomllib.loads(text)

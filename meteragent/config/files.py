@@ -137,7 +137,7 @@ def _broker_tables(config: Config) -> Iterator[tuple[str, Broker]]:
 
 
 _IDENTITY = ("username", "password_file", "cert_file", "key_file")
-"""The keys with which a client identifies itself. A sink inherits either all of them or none."""
+"""The keys with which a client identifies itself. A sink inherits either all of these keys or none."""
 
 
 def sink_broker(stream: Stream) -> Broker:
@@ -188,7 +188,7 @@ def parse_endpoint(section: str, url: str, broker: Broker, password: str | None)
 
 
 def address_refusals(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield refusals of keys that form no broker's address; they do not show it: it may hold a password."""
+    """Yield refusals of keys that form no broker's address, but do not show it: it may hold a password."""
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"
         yield ConfigError(f"{section}.password_file", "a password without a user name", expected)

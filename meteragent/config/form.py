@@ -77,7 +77,7 @@ _WHILE = re.compile(r"while|when")
 """Words in unknown keys and in `privacy.space` by which users ask for the energy *while* power is high."""
 
 _KEY_OF_TABLE = "[key]"
-"""The last element of pydantic's location if the key is wrong rather than its value."""
+"""The last element of pydantic's location of an error that concerns a key, not the key's value."""
 
 
 class RepairedDocument:
@@ -144,7 +144,7 @@ class RepairedDocument:
             self._replace(path)
 
     def _refuse_unknown(self, path: Path) -> Path | None:
-        """Refuse an unknown key. Return its new path if the key is misspelt and can be renamed, else None."""
+        """Refuse an unknown key. If it is misspelt and can be renamed, return the new path, else None."""
         *parent, name = path
         table = self._table(tuple(parent))
         value = table.pop(name)

@@ -53,8 +53,8 @@ class Broker(Section):
     """How to connect to a broker."""
 
     client_id: ClientId | None = None
-    """The client id, for brokers that accept only certain ones. A stream with a name of its own adds it.
-    Default: an id made by the store."""
+    """The client id, for brokers that accept only certain ones. A named stream adds its name or, at a sink,
+    a pseudonym. Default: an id made by the store."""
     username: str | None = None
     """The broker's user name."""
     password_file: Path | None = None
@@ -92,12 +92,12 @@ class Receiver(Broker):
 
     @property
     def state(self) -> str:
-        """The state by its last action or the file: "ended" or "paused"; "" if it gets numbers."""
+        """The receiver's state: "ended" or "paused", by action or by the file, or "" if it gets numbers."""
         return "ended" if self._verb == END else "paused" if self.paused or self._verb == PAUSE else ""
 
     @property
     def verbs(self) -> list[str]:
-        """What a person can do to it now: nothing after an end, and only the file resumes what it pauses."""
+        """The actions that are possible now; only the file can resume a receiver that it pauses."""
         return [] if self._verb == END else [PAUSE, END] if not self.state else [RESUME, END][self.paused :]
 
     def after_action(self, verb: str) -> Self:
@@ -173,8 +173,8 @@ class Source(Broker):
     """The unit of readings that state none; it also determines the unit of released values. No default."""
     unit_topic: str | None = None
     """The topic on which a program states the unit of readings, such as Home Assistant's
-    `.../{meter}/unit_of_measurement` or a sensor's discovery message. While it states another, readings are
-    refused. Default: the attribute next to a state of Home Assistant's mqtt_statestream."""
+    `.../{meter}/unit_of_measurement` or a sensor's discovery message. While another unit is stated, readings
+    are refused. Default: the attribute next to a state of Home Assistant's mqtt_statestream."""
     scale: Positive | None = None
     """The value, in the unit, of a 1 in the payload; for pulse counters and transformers."""
     hold: Span | None = None
@@ -192,8 +192,8 @@ class Source(Broker):
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """The largest number of unacknowledged readings to hold."""
     acknowledge: Literal["any order", "in order"] = "any order"
-    """Whether readings are acknowledged in the order of their arrival, for brokers that end the connection
-    otherwise; an acknowledgement then waits for those of all meters."""
+    """Whether readings are acknowledged in the order of their arrival, which some brokers require. An
+    acknowledgement then waits for the acknowledgement of all earlier readings, of any meter."""
     max_meters: int = Field(10_000, ge=1, strict=True)
     """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
@@ -241,7 +241,7 @@ class Weights(Section):
     unit: Currency = "EUR"
     """The unit of amounts; prices are in this unit per kWh."""
     bound: Positive
-    """The largest absolute price. The noise in an amount grows with it."""
+    """The largest absolute price, with which the noise in an amount grows."""
     default: Number = Fraction(0)
     """The price during hours that have no other price."""
     price: tuple[PriceHours, ...] = ()
@@ -271,13 +271,13 @@ class Window(Section):
     threshold: Positive | None = None
     """A threshold in W: only the energy above it is released. For readings of power."""
     weights: Weights | None = None
-    """Prices. If they are set, the energy times its price, summed over the window, is released
+    """If prices are set, the energy times its price, summed over the window, is released
     (`privacy.space = 'weighted'`)."""
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """How long a slot stays open after its end. Default: 0s for power; for energies their period, which is
-    `source.every` or the device's usual time, and a tenth of it, at least 10s."""
+    """How long a slot stays open after its end. Default: 0s for power; for energies, the time from reading to
+    reading (`source.every` or the device's usual time) plus a tenth of it, or plus 10s if that is longer."""
     clock: Clock = Clock.WALL
     """`wall`; or `event`, for replays and archives, in which each meter's newest timestamp is the time."""
     ahead: Duration = 30 * 60_000
@@ -365,7 +365,7 @@ class Store(Section):
     keep: Span = 30 * DAY_MS
     """How long delivered records are kept for `export`."""
     max_mb: int = Field(512, ge=1, strict=True)
-    """The largest size of the file. If undelivered records fill it, streams pause and nothing is lost."""
+    """The largest size of the file. If undelivered records fill the file, streams pause; nothing is lost."""
     flush: Duration = 0
     """How long readings are collected before they are written; a longer time saves flash if slots are
     long."""

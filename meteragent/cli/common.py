@@ -20,7 +20,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Return a parser for argparse; its errors quote the argument and state what the ValueError says."""
 
     def parse_argument(text: str) -> T:
-        """Parse an argument. Raises ArgumentTypeError if it is invalid."""
+        """Parse an argument. Raises ArgumentTypeError if the argument is invalid."""
         try:
             return parse(text)
         except ValueError as error:
@@ -30,7 +30,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def program_words(script: str, interpreter: str, on_path: str | None) -> str:
-    """Return the words that start this program; `on_path` is the file that `meteragent` would run."""
+    """Return the words that start this program; `on_path` is the file that a shell runs for `meteragent`."""
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":
         return f"{shlex.quote(interpreter)} -m meteragent"
@@ -39,7 +39,7 @@ def program_words(script: str, interpreter: str, on_path: str | None) -> str:
 
 
 def connection_failure(reason: LinkError) -> str:
-    """Return why listening to a broker failed, and what to do, in terms of options instead of keys."""
+    """Return why listening to a broker failed, and what to do, naming options instead of keys."""
     if reason.code:
         key = re.compile(r"source\.(\w+)")
         cure = key.sub(lambda key: "--" + key[1].replace("_", "-"), connection_advice(reason.code, "source"))

@@ -37,7 +37,7 @@ class Question(NamedTuple):
     """A question to the operator; `key` is the option that answers it.
 
     With `choices` (value and text), the answer is one of the values or its number, counted from 1. Without a
-    `default`, an answer is required. An answer to a `is_secret` question is not shown.
+    `default`, an answer is required. An answer to an `is_secret` question is not shown.
     """
 
     key: str
@@ -274,7 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> Generator[Step, Any, str]:
-    """Return the chosen preset. Raises Refused, with the reason, if it or every preset is impossible."""
+    """Return the chosen preset. Raises Refused, with the reason, if that or every preset is impossible."""
     offers, remark = draft.lines_of_presets(base), ""
     coarse = {name: reason for name in OFFERED_PRESETS if (reason := draft.refusal_of_preset(base, name))}
     if coarse:
@@ -294,7 +294,7 @@ def _choose_preset(options: Options, base: draft.Base, reading: MeterChoice) -> 
 
 
 def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that returns the expected form if a topic root is invalid; None if it is valid."""
+    """Return a function of a topic root: it returns None for a valid root, or else the expected form."""
 
     def objection(topic: str) -> str | None:
         """Return what is expected instead of an invalid topic; None if the topic is valid."""
@@ -337,7 +337,7 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
 
 
 def _unit_name(answer: str) -> str:
-    """Return the file that an answer names, the default file for "yes", or "no"."""
+    """Return "no" for the answer "no", the default file for "yes", or else the file that the answer names."""
     words = {YES: DEFAULT_UNIT, say("init.page_yes"): DEFAULT_UNIT, say("init.page_no"): NO}
     return words.get(answer.lower(), answer)
 
@@ -355,7 +355,7 @@ def _existing_file(path: Path) -> Path | None:
 
 
 def _expected_folder(path: Path) -> str | None:
-    """Return a description of a usable folder if a file cannot be created in a path's folder, else None."""
+    """Return None if a file can be created in a path's folder, else a description of a usable folder."""
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"a folder that exists, not {folder}"
@@ -368,7 +368,7 @@ def _file_objection(name: str) -> str | None:
 
 
 def _objection(name: str, file: Path | str | None) -> str | None:
-    """Return the expected answer if `file` exists (is not None) or `name` cannot be created; else None."""
+    """Return None if there is no `file` yet and `name` can be created, else the expected answer."""
     if file is not None:
         return f"another name: {file} exists, and `init` never overwrites files"
     folder = _expected_folder(Path(name))

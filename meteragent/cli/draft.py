@@ -278,7 +278,7 @@ def refusal_of_preset(base: Base, preset: str) -> str | None:
 
 
 def finer_register(base: Base, reading: MeterChoice, coarse: Collection[str]) -> str | None:
-    """Return the title of a register of the meter that allows the presets; None if there is none."""
+    """Return the title of one of the meter's registers that allows all presets in `coarse`, or None."""
     for selection in possible_selections(reading, base.has_solar):
         kinds = [stream.offer.kind for stream in selection.streams]
         finer = base._replace(streams=selection.streams)

@@ -1,4 +1,4 @@
-"""The exit codes of all commands: their meanings, the code of an error, and a command's failure."""
+"""The exit codes of all commands: what they mean, and which code an error or a failure gives."""
 
 import sys
 

@@ -70,7 +70,7 @@ def act_on_file(path: Path, settings: config.Config, action: Action) -> str | No
 
 
 def _print_list(settings: config.Config, *, is_json: bool) -> None:
-    """Print the lines of `check` about the receivers, each receiver's with its cost and its last action."""
+    """Print what `check` says of the receivers and, for each receiver, its cost and its last action."""
     actions = admission.stored_actions(settings, sys.stderr)
     settings = config.with_actions(settings, actions)
     pairs = [(receiver, stream) for stream in settings.stream for receiver in stream.receivers]

@@ -70,7 +70,7 @@ class Accept(Section):
     """The limits on accepted records."""
 
     meters_file: Path | None = None
-    """A file with the public ids of accepted meters, one per line. Without it, the first `max_meters`."""
+    """A file with the public ids of accepted meters, one per line. Default: the first `max_meters` meters."""
     max_meters: int = Field(100_000, ge=1, le=10_000_000)
     """How many meters may announce terms, over all streams; this also bounds waiting records and memory."""
     max_per_day: int = Field(1_440, ge=1, le=86_400_000)
@@ -104,7 +104,7 @@ class Settings(Section):
     accept: Accept = Accept()
     """The limits on accepted records."""
     health: Health | None = None
-    """Where the state can be asked for; without this table, it cannot."""
+    """Where the collector answers questions about its state; without this table, it answers none."""
 
     @property
     def topics(self) -> tuple[StreamTopic, ...]:
@@ -149,7 +149,7 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
     ("dataset", "folder"): ".",
     ("health", "socket"): "health",
 }
-"""Valid values of keys without a usable default. They replace wrong values, so that all errors are found."""
+"""Valid values of keys without a usable default, which replace wrong values so that all errors are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
     "stream": "a [[stream]] table with a topic",
@@ -218,7 +218,7 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
 
 
 def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors, except the error of missing streams if it only results from a wrong stream."""
+    """Return the errors; leave out the lack of streams if an error within a stream caused it."""
     in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
     return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
 

@@ -178,7 +178,7 @@ class Refused(Exception):
 
 
 class Refusal(NamedTuple):
-    """A refused message: `origin` begins its topic or is its meter; `detail` names a field, never a value."""
+    """A refused message; `origin` is the beginning of its topic, or its meter; `detail` may name a field."""
 
     stream: str
     reason: str
@@ -223,7 +223,7 @@ class _WaitingRoom:
             self._add(key, count)
 
     def enter(self, key: Meter) -> None:
-        """Count a record. Raises Refused if there is no room for it."""
+        """Count a record. Raises Refused if there is no room for the record."""
         is_known = key in self._known
         counts, room = self._counts[is_known], _WAITING_PER_METER * self._max_meters
         is_new = key not in counts
@@ -264,8 +264,8 @@ def _room_share(maximum: int, count: int, room: int) -> float:
 class Core:
     """The rules by which messages are accepted or refused, and the state that the rules need.
 
-    `announced` and `links` are the content of the sink; if there is a list `limits.meters`, those of other
-    meters are left out. `waiting` is the number of records that wait in the sink,
+    `announced` and `links` are the content of the sink; with a list `limits.meters`, what belongs to other
+    meters is left out. `waiting` is the number of records that wait in the sink,
     by stream and meter. The id of a descriptor has 32 bits and can be forged, so the id in a record refers
     only to descriptors that the record's meter has announced in the stream.
     """
@@ -296,7 +296,7 @@ class Core:
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
     def take_messages(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
-        """Check messages in order, and return their effects; waiting records among them stop waiting."""
+        """Check messages and waiting records in order, and return their effects; the records stop waiting."""
         batch = Batch()
         for message in messages:
             self._end_waiting(message, batch)
@@ -376,7 +376,7 @@ class Core:
             raise Refused("meter")
 
     def _add_descriptor(self, payload: bytes, place: Place, batch: Batch) -> None:
-        """Add a meter's descriptor to `batch` unless it is known. Raises Refused if it breaks a rule."""
+        """Add a meter's descriptor to `batch` unless it is known. Raises Refused if a rule is broken."""
         facts = _parse_or_refuse(lambda text: load_fields(text, float), payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
@@ -399,7 +399,7 @@ class Core:
         batch.links.add(Link(*key, digest))
 
     def _require_room(self, key: Meter, size: int, *, is_new: bool) -> None:
-        """Raise Refused if a meter may not announce further terms; `is_new` if no other meter has them."""
+        """Raise Refused if a meter may not announce further terms, which no meter has yet if `is_new`."""
         meters, own_terms = self._of_meter, self._of_meter.get(key, {})
         if not own_terms and self._limits.meters is None and len(meters) >= self._limits.max_meters:
             raise Refused("meters")
@@ -410,7 +410,7 @@ class Core:
             raise Refused("descriptors")
 
     def _keep_terms(self, key: Meter, terms: AnnouncedTerms) -> None:
-        """Keep a meter's terms. Its slots could overlap if it has several grids, or windows on a calendar."""
+        """Keep a meter's terms. With several grids, or on a calendar, slots of the meter could overlap."""
         own_terms = self._of_meter.setdefault(key, {})
         own_terms[terms.digest[:8]] = terms
         first_terms = next(iter(own_terms.values()))
@@ -419,7 +419,7 @@ class Core:
 
 
 def _parse_descriptor(payload: bytes, limits: Limits) -> Descriptor:
-    """Parse a descriptor. Raises Refused if it is wrong, or the tables cannot hold its numbers."""
+    """Parse a descriptor. Raises Refused if it is wrong or has numbers that no table can hold."""
     try:
         descriptor = Descriptor.parse(payload)
         numbers_of(descriptor)
@@ -476,7 +476,7 @@ def _parse_or_refuse(parse: Callable[[bytes], _T], payload: bytes) -> _T:
 
 
 def _parse_record(payload: bytes) -> Record:
-    """Parse a record. Raises Refused if it is not valid or the sink could not store one of its names."""
+    """Parse a record. Raises Refused for an invalid record, or for a name that the sink cannot store."""
     record = _parse_or_refuse(Record.parse, payload)
     if not fits_segment(record.meter):
         raise Refused("unreadable", "'meter' is not a name")
@@ -484,7 +484,7 @@ def _parse_record(payload: bytes) -> Record:
 
 
 def _make_row(stream: str, record: Record, terms: AnnouncedTerms) -> Row:
-    """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
+    """Return a record's row. Raises Refused if the record contradicts its terms or has too large a value."""
     try:
         quanta = terms.check.require_match(record)
     except RecordError as error:

@@ -114,7 +114,7 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 class MergeResult:
     """The content of a file after a merge, and how many deliveries were new, repeated or different.
 
-    A delivery is one arrival of a row. It is different if its key exists with different content. `meter` is
+    A delivery is one arrival of a row. It is different if the row's key exists with other content. `meter` is
     the meter of a different delivery, and empty if there was none.
     """
 

@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 
 
 def expiry_outcome(rows: Iterable[tuple[str, int, str]]) -> Outcome:
-    """Return the outcome of refusing waiting records; a row is a stream, a number and one topic."""
+    """Return the outcome of refusing waiting records; a row is a stream, a count and one topic."""
     refusals = {Refusal(stream, "no_descriptor", topic[:ORIGIN_MAX]): count for stream, count, topic in rows}
     counts = Counter({refusal.key: count for refusal, count in refusals.items()})
     return Outcome(0, 0, counts, list(refusals))

@@ -90,7 +90,7 @@ class Service:
         return await self._write_waiting(core, tables, core.awaited_descriptors())
 
     async def _write_waiting(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
-        """Write the records that wait for one of these descriptors; those unknown to the core still wait."""
+        """Write the records that wait for any of these descriptors that the core knows."""
         while records := await tables.waiting_records([key for key in keys if core.knows(key)]):
             core = await self._commit_messages(core, tables, records)
         return core
@@ -98,8 +98,8 @@ class Service:
     async def _commit_messages(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
         """Commit the effects of messages, and return a core that includes them.
 
-        If their data cannot be stored, commit each half of the messages by itself; refuse a single message.
-        Before that, build another core from the tables, because the old core is ahead of them.
+        If the data cannot be stored, commit each half of the messages by itself; refuse a single message.
+        Before that, build another core from the tables, because the old core is ahead of the tables.
         """
         now_ms, count = self._now_ms(), sum(isinstance(message, Message) for message in messages)
         try:

@@ -167,7 +167,7 @@ class Staging:
     """The staging area and the files of a dataset. All methods block the calling thread."""
 
     def __init__(self, folder: Path, name: str, length: Length) -> None:
-        """Lock a folder and open its staging area. Either is created if it does not exist."""
+        """Create a folder and its staging area if necessary; lock the folder, and open the area."""
         self._folder, self._name, self._length = folder, name, length
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record").mkdir(exist_ok=True)
@@ -303,7 +303,7 @@ class Staging:
         return bool(places)
 
     def _move_rows(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
-        """Merge staged rows of a part with its file, refuse those in `overlaps`, and delete them all."""
+        """Move a part's staged rows into its file, except that the rows in `overlaps` are refused."""
         limits = part.stream, part.start_ms, part.end_ms, last
         staged = [(Row(*values), count) for *values, count in self._fetch(_STAGED, *limits)]
         rows = [(row, count) for row, count in staged if row not in overlaps]
@@ -411,7 +411,7 @@ class Staging:
 def _meters_by_span(
     rows: Sequence[Row], longest_ms: dict[str, int], length: Length
 ) -> dict[tuple[int, int], set[str]]:
-    """Return the spans of whole parts in which slots may overlap rows, each with the meters of these rows."""
+    """Return spans of whole parts and, for each, the meters whose rows may overlap slots in the span."""
     meters: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
     for row in rows:
         ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1

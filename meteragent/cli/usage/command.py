@@ -39,8 +39,8 @@ class Command:
 
     `example` holds command lines without the program's name. `groups` maps the title of each group (empty for
     positional arguments) to its arguments; of options in a list, at most one may be given. `meanings` are the
-    exit codes whose meanings differ from `EXIT_CODES`, `codes` the others. `actions` are subcommands, each
-    with its help text; the name of the chosen one is stored in `destination`.
+    exit codes whose meanings differ from `EXIT_CODES`, and `codes` all other exit codes. `actions` are
+    subcommands, each with its help text; the name of the chosen subcommand is stored in `destination`.
     """
 
     example: str

@@ -7,7 +7,7 @@ import sys
 
 COLLECT_AFTER = 10_000
 """Python looks for reference cycles after this many more objects are allocated than freed. Neither imports
-nor readings create cycles, and the search takes a sixth of the time to start and, with many meters, more."""
+nor readings create cycles, and the search takes a sixth of the time to start, or more with many meters."""
 _SERVICES = (["run"], ["collect"], ["crowd", "leader"], ["crowd", "helper"])
 _NO_SERVICES = {"--check", "--create"}
 

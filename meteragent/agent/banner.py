@@ -1,7 +1,7 @@
 """The log lines at a start: version and store and, for each stream, source, hidden energy, group and sinks.
 
-They depend only on the configuration, the clock, the schedule and the stored windows, not on readings. URLs
-that contain a password were refused earlier.
+The lines depend only on the configuration, the clock, the schedule and the stored windows, not on readings.
+URLs that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator

@@ -86,7 +86,7 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether messages may wait for others, for less than `store.flush` and while nothing is due.
+        """Return whether messages may wait for more messages: for up to `store.flush`, while nothing is due.
 
         The messages may be a new meter's, whose first window opens at the next boundary, so this boundary is
         a deadline, too. No message may wait while a page is open or more than `backlog_max` wait.

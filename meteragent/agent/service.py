@@ -39,7 +39,7 @@ DRAIN_S = 10.0
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 BUSY_TRIES, BUSY_S = 5, 0.2
-"""How often opening the store is tried while a command has it open, and the pause after each try."""
+"""How many times the store is tried while a command has it open, and the pause after each try."""
 ODOMETER_KEEP_MS = 60 * DAY_MS
 """The age at which odometers forget a period (wall clock only); a longer pause of processing may require a
 restart."""

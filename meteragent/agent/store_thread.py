@@ -95,7 +95,7 @@ class StoreThread:
         return has_space
 
     def note_refused_bytes(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of a stream's refused messages; return whether all streams' are too large."""
+        """Record the size of a stream's refused messages; return whether all streams' sum is too large."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 

@@ -60,7 +60,7 @@ _TABLES = {
     "Hudi": r"(^|/)\.hoodie(/|$)",
     "DuckLake": r"\.ducklake(\.files)?(/|$)|(^|/)ducklake-[0-9a-f-]{36}\.parquet$",
 }
-"""By kind of table: an expression for the paths that show that a folder belongs to such a table."""
+"""For each kind of table, a regular expression for paths that only a table of this kind contains."""
 _WAYS = {
     "Delta": "give the table's own folder",
     "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, or the ….metadata.json that its catalog names",

@@ -82,7 +82,7 @@ class Admission:
 
 
 class Admitted(NamedTuple):
-    """What was admitted from a job, its number of rows, and hashes of its meters' normal forms and names."""
+    """What a job admitted, its number of rows, and hashes of its meters' names and of their normal forms."""
 
     rows: int
     admission: Admission

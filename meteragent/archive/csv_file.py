@@ -250,7 +250,7 @@ class CsvTable:
         return time_ms, local_ms, repeat_ms
 
     def _clock_times(self, text: pa.Array) -> Integers:
-        """Return times as local ms or, if they have offsets, in UTC."""
+        """Return times in ms: in UTC if they have offsets, else local."""
         form = self._mapping.format
         if form == CER:
             day, half_hour = np.divmod(text.cast(pa.int64()).to_numpy(), 100)

@@ -4,7 +4,7 @@
    or, if jobs are split further, public names with certain hashes. Each window is in exactly one job. A
    reading near a cut may be read by two jobs.
 2. If an archive is sorted by time or by meter, the statistics of the row groups show the few groups that a
-   job needs. If it is unsorted, every job reads all of it.
+   job needs. If the archive is unsorted, every job reads all of it.
 3. If meters have pseudonyms, jobs are not cut by names: a meter's place in the output would reveal its name.
 4. In the long layout, the cuts follow from the input's content, the policy and `manifest.CUT`. So a resumed
    run has the same jobs: job k writes part k, and is skipped if that part exists.

@@ -11,8 +11,8 @@ below, each preceded by its length in 4 bytes),
 where the 2 in "noise 2" is the version of `prf_input`, so no key makes tags of two versions.
 
 The file holds the earliest C_e that is kept. The secrets of all later epochs follow from this secret, but no
-earlier one does. `forget` replaces it with a later secret. A window without a key is not released, and no
-other key is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
+earlier one does. `forget` replaces this secret with a later one. A window without a key is not released, and
+no other key is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
 """
 
 import hashlib

@@ -10,8 +10,8 @@ folder holds the number of these files, and `_run.json` the run's facts. A run's
 another name and renamed once all of it is on disk, before any of its windows is released. A repeated run
 releases the same bytes, so its own rows do not block its windows.
 
-A key has one ledger. If it is a Delta table (`spark.delta_ledger`), the folder contains only `_table`, with
-the table's address.
+A key has one ledger. If the ledger is a Delta table (`spark.delta_ledger`), the folder contains only
+`_table`, with the table's address.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
@@ -76,7 +76,7 @@ class Intervals:
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return, for each window, whether it is one of the windows that make up an interval of its meter.
+        """Return whether each window is one of the windows that make up an interval of its meter.
 
         All windows of an interval have the same length. A window that only overlaps the interval may
         result from a change in a time zone's rules.

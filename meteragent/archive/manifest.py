@@ -2,8 +2,8 @@
 
 The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch, 16 hex digits) of the policy
 and the input's content. With a plain hash, anyone could confirm a guess of the readings. The manifest is
-public; `consume.archive` says where it is and how readers check it. It holds the descriptors, lists the parts
-and counts windows, never readings, because receivers must not learn how many were missing or clamped.
+public; `consume.archive` says where it is and how readers check it. The manifest holds the descriptors, lists
+the parts and counts windows, but not readings: receivers must not learn how many were missing or clamped.
 """
 
 import hashlib
@@ -128,8 +128,8 @@ def save(out: Path, facts: dict[str, Any]) -> None:
 def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
-    Its fact `complete` is False if a part is not as listed. Raises ArchiveError if the output belongs to
-    another run, was written with another `CUT`, or is no output.
+    The manifest's `complete` is False if a part is not as listed. Raises ArchiveError if the output belongs
+    to another run, was written with another `CUT`, or is no output.
     """
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
     if is_unfinished or not out.exists():

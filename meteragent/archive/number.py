@@ -1,7 +1,7 @@
 """Convert columns of an archive to integers: values in millionths of the unit, times in milliseconds.
 
 A number x becomes floor(x * scale * 10^6 + 1/2), where `scale` is `source.scale`, and is then clamped to the
-range. This is exact for integers and decimals. Floats are computed in double precision: if x * scale is
+range. The result is exact for integers and decimals. Floats are computed in double precision: if x * scale is
 halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity are
 missing. No error message contains a value.
 """

@@ -135,7 +135,7 @@ def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integer
 
 
 def meter_sort_keys(meter: Integers, width: int) -> Integers:
-    """Shift meters' numbers left, so that sums with times sort. Raises ArchiveError beyond 64 bits."""
+    """Shift meters' numbers left, so that times can be added. Raises ArchiveError beyond 64 bits."""
     if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
         raise ArchiveError("the times are too far apart for this many meters: release each year separately")
     return meter << width

@@ -126,7 +126,7 @@ class Tree:
             yield from (str(sign) for sign in signs if os.path.lexists(sign))
 
     def stamp(self, file: str) -> Stamp:
-        """Return values that change when a file is replaced. Raises ArchiveError if it is missing."""
+        """Return values that change when a file is replaced. Raises ArchiveError for a missing file."""
         with path_in_errors(file):
             info = self.system.get_file_info(file)
             if info.type == fs.FileType.NotFound:

@@ -1,8 +1,8 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
 `usage` declares commands and arguments, and `exit_codes` the exit codes. Each command is a module of this
-package with a function `run(options)`. It is imported only when the command is run, so the agent starts
-without the libraries of archives, pages and plans.
+package with a function `run(options)`. The module is imported only when the command runs, so the agent
+starts without the libraries of archives, pages and plans.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The conversation of `init`, from a broker's address to the text of a configuration.
 
-It does no I/O, except to check which files exist and which folders can be written to. `converse` yields each
+The only I/O is to check which files exist and which folders can be written to. `converse` yields each
 task for its caller (`Question`, `Listen`, `Say`), receives the answer, and returns a `Draft`. Questions that
 the command line answers are not asked.
 """

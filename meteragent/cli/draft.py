@@ -221,7 +221,7 @@ def _selection(offers: Sequence[Quantity], text: str) -> Selection:
 
 
 def _with_names(selections: Sequence[Selection]) -> list[Selection]:
-    """Return the selections, each with a unique first name: its quantities, its kind or `choice-N`."""
+    """Return the selections, each with a unique first name (one of its own names, or `choice-N`)."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):

@@ -72,7 +72,7 @@ def _run_amount(options: argparse.Namespace) -> int:
 
 
 def _question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask. Raises ValueError if they contradict each other."""
+    """Return the question that the arguments ask. Raises ValueError for contradictory arguments."""
     if isinstance(options.error, amount.Money) or options.price is not None:
         costs = "--share month-cost, week-cost or day-cost"
         raise ValueError(f"errors in money and --price apply only to costs: {costs}")

@@ -26,7 +26,7 @@ from meteragent.domain.refusal import unreadable_reason
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The number of readings up to which all are listed; beyond it, only the first and the last are."""
+"""Up to this number, all readings are listed; of more readings, only the first and the last."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 

@@ -109,8 +109,8 @@ def split_payloads(recording: bytes) -> list[bytes]:
 def split_messages(recording: bytes) -> list[tuple[str | None, bytes]]:
     """Split a recording into topics and payloads.
 
-    Each line is a message if every line begins with a topic, or if there are several lines and each begins
-    like a JSON object or list. Blank lines are ignored. Otherwise, the whole recording is one payload.
+    Blank lines are ignored. Each line is a message if every line begins with a topic, or if there are several
+    lines and each begins like a JSON object or list. In any other case, the whole recording is one payload.
     """
     lines = [line for line in recording.splitlines() if line.strip()]
     topic_matches = [_WITH_TOPIC.fullmatch(line) for line in lines]

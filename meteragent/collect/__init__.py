@@ -17,8 +17,8 @@ Rules
 2. The first value of a (stream, meter, time, band) is never changed. The same value again has no effect;
    a different value is refused and counted.
 3. A record whose descriptor is unknown waits in the sink until the descriptor arrives; the time and the
-   number of such records are limited. It does not remain unacknowledged, because brokers stop sending when
-   too many messages are unacknowledged.
+   number of such records are limited. The record is acknowledged, because brokers stop sending when too
+   many messages are unacknowledged.
 4. While the sink is unavailable, no message is acknowledged. The number of messages in memory is bounded.
 5. If the data of a batch cannot be stored, it is halved until the faulty message is alone, which is refused.
    So no message of one meter holds up messages of others.

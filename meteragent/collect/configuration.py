@@ -48,8 +48,8 @@ class Database(Section):
     password_file: Path | None = None
     """A file that holds the password."""
     partition: Length = "month"
-    """The length of the partitions of the table `record`: `month`, `day`, or `none` for a single table. It
-    cannot change once the tables exist.
+    """The length of the partitions of the table `record`: `month`, `day`, or `none` for a single table. The
+    length cannot change once the tables exist.
     """
 
 
@@ -59,8 +59,8 @@ class Dataset(Section):
     folder: Path
     """The folder, on a file system of this machine."""
     partition: Literal["month", "day", "hour"] = "day"
-    """The period of a stream whose records share a file: `month`, `day` or `hour`. It cannot change once
-    the dataset exists.
+    """The period of a stream whose records share a file: `month`, `day` or `hour`. The period cannot change
+    once the dataset exists.
     """
     delay: Span = 5 * MINUTE_MS
     """The time between two moves of staged records into files. Staged records are already durable."""
@@ -188,7 +188,7 @@ def parse(text: str) -> Settings:
 
 
 def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal for each unknown key; in `document`, correct it if it is misspelt, or delete it."""
+    """Yield a refusal for each unknown key; correct the key in `document` if it is misspelt, or delete it."""
     yield from _repair_table(document, Settings, ())
     for name, model in _TABLES.items():
         value = document.get(name)

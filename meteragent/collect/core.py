@@ -2,12 +2,12 @@
 
 `Core.take_messages` checks messages in the order of their arrival; it remembers the terms that each meter has
 announced, and how many records wait. The caller commits the effects before it passes further messages. After
-a failed commit, it builds a new core from the tables and passes the same messages again.
+a failed commit, the caller builds a new core from the tables and passes the same messages again.
 
 The rules about the content of records and descriptors are in `consume`. The core also bounds what it keeps
 for one sender: a meter's terms, their bytes, its waiting records, and its values a day. Slots of a meter do
-not overlap, so its terms bound the number of its values. `Limits.max_meters` bounds the memory that a sender
-can use by inventing meters.
+not overlap, so the meter's terms bound the number of its values. `Limits.max_meters` bounds the memory that a
+sender can use by inventing meters.
 """
 
 import json
@@ -200,7 +200,7 @@ def last_refusals(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]
 class Limits:
     """The limits on accepted messages.
 
-    A slot may start at most `oldest_ms` before and `ahead_ms` after this machine's time. Its meter must be
+    A slot may start at most `oldest_ms` before and `ahead_ms` after this machine's time. The meter must be
     one of `meters` or, if that is None, of the first `max_meters` that announce terms. Terms may give at most
     `max_per_day` values a day.
     """
@@ -419,7 +419,7 @@ class Core:
 
 
 def _parse_descriptor(payload: bytes, limits: Limits) -> Descriptor:
-    """Parse a descriptor. Raises Refused if it is wrong or has numbers that no table can hold."""
+    """Parse a descriptor. Raises Refused for errors, or for numbers that no table can hold."""
     try:
         descriptor = Descriptor.parse(payload)
         numbers_of(descriptor)

@@ -132,7 +132,7 @@ class NatsSource:
             end.set()
 
         async def on_error(error: Exception) -> None:
-            """Keep an error for the reason why the connection ends. Otherwise, the library prints errors."""
+            """Keep an error as the reason why the connection ends, so that the library does not print it."""
             _log.debug("%s", error)
             self._latest_error = _text(error)
 

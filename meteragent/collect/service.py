@@ -28,7 +28,7 @@ from meteragent.service.vitals import as_json
 RELOAD_S: Final = 10.0
 """The interval, in seconds, at which the core is rebuilt if the source is shared with other collectors."""
 EXPIRE_S: Final = 3600.0
-"""The interval, in seconds, at which the core is rebuilt otherwise, so that waiting records expire."""
+"""The interval, in seconds, at which a lone collector's core is rebuilt, so that waiting records expire."""
 
 _log = logging.getLogger("meteragent")
 

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamTopic:
-    """The topic of a stream's records, with a segment for the meter. Topics of descriptors are below it."""
+    """The topic of a stream's records, with a segment for the meter. Descriptors are below that topic."""
 
     stream: str
     records: SourceTopic

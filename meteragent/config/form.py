@@ -4,8 +4,8 @@ pydantic ignores the contents of a table whose name is misspelt, and no other ch
 document. So the document is repaired and read again until it is valid: a misspelt key is renamed, an unknown
 key is dropped, and a wrong value is replaced by its default, or by a stand-in if there is no default.
 
-The repaired configuration is never run. It serves to find further errors by the other checks, which must not
-rely on the paths in `wrong_paths`.
+The repaired configuration is never run. It only helps the other checks to find further errors, and they must
+not rely on the paths in `wrong_paths`.
 """
 
 import copy
@@ -144,7 +144,7 @@ class RepairedDocument:
             self._replace(path)
 
     def _refuse_unknown(self, path: Path) -> Path | None:
-        """Refuse an unknown key. If it is misspelt and can be renamed, return the new path, else None."""
+        """Refuse an unknown key. If the key can be renamed, return its new path, else None."""
         *parent, name = path
         table = self._table(tuple(parent))
         value = table.pop(name)

@@ -65,7 +65,7 @@ class Broker(Section):
     cert_file: Path | None = None
     """A file with the certificate that identifies the agent to the broker."""
     key_file: Path | None = None
-    """A file with that certificate's private key. Default: `cert_file`, which then holds both."""
+    """A file with the private key of the certificate. Default: `cert_file`, which then holds both."""
     protocol: Protocol = "auto"
     """The MQTT version; `auto` means 5, or 3.1.1 if the broker refuses 5."""
 
@@ -120,7 +120,7 @@ class Crowd(Section):
 class Part(Section):
     """A further topic, whose readings are added to the source's, or subtracted from them.
 
-    Keys that are not set are the source's or, if `profile` is set, that profile's.
+    A key that is not set has its value in the source or, if `profile` is set, in that profile.
     """
 
     topic: PlainTopic
@@ -339,7 +339,7 @@ class Sink(Broker):
     topic: Template
     """The topic of private records. `{meter}` is the meter's name or its pseudonym."""
     pseudonym_key_file: Path | None = None
-    """A file that holds the pseudonym key. If it is set, `{meter}` is a keyed pseudonym."""
+    """A file that holds the pseudonym key. If a file is set, `{meter}` is a keyed pseudonym."""
     crowd: Crowd | None = None
     """Instead of a topic: the group in whose total the stream counts."""
     total: bool = Field(False, strict=True)
@@ -347,7 +347,7 @@ class Sink(Broker):
     status: PlainTopic | None = None
     """The topic of the agent's status: `online`, sent every minute, or `offline`, sent as the last will."""
     home_assistant: PlainTopic | None = None
-    """The prefix of Home Assistant's discovery topics. If it is set, the private stream appears there as a
+    """The prefix of Home Assistant's discovery topics. If a prefix is set, the private stream appears as a
     device."""
     retain: bool = Field(False, strict=True)
     """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
@@ -387,7 +387,7 @@ class Page(Section):
 
 
 class Tariff(Section):
-    """A tariff. `check` states the error of its costs, and receivers compare it with other tariffs."""
+    """A tariff. `check` states the error of a tariff's costs, and receivers compare tariffs."""
 
     name: BandName
     """The tariff's name."""

@@ -6,7 +6,7 @@ the first window there. Two stores that add noise to the same intervals reveal m
 Streams on the event clock and streams in a crowd do not listen.
 
 Another store's retained descriptor may also be left over from a store that was deleted. So the agent keeps
-listening on such a topic: only a message that is sent while it listens proves that another agent runs.
+listening on the topic: only a message that is sent while the agent listens proves that another one runs.
 """
 
 import asyncio

@@ -149,7 +149,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def link_endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link. Raises StoreError or ConfigError, naming `section`, if it is wrong."""
+    """Return the broker of a link. Raises StoreError or ConfigError, naming `section`, for a wrong link."""
     try:
         facts = json.loads(link)
         url = facts.pop("url")

@@ -7,12 +7,12 @@ Rules
    trials begin after seconds and become rarer.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
    After `ABRUPT_ENDS_MAX` connections that end right after a publication, messages are sent one by one. If
-   `STRIKES` connections end like this with a message of only one topic in flight, that topic is held, too.
-   Such a topic is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker
-   refused it with a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is
-   unlimited.
+   `STRIKES` connections end like this with a message of only one topic in flight, that topic is held, too. A
+   topic held like this is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the
+   broker refused it with a reason code just before it closed the connection; mosquitto 2.0 does so if its
+   queue is unlimited.
 4. An MQTT 3.1.1 broker that does not support retained messages also closes the connection. So before a topic
-   with a retained message is held, its messages are sent without the retain flag; if this helps, the flag
+   with a retained message is held, its messages are sent without the retain flag; if that succeeds, the flag
    stays off. The flag is not suspected if the broker has ever confirmed a message with it, nor with MQTT 5,
    where brokers state whether they retain messages.
 5. If a message is confirmed although an earlier message of its topic was refused, it is not treated as

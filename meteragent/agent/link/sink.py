@@ -16,7 +16,7 @@ sent again. A record may therefore be sent twice, but no crash loses it, and its
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
-   has just written it. Both ways give the same rows and bytes in the same order.
+   has just written it. The outbox and the commit give the same rows and bytes in the same order.
 2. No record is sent before it is due, and no message is sent while the clock shows no time.
 3. On every new connection, the descriptors are sent first, and then all unconfirmed rows from the beginning
    of the outbox. A meter's records are never out of order, though some may arrive twice. A record that the

@@ -5,7 +5,7 @@ routes for this machine's tools replace it (see below).
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, is
+2. `Origin`, if the browser sends it, names the same host as `Host`. `Sec-Fetch-Site`, if sent, is
    `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. The cookie is HttpOnly and SameSite=Strict
@@ -14,7 +14,7 @@ routes for this machine's tools replace it (see below).
    itself requires a nonce of its login, which is valid until the next action by anybody.
 
 Routes for this machine's tools answer only on the loopback interface, which a proxy uses, too: if a token is
-set, they require it as `Authorization: Bearer`. Without it, an `open` route answers only with its status.
+set, they require it as `Authorization: Bearer`. Without the token, an `open` route answers only its status.
 """
 
 import hashlib
@@ -178,7 +178,7 @@ def _name(host: str) -> str:
 
 
 def _is_same_origin(request: Request, host: str) -> bool:
-    """Return whether a request comes from this origin, from no page, or links to the front or login page."""
+    """Return whether a request is from this origin, from no page, or by a link to the front or login page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

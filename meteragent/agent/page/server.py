@@ -1,6 +1,6 @@
 """The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs or timer.
 
-It limits the number of connections, the time within which a request's head must arrive, and how long sent
+The server limits the number of connections, the time until a request's head has arrived, and how long sent
 data may stay unacknowledged. uvicorn wakes ten times a second to check whether it should stop; this server
 waits to be cancelled, so it uses no CPU time while no page is open.
 """

@@ -51,7 +51,7 @@ this commit becomes visible a little later."""
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, host names and token. Raises ConfigError if anyone could read it.
+    """The page's address, host names and token. Raises ConfigError if anyone could read the page.
 
     `key` signs the logins of this run. If `has_actions`, anyone who is logged in may act on receivers.
     """

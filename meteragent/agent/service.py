@@ -219,7 +219,7 @@ async def _serve(units: list[Unit], services: list[Work], context: Context) -> N
 
 
 async def _cancel_after(event: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel tasks after an event."""
+    """Wait for an event, then cancel tasks."""
     await event.wait()
     for task in tasks:
         task.cancel()

@@ -1,8 +1,8 @@
 """Convert local times to UTC, and distinguish the two occurrences of a repeated hour by the order of rows.
 
 Times in an hour that clocks skip are refused. In an hour that clocks repeat, a time means its second
-occurrence if an earlier row of the meter has the same time. Such a file is refused unless the meter's rows
-from an hour before to an hour after are in order of time, and each time in the hour occurs twice.
+occurrence if an earlier row of the meter has the same time. The file is refused unless the meter's rows from
+an hour before to an hour after are in order of time and have each time in the repeated hour twice.
 """
 
 from typing import Any, NamedTuple

@@ -8,10 +8,10 @@ never give equal inputs):
     window's start; empty if slots are n equal parts), the local calendar's time zone or an empty string,
     meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
-The window's numbers are little-endian; numbers in the other parts are decimal text. Bits are generated from
-a tag of the input (`privacy.keyed.KeyedRows`). The tag, of 12 bytes, is a PMAC under the epoch's tag key
-(`privacy.keyed.compute_tags`, AES-256) of the SHA-256 of all parts before the numbers, computed once per
-meter, and of the numbers themselves, which would take four times as long to hash.
+The window's numbers are little-endian; numbers in the other parts are decimal text. Bits are generated from a
+tag of the input (`privacy.keyed.KeyedRows`). The tag, of 12 bytes, is a PMAC under the epoch's tag key
+(`privacy.keyed.compute_tags`, AES-256). The PMAC covers the numbers and, computed once per meter, the SHA-256
+of all other parts; to hash the numbers, too, would take four times as long.
 
 All these parts determine the bits, because if two releases y and y' used equal bits, y' - y would be the
 difference between their data: a correction would be revealed exactly, and releases under two epsilons would

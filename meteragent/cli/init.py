@@ -124,7 +124,7 @@ class _GoBack(Exception):
 
 
 def _perform(step: Step, seconds: int, profiles: Mapping[str, Profile], *, is_first: bool) -> object:
-    """Perform a step; return the answer, if it has one."""
+    """Perform a step; return the answer, if there is one."""
     match step:
         case Say():
             print(_wrap(step.text))

@@ -234,11 +234,11 @@ class _WaitingRoom:
         self._add(key, 1)
 
     def leave(self, key: Meter) -> None:
-        """Count a record that no longer waits."""
+        """Reduce the count by a record that no longer waits."""
         self._add(key, -1)
 
     def introduce(self, key: Meter) -> None:
-        """Move the records of a meter that has announced its first terms."""
+        """Count the records of a meter that has announced its first terms among those of known meters."""
         count = self._counts[False].pop(key, 0)
         self._totals[False] -= count
         self._add(key, count)

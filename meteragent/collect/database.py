@@ -3,9 +3,9 @@
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
 are counted as refused. If a row is then missing, a trigger, a rule or row security has dropped it, and
-nothing is committed. If slots of a meter could overlap (on a single grid, only slots with the same start do),
-overlapping rows are removed and counted before they are inserted: first those that overlap a slot in the
-table, then those that overlap an earlier remaining row of the batch.
+nothing is committed. On a single grid, only slots with the same start overlap. For all other meters,
+overlapping rows are removed and counted before the insertion: those that overlap a slot in the table, then
+those that overlap an earlier remaining row.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. The tables
 (`tables.sql`) are created in one transaction, under a lock that is also held while partitions are created.

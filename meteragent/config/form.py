@@ -33,7 +33,7 @@ EXPLAINED_MAX = 100
 
 
 def _tables(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return the models of all tables in a table, by their names."""
+    """Return the models of all tables within the table `model`, by name."""
     tables: dict[str, type[BaseModel]] = {}
     for name, field in model.model_fields.items():
         for part in (field.annotation, *get_args(field.annotation)):

@@ -311,7 +311,7 @@ class Privacy(Section):
     level: Positive | None = None
     """A window's records change anyone's odds by a factor of at most e^level; smaller is more private."""
     hide: Energy | None = None
-    """The energy by which any slot may change and still be hidden."""
+    """The energy by which the load may change in any slot, with the change still hidden."""
     radius: Positive | None = None
     """Instead of `hide`: the radius itself, in the unit, a multiple of `quantum`."""
     quantum: Positive | None = None

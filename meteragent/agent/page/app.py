@@ -247,7 +247,7 @@ def _make_refusal(request: Request, code: str) -> Response:
 
 
 def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:
-    """Return a response with an HTML file in which the text of each name replaces {{name}}."""
+    """Return a response with an HTML file in which each {{name}} is replaced by the text of that name."""
     text = (_STATIC / name).read_text(encoding="utf-8")
     page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
     return Response(page, status, media_type="text/html")

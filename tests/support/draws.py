@@ -22,6 +22,6 @@ def has_its_law(mechanism: Mechanism, point: Any, outputs: Sequence[Any]) -> boo
     """
     masses = np.exp(mechanism.log_mass(np.array(outputs), point))
     times = Counter(to_tuples(mechanism.release(np.array([point] * DRAWS), bits=SeededBits(1))))
-    counts = np.array([times[z] for z in outputs], float)
-    law, drawn = np.append(masses, max(0.0, 1 - masses.sum())), np.append(counts, DRAWS - counts.sum())
-    return p_value(merged(drawn, law, DRAWS), merged(law, law, DRAWS)) > ALARM
+    listed = np.array([times[z] for z in outputs], float)
+    law, counts = np.append(masses, max(0.0, 1 - masses.sum())), np.append(listed, DRAWS - listed.sum())
+    return p_value(merged(counts, law, DRAWS), merged(law, law, DRAWS)) > ALARM

@@ -41,7 +41,6 @@ class StreamView:
         self._stream = stream
         self._source = settings.topic_of(stream.source)
         self._decode, self._decoders = settings.build_decoder(stream.source), part_decoders(stream.source)
-        self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
         self._schedule = settings.schedule(stream, others_per_day)
         self.value_unit = self._schedule.usual.value_unit
@@ -61,7 +60,7 @@ class StreamView:
     def filters(self) -> tuple[Sequence[str], Sequence[str]]:
         """The topic filters to subscribe to, for the source and the sink."""
         public_id = "+" if self._only is None else self._public_id(self._only)
-        return self._source.filters, [identity.render_topic(self._sink_topic, public_id)]
+        return self._source.filters, [identity.render_topic(self._stream.sink.topic, public_id)]
 
     def _public_id(self, meter: str) -> str:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
@@ -109,7 +108,7 @@ class StreamView:
         if meter not in self._traces:
             source = self._source
             self._traces[meter] = Trace(source.phases, self._schedule, source.subtracted)
-            self._meters[identity.render_topic(self._sink_topic, self._public_id(meter))] = meter
+            self._meters[identity.render_topic(self._stream.sink.topic, self._public_id(meter))] = meter
         return self._traces[meter]
 
     def record_line(self, topic: str, payload: bytes) -> str | None:

@@ -148,8 +148,10 @@ class ExpectedStore:
         times_ms = resumed_ms(self.actions)
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):
-            key = grant.stream, grant.name, grant.topic
-            share = None if times_ms.get(grant.name, -1) >= grant.since_ms else admitted.pop(key, None)
+            if times_ms.get(grant.name, -1) >= grant.since_ms:
+                self._revoke(grant, now_ms)
+        for grant in list(self.active()):
+            share = admitted.pop((grant.stream, grant.name, grant.topic), None)
             if share is None:
                 self._revoke(grant, now_ms)
                 continue

@@ -25,6 +25,7 @@ from typing import Any
 
 ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
+LONG_S = 1.0
 SLICE_S = 0.05
 GROWTH = 1.1
 """The largest allowed cost per unit of work at the large size, as a multiple of that at the small size."""
@@ -99,7 +100,9 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 def calls_per_slice(call: Callable[[], object]) -> int:
     """Return the number of calls that fit into a slice, at least 1. The measurement is also a warm-up."""
-    times = 1
+    if seconds(call, 1) > LONG_S:
+        return 1
+    times = 1  # measured anew, because a first call may make tables
     while (duration_s := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2
     return max(1, round(SLICE_S / duration_s * times))

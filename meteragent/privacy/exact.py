@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 Exact = Fraction | Decimal | int | str
 """The types of an exact number. Every function with such a parameter raises as `to_rational` does."""
 
+SCALE_LIMIT = 1 << 45
+"""The limit on n/a; below it noise exceeds int64 with a probability below e^-2^17."""
+
 GUARD_BITS = 12
 """Extra bits of working precision: for k up to 1000, all errors together stay below one unit of a result."""
 
@@ -96,6 +99,18 @@ def not_negative(name: str, value: Any) -> Fraction:
     exact = to_rational(name, value)
     if exact < 0:
         raise ValueError(f"{name} must not be negative: {exact}")
+    return exact
+
+
+def check_parameters(n: int, a: Exact) -> Fraction:
+    """Return `a` exactly. Raises TypeError if n is no int; ValueError if n < 1, a <= 0 or n/a >= 2^45."""
+    if not isinstance(n, int):
+        raise TypeError(f"n must be an int, not {type(n).__name__}")
+    if n < 1:
+        raise ValueError(f"n must be at least 1, not {n}")
+    exact = positive("a", a)
+    if n >= exact * SCALE_LIMIT:
+        raise ValueError(f"n/a must be below 2^45, and {n} / ({exact}) is not: take a coarser quantum")
     return exact
 
 

@@ -77,7 +77,7 @@ def test_rates_have_three_digits(value: float, text: str) -> None:
 
 
 def test_a_call_is_timed_over_as_many_as_fill_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call of a millisecond is made fifty times in a round, one of a second once; a first call is slower."""
+    """A call of a millisecond is made fifty times in a round, one of a second once; a first is slower."""
     took_s = {"short": [0.9, *[0.001] * 9], "long": [1.0, 1.0], "very long": [1.1]}
     monkeypatch.setattr(harness, "seconds", lambda call, _: took_s[call()].pop(0))
     assert harness.calls_per_slice(lambda: "short") == 50

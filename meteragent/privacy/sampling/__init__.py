@@ -18,11 +18,11 @@ value is released (THEORY 2.4 on timing).
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits
 from meteragent.privacy.bulk import BulkBits, source_of
+from meteragent.privacy.exact import SCALE_LIMIT, check_parameters
 from meteragent.privacy.sampling.alias import AliasTable, alias_table
 from meteragent.privacy.sampling.bernoulli import bernoulli, choice
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.noise_bound import noise_bound
-from meteragent.privacy.sampling.parameters import SCALE_LIMIT, check_parameters
 from meteragent.privacy.sampling.planar import check_planar, planar_laplace
 from meteragent.privacy.sampling.rows import row_windows
 from meteragent.privacy.sampling.uniform import below, below_array, uniform, uniform_rows

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import Exact, exp_neg_bounds
+from meteragent.privacy.exact import Exact, check_parameters, exp_neg_bounds
 from meteragent.privacy.sampling.bernoulli import bernoulli
-from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.uniform import below
 
 SCALE_MAX = 1 << 10

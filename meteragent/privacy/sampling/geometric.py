@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits, SystemBits
-from meteragent.privacy.exact import GUARD_BITS, Exact, exp_neg_bounds
+from meteragent.privacy.exact import GUARD_BITS, Exact, check_parameters, exp_neg_bounds
 from meteragent.privacy.sampling.alias import alias_table
 from meteragent.privacy.sampling.bernoulli import Thresholds, make_thresholds, refine_indices
-from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
 _PREFIX_BITS = 16

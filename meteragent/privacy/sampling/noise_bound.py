@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import Exact, exp_neg_bounds, power_bounds
+from meteragent.privacy.exact import Exact, check_parameters, exp_neg_bounds, power_bounds
 from meteragent.privacy.sampling.bernoulli import FIRST_BITS, bernoulli
-from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.uniform import below
 
 

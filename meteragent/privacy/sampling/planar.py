@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import Exact, exp_neg_bounds
+from meteragent.privacy.exact import Exact, check_parameters, exp_neg_bounds
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
-from meteragent.privacy.sampling.parameters import check_parameters
 
 _RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, unless s would exceed _FINEST
 _FINEST = 10 << 16

@@ -37,12 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits, SystemBits
-from meteragent.privacy.exact import Exact
+from meteragent.privacy.exact import Exact, check_parameters
 from meteragent.privacy.sampling.alias import AliasTable, alias_table
 from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace
 from meteragent.privacy.sampling.noise_bound import Envelope, envelope_of
-from meteragent.privacy.sampling.parameters import check_parameters
 from meteragent.privacy.sampling.uniform import below, below_array, uniform_columns, uniform_rows
 
 Words = NDArray[np.uint64]

@@ -4,10 +4,8 @@ The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a
 x + q z, is epsilon d_inf-private for x in q Z^n, also if each slot is released as soon as it ends and later
 readings react to it (THEORY 3.1).
 
-Optimality. For windows of real numbers no noise that is epsilon d_inf-private at *all* distances has a
-smaller mean error, for any measure of error that grows with |z_i| (1.4). Noise that keeps a level at *one*
-radius only, without a better promise at smaller distances, can have a smaller error: the generalised
-staircase, which is epsilon d-private for no epsilon (1.3).
+For windows of real numbers, no noise that is epsilon d_inf-private has a smaller mean error, for any measure
+of error that grows with |z_i| (1.4). Noise that keeps a level at *one* radius only can (1.3).
 
 There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2 for R = 0, 1 ..,
 

@@ -5,10 +5,8 @@ rounds probabilities (any floating-point sampler) breaks the proof in the last b
 examines first. Three rules keep the samplers exact.
 
 1. No floating-point number decides a draw. Every comparison is between integers.
-2. A uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and U is compared with
-   certified bounds on the probability p: U < p is decided as soon as the revealed bits lie entirely below or
-   above the bounds. Until then, more bits are revealed and the bounds refined. The comparison ends with
-   probability 1, nearly always at once.
+2. A uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and certified bounds on
+   the probability p are refined, until they decide U < p: with probability 1, and nearly always at once.
 3. No random bit is used twice.
 
 The time that a draw takes depends on the draw and on its parameters. It depends on data only if the

@@ -128,7 +128,7 @@ def _value(p: int, index: int) -> int:
 
 
 def _weights(p: int, a: Fraction) -> list[tuple[int, int]]:
-    """Return bounds on 2^128 w(i) for i < N, the least N >= 2p/a with S w(N) < 1."""
+    """Return bounds on 2^128 w(i) for i < N, an N >= 2p/a with S w(N) < 1."""
     lo = hi = 1 << _GUARD
     q_lo, q_hi = exp_neg_bounds(a.numerator, a.denominator, _GUARD)
     weights: list[tuple[int, int]] = []

@@ -2,11 +2,10 @@
 
 The binary digits of g are independent (THEORY 2.4). So groups of 8 digits are independent, and a group whose
 lowest digit is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a
-value of at least 256 is 256 plus another number with the same distribution, because a geometric number is
-memoryless. Each number uses 16 random bits per group. A table maps the bits to r, except for the prefixes (at
-most about 1 in 256) that contain a boundary between two values of r. These are refined with 32 more bits at a
-time. A discrete Laplace number is g or, with probability 1/(1+e^a), z = -1-g, which is g with all digits
-inverted.
+value of at least 256 is 256 plus another such number (a geometric number is memoryless). Each number uses 16
+random bits per group. A table maps them to r, except for the prefixes (at most about 1 in 256) that contain a
+boundary between two values of r, and take 32 more bits at a time. A discrete Laplace number is g or, with
+probability 1/(1+e^a), z = -1-g, which is g with all digits inverted.
 """
 
 from __future__ import annotations

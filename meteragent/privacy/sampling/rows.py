@@ -11,13 +11,9 @@ the distribution of `windows`, for every n >= 1:
   bits; the last bit_length(m-1) bits of u are v, and the slot is v - R if v < m. The first accepted attempt
   is used.
 
-No address is read twice: each attempt at a bound has a word of page 0 and a stream of its own, each attempt
-at the slots a page with a word for each slot. R determines the width of these words for the whole row, so no
-page is read with two widths. A stream hands out each of its bits once.
-
-So with independent fair bits, attempts are independent and identically distributed, and the first accepted
-one has the distribution of `windows` (THEORY 2.1). If a line (see `windows`) does not decide an attempt, its
-height plus a uniform number U is compared with the weight of R; a line that decides has the same result.
+No bit is read twice: each attempt has a word, a stream or a page of its own, and R determines the width of
+the words for the whole row. So with independent fair bits, attempts are independent and identically
+distributed, and the first accepted one has the distribution of `windows` (THEORY 2.1).
 
 If all attempts fail, or a page ends, `OverflowError` is raised. All 511 attempts fail with a probability
 below 2^-500: a noise bound is accepted with a probability above 0.9, a slot with at least 1/2.

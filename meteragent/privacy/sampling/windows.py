@@ -20,7 +20,7 @@ The comparisons that the line leaves open, up to one in 80 for n = 1 and fewer t
 are decided by `bernoulli` with the bounds of `noise_bound`.
 
 `uniform_rows` draws the slots of a window, uniform on {-R .. R}. Fewer than 256 windows are drawn one by one,
-windows of one slot by `discrete_laplace`, and R for up to four slots by `alias` if the system has the bits.
+windows of one slot by `discrete_laplace`. From the operating system's bits, `alias` draws R for n <= 4.
 """
 
 from __future__ import annotations

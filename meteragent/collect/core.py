@@ -138,15 +138,16 @@ class Batch:
 
     `descriptors` holds the new descriptors by their digests, and `links` the descriptors that meters have
     announced, as stream, meter and digest. `mixed` holds the streams and meters of rows whose slots could
-    overlap others. `released_places` holds the places of records that no longer wait. `refusal_counts` is
-    the number of refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each
-    refused message.
+    overlap others, as far as the core knows the meters' terms: `known_terms` is their number by meter.
+    `released_places` holds the places of records that no longer wait. `refusal_counts` is the number of
+    refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each of them.
     """
 
     rows: list[Row] = field(default_factory=list)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     links: "set[Link]" = field(default_factory=set)
     mixed: set[Meter] = field(default_factory=set)
+    known_terms: dict[Meter, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     released_places: list[int] = field(default_factory=list)
     refusal_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -163,6 +164,7 @@ class Batch:
         self.descriptors |= batch.descriptors
         self.links |= batch.links
         self.mixed |= batch.mixed
+        self.known_terms |= batch.known_terms
         self.waiting += batch.waiting
         self.released_places += batch.released_places
         self.refusal_counts += batch.refusal_counts
@@ -368,6 +370,7 @@ class Core:
         if row.time_ms < now_ms - self._limits.oldest_ms:
             raise Refused("old")
         batch.rows.append(row)
+        batch.known_terms[key] = len(self._of_meter[key])
         if key in self._mixed:
             batch.mixed.add(key)
 

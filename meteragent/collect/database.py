@@ -3,9 +3,11 @@
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
 are counted as refused. If a row is then missing, a trigger, a rule or row security has dropped it, and
-nothing is committed. On a single grid, only slots with the same start overlap. For all other meters,
-overlapping rows are removed and counted before the insertion: those that overlap a slot in the table, then
-those that overlap an earlier remaining row.
+nothing is committed. If slots of a meter could overlap (on a single grid, only slots with the same start do),
+overlapping rows are removed and counted before they are inserted: first those that overlap a slot in the
+table, then those that overlap an earlier remaining row of the batch. Another collector may have written terms
+that the core does not know yet, so the table says whose slots could overlap. A batch with new terms, or with
+rows that could overlap, is written while no other batch is.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. The tables
 (`tables.sql`) are created in one transaction, under a lock that is also held while partitions are created.
@@ -55,7 +57,7 @@ VERSION: Final = "1"
 """The version of the tables."""
 VERSION_MIN: Final = 15_00_00
 _LOCK_KEY: Final = 0x6D657465
-"""The key of the advisory lock under which tables and partitions are created."""
+"""The key of the advisory lock under which tables and partitions are created; the next one is of batches."""
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
 ANSWER_S: Final = 45.0
@@ -111,6 +113,10 @@ GROUP BY a.stream, r.quanta IS NULL
 _INTERFERES = """
 SELECT bool_or(relhastriggers OR relrowsecurity) FROM pg_class
 WHERE relnamespace = 'meteragent'::regnamespace AND (relname = 'record' OR relispartition)
+"""
+_UNKNOWN_TERMS = """
+SELECT stream, meter FROM unnest(%s::text[], %s::text[], %s::integer[]) AS known (stream, meter, count)
+JOIN terms USING (stream, meter) GROUP BY stream, meter, known.count HAVING count(*) > known.count
 """
 # No slot is longer than 400 days (`wire.number`), so the search for the previous slot goes back no further.
 _OVERLAPPING = """
@@ -270,8 +276,9 @@ class Database:
         with self._translate():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
+                await self._lock_batches(is_alone=bool(batch.links or batch.mixed))
                 await self._write_facts(batch)
-                outcome = await self._write_rows(batch.rows, batch.mixed)
+                outcome = await self._write_rows(batch.rows, batch.mixed | await self._mixed_by_others(batch))
                 refusals = [*outcome.refusals, *batch.refusals]
                 counts = outcome.refusal_counts + batch.refusal_counts
                 outcome = outcome._replace(refusal_counts=counts, refusals=refusals)
@@ -293,6 +300,21 @@ class Database:
             raise LinkError(text) from None
         finally:
             timer.cancel()
+
+    async def _lock_batches(self, *, is_alone: bool) -> None:
+        """Wait until the transaction may write next to others or, if `is_alone`, while no other writes."""
+        suffix = "" if is_alone else "_shared"
+        await self._execute(f"SELECT pg_advisory_xact_lock{suffix}(%s)", _LOCK_KEY + 1)
+
+    async def _mixed_by_others(self, batch: Batch) -> set[Meter]:
+        """Return the meters of rows that have terms in the table which the core does not know."""
+        if not batch.known_terms:
+            return set()
+        columns = zip(*((*meter, count) for meter, count in batch.known_terms.items()), strict=True)
+        meters = {(stream, meter) for stream, meter in await self._fetch(_UNKNOWN_TERMS, *map(list, columns))}
+        if meters - batch.mixed:
+            await self._lock_batches(is_alone=True)
+        return meters
 
     async def _count_refusals(self, outcome: Outcome) -> None:
         origins = last_refusals(outcome.refusals)

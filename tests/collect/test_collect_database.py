@@ -162,6 +162,27 @@ async def test_a_record_waits_across_a_restart(table_url: str) -> None:
         assert connection.execute("SELECT count(*) FROM meteragent.waiting").fetchone() == (0,)
 
 
+async def test_terms_of_another_collector_are_respected(table_url: str) -> None:
+    """A collector that does not know the terms under which another has written refuses what overlaps.
+
+    It knows them neither when it begins nor when it writes.
+    """
+    async with (
+        Database.connect(table_url, None, "one", "month") as one,
+        Database.connect(table_url, None, "two", "month") as two,
+    ):
+        await one.create_tables()
+        cores = [Core(STREAMS, Limits(), *await side.begin_service(is_first=True)) for side in (one, two)]
+        for side, core, terms in zip(
+            (one, two, one), (*cores, cores[0]), (TERMS, HOURLY, TERMS), strict=True
+        ):
+            messages = [terms_message(terms), *record_messages(terms, [1, 2], first=0 if side is one else 1)]
+            await side.write_batch(core.take_messages(messages, NOW_MS), len(messages), NOW_MS)
+    with psycopg.connect(table_url) as connection:
+        assert [row.quanta for row in rows(connection)] == [1, 2]
+        assert refusals(connection) == {"overlap": 2}
+
+
 async def test_slots_that_overlap_are_refused(table_url: str) -> None:
     """After a change of grid, a slot that overlaps one of its meter is counted, and one beside it is a row.
 

@@ -308,11 +308,18 @@ def world(parser: argparse.ArgumentParser) -> None:
 def simtest(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators simtest`."""
     parser.description = (
-        "Run the agent under seeded faults (crashes, outages, bad disks and clocks) in virtual time, and"
-        " check every step. The run ends with exit code 1 at the first schedule that violates an invariant."
-        " That schedule is shrunk and printed, and --replay runs it again."
+        "Run the agent, or another service, under seeded faults (crashes, outages, bad disks and clocks) in"
+        " virtual time, and check every step. The run ends with exit code 1 at the first schedule that"
+        " violates an invariant. That schedule is shrunk and printed, and --replay runs it again."
     )
     add = parser.add_argument
+    add(
+        "--of",
+        dest="service",
+        choices=("agent", "collect"),
+        default="agent",
+        help="what runs (default %(default)s)",
+    )
     add(
         "--seeds",
         type=positive,

@@ -11,10 +11,24 @@ from tqdm import tqdm
 from simulators.invariant import InvariantViolation
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Stopped, stoppable
 from simulators.simtest import runs
-from simulators.simtest.generator import generate
-from simulators.simtest.schedule import KINDS, Junk, Price, PriceJunk, Read, Schedule, read, write
+from simulators.simtest.schedule import (
+    KINDS,
+    Announce,
+    Junk,
+    Price,
+    PriceJunk,
+    Read,
+    Record,
+    Schedule,
+    Trouble,
+    read,
+    write,
+)
 from simulators.simtest.shrink import shrink
 from simulators.simtest.world import STATES, met
+
+NO_FAULTS = (Read, Junk, Price, PriceJunk, Announce, Record, Trouble)
+"""The events that are not faults of the agent."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,14 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
         return _run_one(plan, has_twin=True)
     if arguments.seed is not None:
-        plan = generate(arguments.seed)
+        plan = runs.draw(arguments.seed, arguments.service)
         print(write(plan))
         return _run_one(plan, has_twin=runs.has_twin(arguments.seed))
     first = runs.fresh_seed() if arguments.fresh else arguments.first
     seeds = range(first, first + arguments.seeds)
     try:
-        with stoppable(), LongRun(arguments.log, "simtest", ("meteragent", "simulators")) as log:
-            return _run_many(seeds, arguments.jobs, log, runs_past_violations=arguments.log is not None)
+        service = arguments.service
+        name = "simtest" if service == runs.AGENT else f"simtest of {service}"
+        with stoppable(), LongRun(arguments.log, name, ("meteragent", "simulators")) as log:
+            past = arguments.log is not None
+            return _run_many(seeds, arguments.jobs, log, service, runs_past_violations=past)
     except OtherLog as error:
         print(f"simtest: {error}", file=sys.stderr)
         return 2
@@ -56,8 +73,8 @@ def _run_one(plan: Schedule, *, has_twin: bool) -> int:
     return 0
 
 
-def _run_many(seeds: range, jobs: int, log: LongRun, *, runs_past_violations: bool) -> int:
-    """Run the seeds that the log lacks, and return the exit code.
+def _run_many(seeds: range, jobs: int, log: LongRun, service: str, *, runs_past_violations: bool) -> int:
+    """Run the seeds of a service that the log lacks, and return the exit code.
 
     Stop after the first part in which a seed fails, unless `runs_past_violations` is set.
     """
@@ -66,20 +83,20 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, runs_past_violations: bo
     stopped = False
     with tqdm(total=len(seeds), initial=len(seeds) - len(remaining), unit=" schedules", disable=None) as bar:
         try:
-            for part in _run_parts(remaining, jobs):
+            for part in _run_parts(remaining, jobs, service):
                 log.append(_format_part(part))
                 bar.update(len(part.seeds))
                 if part.violations and not runs_past_violations:
                     break
         except Stopped:
             stopped = True
-    return _report(log, is_stopped=stopped)
+    return _report(log, service, is_stopped=stopped)
 
 
-def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
+def _run_parts(seeds: Sequence[int], jobs: int, service: str) -> Iterator[runs.Part]:
     """Run seeds, which may have gaps, in parts without gaps; the log stores each part's start and length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
-        yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
+        yield from runs.on_all_cores([seed for _, seed in stretch], jobs, service)
 
 
 def _format_part(part: runs.Part) -> dict[str, object]:
@@ -91,7 +108,7 @@ def _format_part(part: runs.Part) -> dict[str, object]:
     }
 
 
-def _report(log: LongRun, *, is_stopped: bool) -> int:
+def _report(log: LongRun, service: str, *, is_stopped: bool) -> int:
     """Print the totals of the log, and return the exit code.
 
     If seeds failed and the run was not stopped, shrink and print the schedule of the lowest failed seed.
@@ -102,28 +119,29 @@ def _report(log: LongRun, *, is_stopped: bool) -> int:
         counts += Counter(part["counts"])
         violations |= {int(seed): text for seed, text in part["broken"].items()}
     _print_counts(counts)
-    print(f"not met: {', '.join(_unmet(counts)) or 'nothing'}")
+    if service == runs.AGENT:
+        print(f"not met: {', '.join(_unmet(counts)) or 'nothing'}")
     print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them violated an invariant")
     if is_stopped:
         print("stopped: run the same command to continue")
         return EXIT_STOPPED
     if violations:
         lowest_seed = min(violations)
-        return _shrink_and_print(lowest_seed, violations[lowest_seed])
+        return _shrink_and_print(lowest_seed, service, violations[lowest_seed])
     return 0
 
 
 def _unmet(counts: Counter[str]) -> list[str]:
     """Return each pair of a fault and a state of the agent that occurred in no schedule."""
-    kinds = [name for name, kind in KINDS.items() if kind not in (Read, Junk, Price, PriceJunk)]
+    kinds = [name for name, kind in KINDS.items() if kind not in NO_FAULTS]
     return [name for state in STATES for kind in kinds if not counts[name := met(state, kind)]]
 
 
-def _shrink_and_print(seed: int, violation: str) -> int:
+def _shrink_and_print(seed: int, service: str, violation: str) -> int:
     print(f"seed {seed} INVARIANT VIOLATED: {violation}\nthe schedule, shrunk if possible:\n")
     twin = runs.has_twin(seed)
     with runs.place() as folder:
-        print(write(shrink(generate(seed), folder, has_twin=twin)))
+        print(write(shrink(runs.draw(seed, service), folder, has_twin=twin)))
     return 1
 
 

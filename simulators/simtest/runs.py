@@ -5,13 +5,15 @@ import logging
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from simulators.invariant import InvariantViolation, check
 from simulators.long_run import revision
@@ -26,10 +28,16 @@ BLOCK = 20
 TWINS = 5
 """One schedule in `TWINS` runs a second time, with other values in its readings, if `run` allows it."""
 
+AGENT = "agent"
+SERVICES = (AGENT, "collect")
+"""Whose schedules can run. Those of a service other than the agent have a package of that name here."""
+
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
 Message: TypeAlias = tuple[float, str, bytes, bool]
 """What a broker has received: the time in s, the topic, the payload, and whether it is retained."""
+
+_World = TypeVar("_World", bound=Any)
 
 _log = logging.getLogger("meteragent")
 
@@ -60,6 +68,9 @@ def run(plan: Schedule, folder: Path, *, has_twin: bool = False) -> Counter[str]
     Apart from the values and sealed bytes, both worlds must publish the same messages at the same times (law
     4). Raises InvariantViolation at the first violation.
     """
+    if (service := service_of(plan)) != AGENT:
+        counts: Counter[str] = _run_alone(partial(_part_of(service, "world").World, plan), folder).counts
+        return counts
     world = run_world(plan, folder, is_scrambled=False)
     has_registers = any(
         kind_of(setting) == "register" for settings in plan.configurations for setting in settings
@@ -110,18 +121,39 @@ def _is_moved(event: Event, *, has_registers: bool) -> bool:
 
 
 def run_world(plan: Schedule, keys: Path, *, is_scrambled: bool) -> World:
-    """Run a schedule, and return its world. Raises InvariantViolation at the first violation."""
+    """Run an agent's schedule, and return its world. Raises InvariantViolation at the first violation."""
+    return _run_alone(lambda folder: World(plan, keys, folder, is_scrambled=is_scrambled), keys)
+
+
+def _run_alone(make_world: Callable[[Path], _World], keys: Path) -> _World:
+    """Run a world in a folder of its own, and return it."""
     folder = keys / "world"
     folder.mkdir()
     level = _log.level
     _log.setLevel(logging.CRITICAL + 1)  # do not log hundreds of thousands of processes
     try:
-        world = World(plan, keys, folder, is_scrambled=is_scrambled)
+        world = make_world(folder)
         world.run()
     finally:
         _log.setLevel(level)
         shutil.rmtree(folder)
     return world
+
+
+def service_of(plan: Schedule) -> str:
+    """Return whose schedule it is."""
+    name = plan.pace.partition("-")[0]
+    return name if name in SERVICES else AGENT
+
+
+def draw(seed: int, service: str = AGENT) -> Schedule:
+    """Draw the schedule of a seed of a service."""
+    return generate(seed) if service == AGENT else _part_of(service, "generator").generate(seed)
+
+
+def _part_of(service: str, name: str) -> Any:
+    """Import a module of a service, which needs the extra of that service."""
+    return import_module(f"simulators.simtest.{service}.{name}")
 
 
 def _by_topic(log: Sequence[Message]) -> list[Message]:
@@ -146,13 +178,13 @@ def has_twin(seed: int) -> bool:
     return seed % TWINS == 0
 
 
-def block(seeds: Sequence[int]) -> Outcome:
-    """Run the schedules of the given seeds until one fails; return the outcome."""
+def block(seeds: Sequence[int], service: str = AGENT) -> Outcome:
+    """Run the schedules of the given seeds of a service until one fails; return the outcome."""
     counts = Counter[str]()
     with place() as folder:
         for seed in seeds:
             try:
-                counts += run(generate(seed), folder, has_twin=has_twin(seed))
+                counts += run(draw(seed, service), folder, has_twin=has_twin(seed))
             except InvariantViolation as violation:
                 return Outcome(counts, seed, InvariantViolation(*violation.args))
             counts["schedules"] += 1
@@ -167,12 +199,12 @@ class Part(NamedTuple):
     violations: Mapping[int, str]
 
 
-def whole_block(seeds: Sequence[int]) -> Part:
+def whole_block(seeds: Sequence[int], service: str = AGENT) -> Part:
     """Run the schedules of all given seeds, even after one fails; return the part."""
     counts, violations = Counter[str](), {}
     seeds_left = seeds
     while seeds_left:
-        outcome = block(seeds_left)
+        outcome = block(seeds_left, service)
         counts += outcome.counts
         if outcome.seed is None:
             break
@@ -181,11 +213,11 @@ def whole_block(seeds: Sequence[int]) -> Part:
     return Part(seeds, counts, violations)
 
 
-def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
+def on_all_cores(seeds: Sequence[int], jobs: int, service: str = AGENT) -> Iterator[Part]:
     """Yield the parts of all seeds as `jobs` processes finish them; with one job, all run in this process."""
     blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     if jobs == 1:
-        yield from map(whole_block, blocks)
+        yield from map(partial(whole_block, service=service), blocks)
         return
     with get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(whole_block, blocks)
+        yield from pool.imap_unordered(partial(whole_block, service=service), blocks)

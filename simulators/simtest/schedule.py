@@ -214,6 +214,44 @@ class Crash(End):
 
 
 @dataclass(frozen=True, slots=True)
+class Announce(Event):
+    """A descriptor that reaches a collector's broker: terms number `terms` of a meter.
+
+    `flaw` names what is wrong with it, if anything (`collect.judge`).
+    """
+
+    meter: int
+    terms: int
+    flaw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Event):
+    """A record that reaches a collector's broker: a value in quanta for a meter's slot under its terms."""
+
+    meter: int
+    slot: int
+    quanta: int
+    terms: int = 0
+    flaw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble(Event):
+    """A trouble of a collector's tables.
+
+    fail     the next statement fails, and the connection is lost
+    lose     the next transaction is committed, but its answer is lost with the connection
+    hang     the next statement has no answer for a minute
+    refuse   there are no connections for `lasts_ms`
+    drop     a trigger drops every row for `lasts_ms`
+    """
+
+    how: str
+    lasts_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """Properties of the network and the brokers; the defaults are harmless.
 
@@ -237,7 +275,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that a world depends on."""
+    """Everything that a world depends on; `pace` may also name another service and what it works with."""
 
     seed: int
     pace: str
@@ -269,6 +307,9 @@ KINDS: dict[str, type[Any]] = {
         Stop,
         Fail,
         Crash,
+        Announce,
+        Record,
+        Trouble,
     )
 }
 

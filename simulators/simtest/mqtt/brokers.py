@@ -228,7 +228,7 @@ class SourceBroker(Broker):
         """Accept a message for its subscribers; at QoS 0, only for those that are connected."""
         mail = Mail(topic, payload, qos, retain)
         for box in self.mailboxes.values():
-            matches = any(_matches(topic_filter, topic) for topic_filter in box.filters)
+            matches = any(matches_filter(topic_filter, topic) for topic_filter in box.filters)
             if matches and (qos or box.connection):
                 box.waiting.append(mail)
                 self._hand_over(box)
@@ -312,9 +312,12 @@ class SourceBroker(Broker):
             connection.send(mqtt.publish(connection.level, packet_id, mail.topic, mail.payload, flags))
 
 
-def _matches(topic_filter: str, topic: str) -> bool:
-    """Return whether a filter, which may have `+` for a level, matches a topic."""
+def matches_filter(topic_filter: str, topic: str) -> bool:
+    """Return whether a filter matches a topic; it may have `+` for a level, and `/#` at its end."""
     patterns, levels = topic_filter.split("/"), topic.split("/")
+    if patterns[-1] == "#":
+        patterns.pop()
+        levels = levels[: len(patterns)]
     return len(patterns) == len(levels) and all(map(lambda a, b: a in ("+", b), patterns, levels))
 
 

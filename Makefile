@@ -102,7 +102,7 @@ faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, beside 
 	$(BIN)/python -m tests.commands.load --meters 10000
 	$(BIN)/python -m simulators simtest --fresh --seeds 100000 --log $(LOGS)/simtest.jsonl
 
-brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one; KILLS=30; goes on where it was stopped)
+brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=nats-2.10 for one; KILLS=30 sets the number of kills; goes on where it was stopped)
 	$(BIN)/python -m tests.commands.brokers $(BROKER) $(if $(KILLS),--kills $(KILLS)) --log $(LOGS)/brokers.jsonl
 
 deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32 bits (as root; 3 minutes; ARCH="i386" for one)
@@ -111,13 +111,13 @@ deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32
 boot: $(STAMP) ## systems that boot: the unit, a fleet, the Debian package, a user's service, podman, and all services together under systemd (as root; 4 minutes; PART="unit" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.boot $(PART)
 
-image: $(STAMP) ## all container images, built twice and run, the chain of deploy/compose, and the operators of deploy/crowd (as root; 12 minutes)
+image: $(STAMP) ## all container images, built twice and run, the chain of deploy/compose, and the operators of deploy/crowd (as root; 12 minutes; BASE=python:3.13-slim pulls a base instead of making one)
 	nice -n 10 $(BIN)/python -m tests.commands.image $(if $(BASE),--base $(BASE))
 
 release: $(STAMP) ## sdists, wheels, .deb, images, bills of materials and checksums of the last commit, each tried (as root; 15 minutes)
 	nice -n 10 $(BIN)/python -m tests.commands.release $(if $(BASE),--base $(BASE))
 
-homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version and a current one, with the agent's devices and statistics (8 minutes)
+homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version and a current one, with the agent's devices and statistics (8 minutes; VERSION=2024.11.0 for one)
 	nice -n 10 $(BIN)/python -m tests.commands.homeassistant $(VERSION)
 
 mutants: $(STAMP) ## two mistakes or more in each result of the papers, one by one, that its test must find (17 minutes)

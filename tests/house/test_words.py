@@ -5,21 +5,24 @@ import re
 import pytest
 
 from tests.commands.language import AVOIDED_IN_PAGES
-from tests.commands.words import is_for_users, names, page, sentences, word_count
+from tests.commands.words import CHANGELOG, is_for_users, names, page, sentences, word_count
+from tests.support.budgets import assert_within
 from tests.support.not_run import ROOT
 
 PAGES = {name: page(ROOT / name) for name in names()}
-WORDS_MAX = 73_062
-"""The words of all pages that are written by hand: this number may only fall."""
+WORDS_MAX = 72_173
+"""The words of all pages that are written by hand, without the changelog: CONTRIBUTING.md, Budgets."""
 USER_WORDS_MAX = 26_979
 """Likewise, of the pages for users."""
-PAGE_WORDS_MAX = {"README.md": 1_000, "CHANGELOG.md": 1_500}
+PAGE_WORDS_MAX = {"README.md": 1_000, CHANGELOG: 1_500}
 
 
 def test_the_pages_do_not_grow() -> None:
-    """All pages, and those for users, have no more words by hand than stated."""
-    assert sum(counts.words for counts in PAGES.values()) <= WORDS_MAX
-    assert sum(counts.words for name, counts in PAGES.items() if is_for_users(name)) <= USER_WORDS_MAX
+    """All pages without the changelog, and those for users, have no more words by hand than stated."""
+    words = sum(counts.words for name, counts in PAGES.items() if name != CHANGELOG)
+    user_words = sum(counts.words for name, counts in PAGES.items() if is_for_users(name))
+    assert_within("WORDS_MAX (words by hand of all pages)", words, WORDS_MAX)
+    assert_within("USER_WORDS_MAX (words by hand of the pages for users)", user_words, USER_WORDS_MAX)
 
 
 def test_a_user_reads_a_sentence_once() -> None:
@@ -30,7 +33,7 @@ def test_a_user_reads_a_sentence_once() -> None:
 @pytest.mark.parametrize("name", PAGE_WORDS_MAX)
 def test_a_page_is_as_short_as_stated(name: str) -> None:
     """A newcomer reads all of the README, and anyone who updates all of the changes."""
-    assert PAGES[name].words <= PAGE_WORDS_MAX[name]
+    assert_within(f"PAGE_WORDS_MAX (words by hand of {name})", PAGES[name].words, PAGE_WORDS_MAX[name])
 
 
 @pytest.mark.parametrize(

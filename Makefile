@@ -10,6 +10,11 @@ PROJECTS := pyproject.toml simulators/pyproject.toml
 ROUNDS ?= 5
 # What `make quick` tests: the rooms that decide what leaves, lowest first.
 ROOM ?= domain wire decode core store mqtt config
+# What `make change` tests: the rooms of the files that differ from origin/main or, without it, from the last commit.
+TOUCHED = $(shell { git diff --name-only "$$(git merge-base HEAD origin/main || echo HEAD)"; git ls-files --others --exclude-standard; } 2>/dev/null | \
+  sed -nE 's,^(meteragent/|tests/)?([a-z]+)/.*,tests/\2,p')
+# What writes tables into pages, and other files that tests compare with the code.
+TABLES := $(addprefix tests.commands.,commands_table presets_table profile_table signs_table contracts) benchmarks.table
 # The rooms whose branches their own tests must reach (fail_under in pyproject.toml).
 COVERED := $(addprefix tests/,domain core wire store)
 # Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
@@ -22,7 +27,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests spark-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants proofs bench clean
+.PHONY: help demo quick change tables test fast-tests spark-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants proofs bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -77,11 +82,18 @@ pictures: $(STAMP) ## the pictures of the documentation, drawn anew from their s
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server prometheus strace zsh fish
 
-quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (a minute; ROOM=core for one)
+quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (one or two minutes; ROOM=core for one)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal \
 	  -m "not slow and not parts and not data" $(addprefix tests/,$(ROOM))
+
+change: $(STAMP) lint types ## before a pull request: style, types, and the fast tests of the rooms you changed, and of commands, texts and pages (5 minutes)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal \
+	  -m "not slow and not parts and not data and not statistical" $(wildcard $(sort $(TOUCHED) tests/cli tests/house tests/texts))
+
+tables: $(STAMP) ## the generated tables of the pages, the contract's files and the schema, written anew
+	@for table in $(TABLES); do $(BIN)/python -m $$table || exit 1; done
 
 unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark, no real traces
 	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark and not data"
@@ -135,6 +147,7 @@ clean: ## back to a fresh clone
 	rm -rf .venv docs/api docs/notebooks/*.md docs/notebooks/*.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
 
 $(STAMP): $(PROJECTS) | .venv/made
+	@echo "Installing what make needs into .venv takes some minutes."
 	$(BIN)/python -m pip install --quiet --editable '.[page,crowd,spark,completion]' --editable './simulators[sim,demo]' --group dev --group docs
 	@touch $@ $(DEMO_STAMP)
 

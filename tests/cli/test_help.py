@@ -15,6 +15,7 @@ from meteragent.cli import main, usage
 from meteragent.cli.exit_codes import EXIT_CODES
 from meteragent.cli.sanitise import _ENGINES
 from tests.commands import commands_table
+from tests.support.generated import assert_renewed
 from tests.support.not_run import ROOT
 
 HEAVY = (
@@ -173,9 +174,8 @@ def test_without_a_command_the_commands_are_listed(
 
 
 def test_the_table_of_commands_is_that_of_help() -> None:
-    """`python -m tests.commands.commands_table` renews it."""
-    page = commands_table.PAGE.read_text("utf-8")
-    assert commands_table.renewed(page) == page
+    """`make tables` renews it."""
+    assert_renewed(commands_table.PAGE, commands_table.renewed(commands_table.PAGE.read_text("utf-8")))
 
 
 def codes_of(command: str) -> set[int]:

@@ -21,6 +21,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
 from tests.config.test_config_refuse import REFUSED
 from tests.support.configurations import BUDGET, energy, streams, written
+from tests.support.generated import assert_renewed
 from tests.support.not_run import ROOT
 from tests.support.tariffs import text_of_bands
 from tests.support.weighted import text_of_prices
@@ -148,4 +149,4 @@ def test_the_schema_is_sound_and_shipped(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["schema"]) == 0
     printed = capsys.readouterr().out
     assert json.loads(printed) == SCHEMA
-    assert (ROOT / "deploy" / "meteragent.schema.json").read_text() == printed
+    assert_renewed(ROOT / "deploy" / "meteragent.schema.json", printed)

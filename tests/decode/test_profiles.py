@@ -18,6 +18,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.units import MICRO
 from tests.commands import profile_table
 from tests.support import profile_fixtures
+from tests.support.generated import assert_renewed
 from tests.support.profile_contract import (
     Case,
     Path,
@@ -186,7 +187,7 @@ def test_any_bytes_are_readings_or_counted(name: str, data: st.DataObject) -> No
 
 
 def test_the_table_is_of_these_profiles() -> None:
-    """The profiles' README has a section on each; `python -m tests.commands.profile_table` renews it."""
+    """The profiles' README has a section on each; `make tables` renews it."""
     text = profile_table.README.read_text()
-    assert text == profile_table.renewed(text, profile_table.table())
+    assert_renewed(profile_table.README, profile_table.renewed(text, profile_table.table()))
     assert all(f"| [`{name}`](#{name})" in text and f"\n## `{name}`" in text for name in PROFILES)

@@ -121,7 +121,7 @@ def test_any_text_is_written_as_it_is(text: str) -> None:
 
 def test_the_options_are_those_of_the_agent() -> None:
     """Formats, devices, presets, kinds and units are what there is; what has no default must be said."""
-    assert choices("profile") == [*FORMATS, *PROFILES]
+    assert choices("profile") == [*FORMATS, *PROFILES], "run `make tables`"
     assert sorted(choices("preset")) == sorted(FULL_PRESETS)
     required = {name for name, kind in FACTS["schema"].items() if not kind.endswith("?")}
     assert required == set(FACTS["options"])

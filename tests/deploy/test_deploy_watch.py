@@ -24,6 +24,7 @@ from meteragent.operators import vitals
 from meteragent.service.vitals import as_metrics
 from tests.commands import signs_table
 from tests.operators.test_operators_command import VITALS
+from tests.support.generated import assert_renewed
 from tests.support.messages import described, recorded
 from tests.support.not_run import ROOT
 from tests.support.stores import TERMS
@@ -233,8 +234,8 @@ def test_the_runbook_knows_every_count() -> None:
 
 @pytest.mark.parametrize("page", [signs_table.PAGE, *signs_table.SERVICES], ids=lambda page: page.stem)
 def test_the_tables_of_the_runbook_are_those_of_the_texts(page: Path) -> None:
-    """`python -m tests.commands.signs_table` renews them."""
-    assert signs_table.renewed(page) == page.read_text("utf-8")
+    """`make tables` renews them."""
+    assert_renewed(page, signs_table.renewed(page))
 
 
 def test_a_problem_has_its_remedy_near_the_beginning() -> None:

@@ -10,6 +10,7 @@ from meteragent.domain.shapes import Space
 from meteragent.texts import english_texts
 from simulators.commands import arguments
 from tests.commands import presets_table
+from tests.support.generated import assert_renewed
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDON = ROOT / "deploy/homeassistant/addon/meteragent"
@@ -56,5 +57,4 @@ def test_the_simulators_play_the_presets_of_a_day() -> None:
 
 def test_the_table_of_meters_is_the_generated_one() -> None:
     """It says of each profile which presets its readings are fine enough for."""
-    text = presets_table.PAGE.read_text("utf-8")
-    assert presets_table.renewed(text) == text
+    assert_renewed(presets_table.PAGE, presets_table.renewed(presets_table.PAGE.read_text("utf-8")))

@@ -86,12 +86,25 @@ def test_a_message_is_read_as_stated(case: Case) -> None:
         assert outcome(case.decoder(name), case.payload) == case.stated(name), name
 
 
+def cases_of(name: str) -> list[Case]:
+    """The cases of a profile."""
+    cases = [case for case in CASES if case.profile == name]
+    if not cases:
+        pytest.fail(f"{name} has no case in tests/support/profile_fixtures", pytrace=False)
+    return cases
+
+
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_quantity_of_a_profile_is_read_somewhere(name: str) -> None:
     """Every profile has a message, on one of its topics, and every quantity is found in one of them."""
-    cases = [case for case in CASES if case.profile == name]
-    read = {one for case in cases for one, stated in case.readings.items() if not isinstance(stated, str)}
-    channels = {one for one in PROFILES[name].quantities if re.search(r"-[0-9]$", one)}
+    cases = cases_of(name)
+    read = {
+        quantity
+        for case in cases
+        for quantity, stated in case.readings.items()
+        if not isinstance(stated, str)
+    }
+    channels = {quantity for quantity in PROFILES[name].quantities if re.search(r"-[0-9]$", quantity)}
     assert set(PROFILES[name].quantities) - read <= channels
     assert any(on_topic(case, template) for case in cases for template in PROFILES[name].topics)
 
@@ -175,12 +188,11 @@ def test_a_wrong_byte_is_refused_or_does_not_matter(case: Case) -> None:
 @given(data=st.data())
 def test_any_bytes_are_readings_or_counted(name: str, data: st.DataObject) -> None:
     """Whatever arrives is readings or a message that a counter names: nothing else is raised."""
-    cases = [case for case in CASES if case.profile == name]
-    case = data.draw(st.sampled_from(cases))
+    case = data.draw(st.sampled_from(cases_of(name)))
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(case.payload))] * 2)))
     payload = case.payload[:start] + data.draw(st.binary(max_size=20)) + case.payload[end:]
-    for one in case.readings:
-        outcome(case.decoder(one), payload)
+    for quantity in case.readings:
+        outcome(case.decoder(quantity), payload)
 
 
 # What is said of them -----------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def band_rules(stream: Stream) -> BandRules:
 
 
 def keys_needed(preset: Preset) -> tuple[str, ...]:
-    """Return the keys of `[window]` that a preset needs, with the keys that belong to them; may be none."""
+    """Return the keys of `[window]` that a preset needs, with related keys; empty if it needs none."""
     keys = ROWS[preset.space].own_keys
     return tuple(keys) if any(keys.values()) else ()
 
@@ -113,7 +113,7 @@ def window_of(preset: Preset, window: Window) -> Window:
 
 
 def stated_radius(stream: Stream, usual: Terms, where: str) -> tuple[str, str]:
-    """Return the key that sets how much is hidden, and its value in words, which end with `where`."""
+    """Return the key that sets how much is hidden, and its value as text, followed by `where`."""
     if stream.privacy.radius is not None:
         return "privacy.radius", f"{three_figures(usual.radius)} {usual.value_unit} {where}"
     return "privacy.hide", f"{energy_figures(usual.hides_wh)} {where}"

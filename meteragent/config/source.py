@@ -114,7 +114,7 @@ def quantity_of(source: Source) -> Quantity | None:
 
 
 def build_decoder(source: Source) -> Decoder:
-    """Build the decoder of a source whose keys are consistent; if it has parts, that of its own topic."""
+    """Build the decoder for a source's own topic, not those of its parts; its keys must be consistent."""
     decode = _decoder(source)
     return decode if source.stamp == "end" else make_start_decoder(decode, interval_ms(source))
 
@@ -184,8 +184,8 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    Without `every`, it is unknown for energies. Power with a configured dead band is sent on change, even if
-    the profile states a fixed period. A sum is sent on change if one of its parts is.
+    For energies without `every`, the time is unknown. Power with a configured dead band is sent on change,
+    even if the profile states a fixed period. A sum is sent on change if one of its parts is.
     """
     if source.every is not None:
         return source.every
@@ -209,7 +209,7 @@ def has_period(source: Source) -> bool:
 def lateness_ms(source: Source, window: Window) -> int:
     """Return a slot's lateness: as configured, or else long enough for the reading that completes it.
 
-    It is 1.1 times the period, at least 10 s more than it, and 0 for power or an unknown period. Under the
+    The default is the period plus a tenth, at least 10 s; for power or an unknown period, 0. Under the
     event clock it is the period, so that a wrong reading at a slot's end shows before the slot closes.
     """
     if window.lateness is not None or source.kind is Kind.POWER:

@@ -132,11 +132,11 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
-    """Return a configuration after the last action on each receiver, by its name."""
+    """Return the configuration after `actions`, the last action on each receiver by the receiver's name."""
     verbs = {name: action.verb for name, action in actions.items()}
 
     def after(receivers: Sequence[Receiver]) -> tuple[Receiver, ...]:
-        """Return receivers after their last actions."""
+        """Return the receivers, each as the last action on the receiver has left it."""
         return tuple(item.after_action(verbs.get(item.name, "")) for item in receivers)
 
     streams = (_shared(stream, after(stream.receivers)) for stream in config.stream)
@@ -144,7 +144,7 @@ def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
 
 
 def _shared(stream: Stream, peers: Sequence[Receiver]) -> Stream:
-    """Return a stream that receivers share, if there are any; tools for one sink see the first of them."""
+    """Return a stream with its receivers, if any; tools for one sink see only its `first_receiver`."""
     return sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
 
 
@@ -164,7 +164,7 @@ def sent_to(stream: Stream, receiver: Receiver) -> Stream:
 
 
 def streams_by_receiver(stream: Stream) -> dict[str, Stream]:
-    """Return, by receiver, the stream as it is sent to those that get it; "" is the stream's own sink."""
+    """Return the stream as sent to each receiver that gets it, by name; "" is the stream's own sink."""
     if not stream.receivers:
         return {"": stream}
     return {item.name: sent_to(stream, item) for item in stream.receivers if not item.state}

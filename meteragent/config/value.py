@@ -139,7 +139,7 @@ def _template(value: Any) -> str:
 
 
 def _space(value: Any) -> Space:
-    """Check the name of a kind of window, and return it; shares follow from `sink.crowd`."""
+    """Check the name of a kind of window, and return it; `shares` is refused: `sink.crowd` implies it."""
     if value in SPACES:
         return Space(value)
     expected = f"{', '.join(map(repr, SPACES[:-1]))} or {SPACES[-1]!r}"

@@ -75,7 +75,7 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return each run's facts, as incomplete if their copies differ. Raises RecordError if no run has any."""
+    """Return each run's facts, marked incomplete if copies differ. Raises RecordError if there are none."""
     if not folder.exists():
         raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
     facts_by_run: dict[str, dict[str, Any]] = {}
@@ -110,7 +110,7 @@ def listed_parts(facts: Mapping[str, Any], base: str = "") -> list[Part]:
 
 
 def bad_parts(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
-    """Return, by name, what is wrong with each part of a folder that is not as listed."""
+    """Return what is wrong with the parts of a folder that are not as listed, by the name of the part."""
     import pyarrow as pa  # noqa: PLC0415  only archives need it
 
     texts: dict[str, str] = {}
@@ -191,10 +191,10 @@ def _require_parts(folder: Path, manifests: list[dict[str, Any]]) -> list[Path]:
 
 
 def _batch_parts(folder: Path, stated: Any) -> dict[str, list[Part]]:
-    """Return the parts of each micro-batch of a stream that has a manifest, by its folder.
+    """Return the parts of each micro-batch that has a manifest, by the folder of the micro-batch.
 
-    `stated` names the first and the last micro-batch of each query. Raises RecordError if one of these,
-    or one in between, is missing, or if a manifest belongs to another micro-batch.
+    `stated` names the first and the last micro-batch of each query. Raises RecordError if one of these, or
+    one between them, is missing, or if a manifest belongs to another micro-batch.
     """
     parts: dict[str, list[Part]] = {}
     for path in sorted(folder.glob(f"query=*/batch=*/{STREAM_MANIFEST}")):

@@ -28,7 +28,7 @@ def name_of(cell: str) -> str:
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return what a file is if it begins with `head` and is not CSV in UTF-8, and what to do; else None."""
+    """Return what a file that begins with `head` is, and what to do; None if it may be CSV in UTF-8."""
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     kinds = (kind for mark, kind in _KINDS.items() if head.startswith(mark) or text.startswith(mark))
     return next(kinds, "binary, or text in UTF-16: save it as 'CSV UTF-8'" if b"\0" in head else None)

@@ -42,9 +42,9 @@ _POINTS = 2048
 class Peak:
     """The largest of the means over homes of all slots in the requested time, in `unit`.
 
-    `highest` is the largest private mean, in the slot at `time_ms`, and `value` the same less its estimated
-    selection bias. `low` .. `high` contains the largest measured mean with a probability of at least
-    `coverage`.
+    `highest` is the largest private mean, in the slot at `time_ms`, and `value` is `highest` less its
+    estimated selection bias. `low` .. `high` contains the largest measured mean with a probability of at
+    least `coverage`.
     """
 
     value: float

@@ -30,7 +30,7 @@ from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
-"""The noise of a cell: for each mechanism and rounding, the number of the cell's meters under them."""
+"""The noise of a cell: the number of the cell's meters under each mechanism and rounding."""
 
 
 @dataclass(frozen=True, eq=False)

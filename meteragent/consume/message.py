@@ -142,7 +142,7 @@ class Descriptor(WithShape):
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def require_kind(self, noun: str, *spaces: Space) -> None:
-        """Raise ValueError unless windows are of one of `spaces`, the kinds of windows with `noun`."""
+        """Raise ValueError unless the kind of window is one of `spaces`, the only kinds that have `noun`."""
         if self.shape.space not in spaces:
             names = " or ".join(f"'{space}'" for space in spaces)
             raise ValueError(f"only windows with the space {names} have {noun}")
@@ -247,7 +247,7 @@ class RecordCheck(NamedTuple):
 
 
 class Fields:
-    """The fields of one message, as their table reads them; `facts` are those that arrived.
+    """The fields of one message, read as its table says; `facts` are the fields as they arrived.
 
     Raises RecordError if the message is longer than its table allows, is no JSON object or has another
     version, or a field is missing or wrong.
@@ -329,7 +329,7 @@ def _shape(fields: Fields) -> Shape:
 
 
 def _is_of_calendar(length_ms: int) -> bool:
-    """Return whether a local day, week or month can be so long: a country may change hours, or skip a day."""
+    """Return whether a local day, week or month can last so long: clocks may change, or a day be skipped."""
     return any(
         low <= length_ms / DAY_MS <= high for low, high in ((0.85, 1.15), (5.85, 8.15), (26.85, 31.15))
     )

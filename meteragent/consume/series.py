@@ -210,9 +210,9 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Return the series of each meter, by the meter's name, from the messages of one stream.
 
     The messages are records and descriptors, in any order. A record's descriptor is the one with its id that
-    its meter has sent. If the meter sent none, that of other meters is used, unless theirs differ. Raises
-    RecordError if a message is neither a record nor a descriptor, or messages contradict each other (see
-    `Series.of`).
+    its meter has sent. If its meter has sent none, another meter's descriptor with this id is used, unless
+    the other meters' differ. Raises RecordError if a message is neither a record nor a descriptor, or
+    messages contradict each other (see `Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
     descriptors: dict[str, dict[str, Descriptor]] = defaultdict(dict)
@@ -306,7 +306,7 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum into parts, one for each set of equal windows or, in l1, of equal slots."""
+    """Split a weighted sum into parts: one per set of windows (in l1, slots) with equal terms and weights."""
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
     for record, window_ms, weight in rows:
@@ -321,7 +321,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
 
 
 def _has_complete_bands(series: Series) -> bool:
-    """Return whether each window that has bands has all of them, and whether they fill the window."""
+    """Return whether, in each window of bands, no band is missing and the bands fill the window."""
     band_records = [record for record in series.records if record.band is not None]
     bands = Counter(record.time_ms for record in band_records)
     duration_ms: defaultdict[int, int] = defaultdict(int)

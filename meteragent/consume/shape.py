@@ -138,7 +138,7 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
 
 
 def _select_window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
-    """Select a window's records. Raises ValueError if one is missing, or such windows have no `noun`."""
+    """Select a window's records. Raises ValueError if a record is missing or the window has no `noun`."""
     window = series.of_window(time_ms)
     terms = window.descriptor_of(window.records[0])
     terms.require_kind(noun, *spaces)

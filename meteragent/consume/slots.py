@@ -61,7 +61,7 @@ class Slots:
 
     @cached_property
     def summable_u(self) -> NDArray[Any]:
-        """`value_u`, as Python's integers if a sum may exceed 64 bits because of a single large value."""
+        """`value_u`; if a sum might exceed 64 bits, as Python's integers, whose size is not limited."""
         largest_u = max(abs(int(self.value_u.min())), abs(int(self.value_u.max())))
         return self.value_u.astype(object) if largest_u * self.value_u.size >= _SUM_MAX_U else self.value_u
 
@@ -145,7 +145,7 @@ class Slots:
 
 
 def _slot_intervals(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return each slot's row, start and end, if rows are windows. Raises ValueError for an empty row."""
+    """Return the row, start and end of each slot if a row is a window. Raises ValueError for an empty row."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 
     lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)

@@ -36,9 +36,9 @@ ORDER BY meter, t, band
 
 
 class UnfitMeters(RecordError, ValueError):
-    """The error for `meters` whose records contradict each other or cannot be combined with others.
+    """The error for `meters` whose records contradict each other or cannot be added to other meters' records.
 
-    For example, a meter's kind of values was changed. Read the other meters with `without=error.meters`.
+    An example is a meter whose kind of values was changed. Read the other meters with `without=error.meters`.
     """
 
     def __init__(self, reason: str, meters: Collection[str]) -> None:
@@ -97,8 +97,8 @@ def read_slots(
 ) -> Slots:
     """Read the slots that start at or after `start_ms` and before `end_ms`, for `by_feeder`.
 
-    If `meters` is None, all meters are read, except those in `without`. Raises UnfitMeters if values of some
-    meters cannot be added to those of most, and ValueError if there are no slots, or as in `Slots.of`.
+    If `meters` is None, all meters are read, except those in `without`. Raises UnfitMeters if some meters'
+    values are of another kind than most, and ValueError if there are no slots, or as in `Slots.of`.
     """
     descriptors = _fetch_descriptors(source, stream)
     rows = _fetch(source, stream, (start_ms, end_ms), meters, descriptors)

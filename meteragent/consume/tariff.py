@@ -43,7 +43,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """The cost under each tariff by name, the cheapest tariff, and the p-value of each other tariff."""
+    """The cost under each tariff by its name, the cheapest tariff, and every other tariff's p-value."""
 
     costs: Mapping[str, Estimate]
     cheapest: str

@@ -27,7 +27,7 @@ BAD_MIN = 3
 """The smallest number of refused messages, or clamped or doubted readings, that is a problem after
 `BAD_FOR_MS`. For a wrong zone, one message is enough."""
 BAD_AT_ONCE_MIN = 5
-"""The number of such messages that is a problem immediately if no reading has been accepted yet."""
+"""The number of refused messages, or clamped readings, that is a problem at once if there are no others."""
 UNREADABLE_MIN = 100
 """The number of unreadable messages in a row that is a problem in any case."""
 RECENT_COUNT = 32
@@ -35,7 +35,7 @@ RECENT_COUNT = 32
 RECENT_COUNT_MIN = 12
 """The smallest number of messages whose share of refused ones is judged."""
 BAD_PART = 4
-"""It is a problem if at least one in this many messages, readings or rises is bad."""
+"""Messages, readings or rises are a problem if at least one in this many is bad."""
 
 _ACCEPTED = {"accepted", "early"}
 _READ = {"refused_ahead", "late", "duplicate"}
@@ -54,7 +54,7 @@ _NO_COUNTS = Counter[str]()
 _RECENT_BITS = (1 << RECENT_COUNT) - 1
 
 DAILY_EVENT_LIMITS = {"register_jump": 1, "register_reset": 3}
-"""By counter: how many events of a meter within a day are a problem, whose code is the counter's name."""
+"""The number of a meter's events in a day that is a problem, by counter; a problem's code is the counter."""
 
 CODES = (
     "no_message",
@@ -145,7 +145,7 @@ class RegisterFindings:
         self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-DAILY_EVENT_LIMITS[name] :]
 
     def note_verdict(self, verdict: Verdict, now_ms: int) -> None:
-        """Note a verdict; of consecutive doubted readings, note only the first as contradicted."""
+        """Note a verdict; in a run of doubted readings, only the first one counts as contradicted."""
         is_doubted = verdict in {Verdict.HIGH, Verdict.LOW}
         if not (is_doubted and self._doubted.bad_count):
             is_bad = is_doubted or verdict is Verdict.CONTRADICTED
@@ -210,7 +210,7 @@ class OriginHistory:
     _doubts: Doubts | None = None  # None unless a recent time or value was bad
 
     def note_outcome(self, outcome: str, now_ms: int, clock_error_ms: int = 0) -> None:
-        """Note a reading's outcome, a counter's name; its time is its arrival's plus `clock_error_ms`."""
+        """Note a reading's outcome, a counter's name; `clock_error_ms` is its time minus its arrival."""
         if clock_error_ms:
             self.clock_error_ms = clock_error_ms
         if outcome in _ACCEPTED:
@@ -389,7 +389,7 @@ class Arrivals:
         self._origins.pop(meter, None)
 
     def is_waiting(self, limits: Limits) -> bool:
-        """Return whether nothing has arrived yet, but not for long enough to be a problem."""
+        """Return whether nothing has arrived yet, and too little time has passed for this to be a problem."""
         return not self._has_heard() and not self._is_silent(limits)
 
     def _has_heard(self) -> bool:
@@ -438,7 +438,7 @@ class Arrivals:
         return code, histories_by_code[code] if code else []
 
     def _own_limits(self, origins: tuple[OriginHistory, ...], limits: Limits) -> Limits:
-        """Return a phase's limits: if phases may be silent, silence is no problem while another is heard."""
+        """Return a phase's limits; while another phase is heard, one that may be silent has no `meter_ms`."""
         is_standing = limits.phase_ms is None and self.now_ms - _newest_ms(origins) <= (limits.meter_ms or 0)
         return limits._replace(meter_ms=None) if self._phases and is_standing else limits
 

@@ -75,7 +75,7 @@ class LargestWindow(Window):
             self._raise_maximum(energy)
 
     def drop_unmasked_energy(self) -> None:
-        """Give up the parts that wait for noise, because the budget forbids the charge."""
+        """Give up the parts that wait for noise, because the budget forbids the charge for the noise."""
         self.unmasked_energy = None
 
     def _raise_maximum(self, energy: int) -> None:

@@ -15,9 +15,9 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""How many pairs for the same terms, or dithers for one lattice, a feed draws one at a time."""
+"""The number of pairs for the same terms, or of dithers for one lattice, that are drawn one at a time."""
 DRAW_BATCH = 256
-"""The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
+"""The size of the batches of further pairs or dithers; drawing a batch takes as long as a dozen draws."""
 LATTICE_MAX = 2**63
 """The largest quantum, in accumulator units, whose dithers are drawn in batches, as 64-bit integers."""
 

@@ -29,7 +29,7 @@ _SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep un
 
 
 class Claims:
-    """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
+    """The owner of each destination of a stream's meters: this store, another store, or not yet known.
 
     A destination to which this store has sent a descriptor is its own for ever. For any other, the core asks
     its caller once whether another store releases there (`take_questions`), and the caller answers only if
@@ -60,7 +60,7 @@ class Claims:
         return destinations
 
     def confirm_free(self, destinations: Iterable[Destination], now_ms: int) -> None:
-        """Note that no other store releases to them now; before `now_ms`, one may have done so unnoticed."""
+        """Note that at `now_ms` no other store releases to `destinations`; one may have done so before."""
         self._clear.update(dict.fromkeys(destinations, now_ms))
 
     def is_own(self, destination: Destination, start_ms: int = 2**62) -> bool:
@@ -85,7 +85,7 @@ class Claims:
             mark = None if self._key is None else identity.store_mark(self._key, sink_topic)
             payload = terms.encode_message(window.public_id, window.start_ms, mark)
             commit.descriptors.append(Descriptor(queue, sink_topic, terms.id, payload))
-            # An older descriptor, even one of a later time, must not arrive last: it would be retained.
+            # No older descriptor may arrive after this one, even if it was due later: it would be retained.
             due_ms = max(now_ms, self.held_until_ms.get(destination, 0))
             for topic in descriptor.descriptor_topics(sink_topic, terms.id):
                 commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, retain=True))

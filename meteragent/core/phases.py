@@ -61,7 +61,7 @@ class PhaseResult(NamedTuple):
 
 
 class _PhaseReading(SharedToken):
-    """A phase's reading, whose token has one use while the phase keeps it, and one in each sum with it."""
+    """A phase's reading, whose token is in use while the phase keeps the reading or a sum contains it."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
@@ -96,7 +96,7 @@ _LiveReadings = dict[tuple[str, int], _PhaseReading]
 
 
 def make_phases(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> "Phases":
-    """Return the object that sums a meter's phases `names` under these terms, minus those `subtracted`."""
+    """Return the object that sums a meter's phases `names`, with a minus sign for those in `subtracted`."""
     kind = RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases
     return kind({name: -1 if name in subtracted else 1 for name in names}, terms)
 
@@ -223,7 +223,7 @@ class RegisterPhases(Phases):
         return self._with_sums(result, min(self._phases_settled_ms()))
 
     def standing_sums(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
-        """Return the sums that take silent phases to be unchanged, at others' readings and at a slot's end.
+        """Return the sums, at readings and at a slot's end, that take silent phases to be unchanged.
 
         At a slot's end, changes that still wait for confirmation are believed, as for a single register.
         """

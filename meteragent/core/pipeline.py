@@ -107,7 +107,7 @@ class Pipeline:
         self._effects = Effects(Commit(self._stream.name, now_ms))
         changes = dict.fromkeys(self._resealed_meters)
         for meter in self._resealed_meters:
-            # Even if the stream reads power now: it may have read a register before, and lost its slot.
+            # A stream that reads power now may have read a register before, and lost its slot.
             self._releases.redraw_missing_noise(self._timelines[meter], self._effects.commit)
         self._resealed_meters.clear()
         integrated_until_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
@@ -128,7 +128,7 @@ class Pipeline:
         return self._effects
 
     def _observe(self, current: Observer | None) -> None:
-        """Send the spans of observed meters to this feed's observer, if any, instead of the last feed's."""
+        """Send observed meters' spans to this feed's observer, if any, and no longer to the last feed's."""
         for observer, span in ((self._observer, None), (current, current and current.note_span)):
             for meter in observer.meters if observer else ():
                 if (timeline := self._timelines.get(meter)) is not None:

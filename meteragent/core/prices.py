@@ -110,7 +110,7 @@ class PriceIntake:
         return []
 
     def _needed_from_ms(self, now_ms: int, integrated_until_ms: Iterable[int]) -> int:
-        """Return the time from which prices are still needed: all meters' time before it is integrated."""
-        # At most now: the first window of a new meter may begin before those of the other meters.
+        """Return the time from which prices are still needed, because some meter is not integrated yet."""
+        # The result is at most now: a new meter's first window may begin before those of other meters.
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
         return max(min([now_ms, *integrated_until_ms]), now_ms - kept_ms)

@@ -40,13 +40,13 @@ include the power of other slots, so the map would not be 1-Lipschitz. Counting 
 part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The
 slot is released nevertheless (law 4), with noise from a new noise bound, which masks a constant.
 
-Accumulators are stored unchanged if the clock closed the slot after the newest reading, because the next slot
-contains no energy from the register yet; and in bands, peaks, weighted windows and shares, where an outage
-without redelivery is gap. A band consists of many stretches: if a boundary fell into an outage, losing the
-band would cost half a month of readings.
+Accumulators are stored unchanged in two cases. If the clock closed a slot after the newest reading, the next
+slot contains no energy from the register yet. In bands, peaks, weighted windows and shares, an outage without
+redelivery is gap. A band consists of many stretches: if a boundary fell into an outage, losing the band would
+cost half a month of readings.
 
-A copy of the disk made while a slot is open reveals the register at the slot's end, to within a quantum, once
-the slot is released, as a copy of a power meter's state reveals the energy used in the slot since the copy
+A copy of the disk made while a slot is open reveals, once the slot is released, the register at the slot's
+end, to within a quantum. A copy of a power meter's state reveals the energy used in the slot since the copy
 was made. Two copies reveal the use between the ends of their slots. The threat model states this.
 """
 

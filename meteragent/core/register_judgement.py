@@ -28,7 +28,7 @@ _SECOND_MS = 1000
 _EXCESS = 9  # NOTE: a guess; the steps in which real gateways catch up after a pause would settle it
 """The excess over the range that is possible in the first hour of a pause, in multiples of the range."""
 _SHORT, _MORE = 1000, 100
-"""A count may continue in a larger unit, up to a 1,000th lower (it is cut off) or a 100th higher (by use)."""
+"""If a count continues in a larger unit, it may be a 1,000th lower (cut off) or a 100th higher (by use)."""
 HELD_MAX = 2
 """How many doubted readings are kept: the last two suffice to settle a change."""
 

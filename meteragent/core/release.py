@@ -20,7 +20,7 @@ class Releases:
         self._is_on_wall_clock = stream.terms.clock is Clock.WALL
         self._formats = formats
         self._counts = running.arrivals.counts
-        # By public id, because a total under two ids would link the ids.
+        # Keyed by public id, because a total under two ids would link the ids.
         self._totals = dict(snapshot.totals)
         self.held_until_ms: Mapping[Destination, int] = {}
 
@@ -49,7 +49,7 @@ class Releases:
             total_payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
         for destination in destinations:
             queue, topic = destination
-            # Not before an older message on the same topic. A receiver that lags does not delay the others.
+            # No message precedes an older one on its topic. A receiver that lags does not delay the others.
             due_ms = max(leave_ms, self.held_until_ms.get(destination, 0))
             effects.commit.outgoing.append(Outgoing(queue, topic, payload, due_ms, False, slot, until_ms))
             if total_payload is not None:
@@ -67,7 +67,7 @@ class Releases:
         return total.total_message(form.descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
 
     def redraw_missing_noise(self, timeline: Timeline, commit: Commit) -> None:
-        """Draw noise from a new noise bound for each window that lacks it; first count the timeline's events.
+        """Count the timeline's events; draw noise from a new noise bound for each window that lacks noise.
 
         The new noise of a lost slot masks a constant, so it is not charged. The new noise of a peak
         masks readings, so it is charged like a new window, on the day of the last integrated part, and

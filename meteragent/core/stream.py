@@ -80,7 +80,7 @@ class Stream:
         return destinations  # so that windows share one tuple
 
     def drop_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return `state` without open windows that no longer have a receiver for any slot."""
+        """Return `state` without the open windows in which no slot has a receiver any more."""
         # If any slot of a window has a receiver, the slot that ends first has one.
         windows = [
             item

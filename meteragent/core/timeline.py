@@ -24,7 +24,7 @@ Rules
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING_MAX` readings are pending; of more, those closest to their predecessors are dropped.
+5. If more than `PENDING_MAX` readings are pending, those closest to their predecessors are dropped.
 6. A slot is integrated only once it is open. The split is ahead of the clock only in lost or sealed slots.
 """
 
@@ -93,7 +93,7 @@ class Timeline:
         )
 
     def _standing_register(self) -> tuple[int, int] | None:
-        """Return (time, register) of the reading at the split, if any, for `Window.stored_state`."""
+        """Return the time and register of a reading at the split, for `Window.stored_state`, else None."""
         return None
 
     def take_counts(self) -> Sequence[str]:
@@ -102,7 +102,7 @@ class Timeline:
 
     @property
     def _reading_terms(self) -> Terms:
-        """The oldest open window's terms (law 1) if readings mean the same under both, else `self.terms`."""
+        """The oldest open window's terms (law 1), or `self.terms` if readings no longer mean the same."""
         if not self.windows or (oldest := self.windows[0].terms) is self.terms:
             return self.terms
         return oldest if oldest.readings.meaning == self.terms.readings.meaning else self.terms
@@ -314,7 +314,7 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
         return None
     # `accept_reading` and `integrate_to_watermark` would have the same result. `accept_reading` would append
     # `reading`, the newest. Its time is the watermark, because there is no lateness and the clock has reached
-    # it. Until then, the slot gets the span of the standing reading, at most `hold`, and then gap.
+    # it. Until that time, the slot gets the span of the standing reading, at most `hold`, and then gap.
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)

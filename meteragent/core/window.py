@@ -238,8 +238,8 @@ class Window:
     def stored_state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window.
 
-        `standing` is the time of the register reading at the split, and the register then, in accumulator
-        units. If the shape says so, the open slot that contains this time is stored as the register minus the
+        `standing` is the time and the value, in accumulator units, of the register reading at the split. If
+        the shape says so, the open slot that contains this time is stored as the register minus the
         accumulator.
         """
         assert self.lost_slot is None, "the slot has no noise"
@@ -259,8 +259,8 @@ class Window:
         """Return whether use within the range, plus noise, explains `register` (in accumulator units)."""
         slot_index = self.masked_slot or 0
         terms, lattice = self.terms, self.terms.steps_per_quantum[slot_index]
-        # The reach is public. Noise exceeds it in fewer than one in 2^40 slots, which are then lost. R would
-        # be a tighter limit, but is dropped with the last draw.
+        # The reach is public. Noise exceeds the reach in fewer than one in 2^40 slots, which are then lost. R
+        # would be a tighter limit, but is dropped with the last draw.
         noise_limit = reach_quanta(terms.n, terms.epsilon * terms.quantum) * lattice
         low, high = use_limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
         # The accumulator includes a dither below one quantum.
@@ -286,8 +286,8 @@ def _pieces_of_value(
 ) -> Iterable[tuple[int, int, int]]:
     """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-    If a register's span is longer than `split_span_max_ms` and not within one stretch of a band, all its
-    use goes to the unknown band.
+    If a register's span is longer than `split_span_max_ms` and is not within one stretch of a band, all use
+    in the span goes to the unknown band.
     """
     split_ms = terms.split_span_max_ms  # this depends on the times of readings alone, never on the use
     if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:

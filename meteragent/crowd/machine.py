@@ -62,7 +62,7 @@ class Machine:
 
     role: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
-    """The filters, without `crowd/NAME/`, of the topics on which the operator's messages arrive."""
+    """The filters of the topics on which the operator's messages arrive, without `crowd/NAME/`."""
 
     def __init__(self, group: Group, identity: Identity, rows: Mapping[RowKey, bytes]) -> None:
         if identity.public != group.public_keys[self.role]:

@@ -21,7 +21,7 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number from a payload, or a sum of several, in the device's unit; its times; the meter's name."""
+    """A number from a payload (or a sum of several) in the device's unit, its times and the meter's name."""
 
     time_ms: int | None
     number: Decimal

@@ -110,7 +110,7 @@ def _has_comma(text: str) -> bool:
 def _is_list(text: str) -> bool:
     """Return whether a text consists of short items, of which at least one is a number.
 
-    Between commas and spaces, which also occur in sentences, every item must be a number.
+    If items are separated by commas or spaces, as in sentences, every item must be a number.
     """
     content = text.strip("[]{}")
     separator = next((separator for separator in ";|\t\n, " if separator in content), None)

@@ -35,7 +35,7 @@ class Evidence:
 
     `marks` returns whether a document certainly comes from the family; it is None if messages are
     recognised by their quantities, or not at all. `ends` are ends of topics that the family always uses.
-    If other families may use them, too, one of the topics `beside` them must have been received.
+    If other families may use the same ends, one of the topics in `beside` must have been received, too.
     """
 
     origins: tuple[Origin, ...] = ()

@@ -50,7 +50,7 @@ def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigErr
 
 
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
-    """Yield an error for each unknown, missing or wrong key; a key that is misspelt is not also missing."""
+    """Yield an error for each unknown, missing or wrong key; yield only one for a misspelt key."""
     key_lines = find_key_lines(text)
     unknown_paths = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     probable_keys = {path: _probable_key(path, document) for path in unknown_paths}

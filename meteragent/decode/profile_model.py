@@ -124,7 +124,7 @@ class QuantityTable(_Table):
     kind: Kind
     """`power`, `register` or `interval_energy`."""
     unit: Literal[*POWERS_W, *ENERGIES_WH] | None = None  # type: ignore[valid-type]  # pydantic knows it
-    """The device's unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Otherwise the configuration has it."""
+    """The unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Without `unit`, the configuration states it."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_parse_sums)] = ()
@@ -239,7 +239,7 @@ class ProfileTable(_Table):
     ends: list[Annotated[_Text, AfterValidator(_check_topic)]] = []
     """The ends of topics by which `discover` recognises this family, whatever precedes them."""
     beside: list[_Text] = []
-    """If `ends` may be of others, too: topics of this family in the same place, one of which was heard."""
+    """If other families share `ends`: topics of this family in the same place, one of which was heard."""
     time: Annotated[str | None, BeforeValidator(_parse_time_path)]
     """The path of a Unix time in s or ms, or an RFC 3339 text with its zone; without either, `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None

@@ -78,7 +78,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return a field (0 if missing) plus its base; only the field if it is no number or has no base."""
+    """Return a field (0 if missing) plus its base, if any; return a field that is no number as it is."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
@@ -105,7 +105,7 @@ def _time_ms(time_s: Decimal) -> int | None:
 def make_reader(kind: Kind, name: str | None, *, is_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    Without a name, records are selected whose unit fits `kind` or, if `is_sum`, that contain a power's sum.
+    Without a name, records with a unit that fits `kind` are selected or, if `is_sum`, with a power's sum.
     """
     units = WATTS if kind is Kind.POWER or is_sum else JOULES
 

@@ -43,7 +43,7 @@ def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bo
 
 
 def _factors(text: str, units: Mapping[str, Fraction]) -> set[Fraction]:
-    """Return the factor of a unit; if its case is wrong, that of the only unit that can be meant, if any."""
+    """Return the factor of a unit, even in the wrong case; none if no unit or several units can be meant."""
     if text in units:
         return {units[text]}
     meant = {factor for name, factor in units.items() if name.lower() == text.lower()}

@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """A slot: its index, and *noise + dither + energy so far* (law 3); in a peak, of its largest part."""
+    """A slot's index, and *noise + dither + energy so far* (law 3); in a peak, the largest part's energy."""
 
     slot_index: int
     accumulator: int
@@ -69,9 +69,9 @@ class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
     All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
-    newest reading up to then, whose span may end later, and `newest_ms` the newest accepted timestamp; before
-    any reading, both are None. `next_ms` is the start of the next window, and `idle_windows` the number of
-    windows begun since the last reading.
+    newest reading at or before that time, whose span may end later, and `newest_ms` the newest accepted
+    timestamp; before any reading, both are None. `next_ms` is the start of the next window, and
+    `idle_windows` the number of windows begun since the last reading.
     """
 
     integrated_until_ms: int

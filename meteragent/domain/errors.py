@@ -63,7 +63,7 @@ class ConfigError(MeteragentError):
 
     @property
     def errors(self) -> tuple["ConfigError", ...]:
-        """This error alone, because it is a single refusal."""
+        """The refusals that this error holds: only this error itself."""
         return (self,)
 
     def with_key(self, key: str) -> "ConfigError":
@@ -143,7 +143,7 @@ class StoreRestored(StoreError):
 
 
 class StoreMoved(StoreError):
-    """A store of another shard than configured; the configured shard's marks are in other stores."""
+    """A store of a shard that is not the configured one, whose marks are in other stores."""
 
 
 class StoreLost(StoreError):

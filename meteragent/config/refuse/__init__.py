@@ -19,7 +19,7 @@ _DIVISION_KEYS = (
 )
 """Keys without which a table cannot be divided into nested streams."""
 _GROUP = "sink.crowd.group"
-"""The key of the file without which a stream's group is unknown."""
+"""The key that names the file of a stream's group; if it is wrong, nothing is known of the group."""
 _GRID = set(map(path_of, GRID_KEYS))
 _FLAT = (
     "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of [[receiver]]"
@@ -60,7 +60,7 @@ def _wrong_in(number: int, wrong_paths: Collection[Path]) -> set[Path]:
 
 
 def _receivers_table(base: Table, receiver: Receiver, number: int) -> Table:
-    """Return the stream that a receiver gets, in a table with the receiver's key prefix."""
+    """Return the stream of a receiver as a table, whose prefix is the receiver's place in the file."""
     stream = sent_to(for_preset(base.stream, receiver.preset), receiver)
     return Table(stream, f"receiver[{number}].", set(base.wrong_paths))
 
@@ -135,7 +135,7 @@ def _stream_refusals(stream: Stream, wrong_paths: set[Path]) -> Refusals:
 
 @check_of("name")
 def _name_refusals(stream: Stream) -> Refusals:
-    """Yield a refusal unless the name is 1 to 64 letters, digits, - or _, and the first a letter or digit."""
+    """Yield a refusal unless a name has 1 to 64 letters, digits, - or _ and starts with a letter or digit."""
     if not _NAME.fullmatch(stream.name):
         expected = "1 to 64 letters, digits, - and _, the first a letter or digit"
         yield ConfigError("name", repr(stream.name), expected)

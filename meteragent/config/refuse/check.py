@@ -10,7 +10,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 
 Refusals = Iterator[ConfigError]
-"""Refusals. If they come from a check of one stream, their keys are relative to that stream."""
+"""Refusals. Those from a check of one stream have keys that are relative to that stream."""
 
 GRID_KEYS = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
 """Keys that determine the windows and slots of a stream."""
@@ -44,7 +44,7 @@ class Check:
     keys: tuple[str, ...]
 
     def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Refusals:
-        """Yield refusals and add their keys to `wrong_paths`, unless a key that the check reads is in it."""
+        """Yield refusals and add their keys to `wrong_paths`; yield none if the check reads a refused key."""
         if not is_wrong(wrong_paths, *self.keys):
             for problem in self.refusals(stream):
                 wrong_paths.add(path_of(problem.key))

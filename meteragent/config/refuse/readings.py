@@ -32,7 +32,7 @@ def reading_refusals(config: Config) -> list[tuple[Stream, ConfigError]]:
 
 
 def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
-    """Return the largest share of a slot, and the most Wh, that are lost if its last reading is late."""
+    """Return the most that a slot can lose if its last reading is late: a share of the slot, and Wh."""
     source, window, step_ms = stream.source, stream.window, terms(stream).step_ms
     late_ms = every_ms(source) - lateness_ms(source, window) if completes_slots(source, window) else 0
     lost_ms = min(max(late_ms, 0), step_ms)
@@ -40,7 +40,7 @@ def largest_loss(stream: Stream) -> tuple[Fraction, Fraction]:
 
 
 def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
-    """Yield each stream whose slots may lose much energy, with its refusal; of nested streams, the first."""
+    """Yield, for each table, the first stream whose slots may lose much energy, with its refusal."""
     prefixes = set[str]()
     if config.archive is not None:
         return  # archives lose nothing
@@ -86,7 +86,7 @@ def _is_for_readings(stream: Stream, rules: Terms) -> bool:
 
 
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
-    """Yield each stream that is too coarse, with its refusal; of nested streams, the worst."""
+    """Yield, for each table, the coarsest of the streams that are too coarse, with its refusal."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for stream, prefix in config.prefixed_streams:
         factor = loads.level_factor(terms(stream))
@@ -107,7 +107,7 @@ def _coarse_refusal(stream: Stream, prefix: str) -> ConfigError:
     wh_per_unit = rules.wh_per_value * rules.hours_per_value
 
     def text(energy_wh: Fraction) -> str:
-        """Return an energy within a slot, as a slot's value if the configuration states a radius."""
+        """Return an energy in a slot as text; if a radius is configured, as the value of the slot."""
         if stream.privacy.radius is None:
             return energy_figures(energy_wh)
         return f"{three_figures(energy_wh / wh_per_unit)} {rules.value_unit}"

@@ -41,7 +41,7 @@ _RECORD_KEYS = ("total", "home_assistant", "retain")
 
 @check_of("sink.crowd")
 def crowd_refusals(stream: Stream) -> Refusals:
-    """Yield the refusals before a group's terms are applied: of its file, its id, and conflicting keys."""
+    """Yield refusals of a group's file and id, and of conflicting keys, before its terms are applied."""
     settings, group = stream.sink.crowd, None
     if settings is None:
         return
@@ -136,7 +136,7 @@ def _deadline_refusals(stream: Stream) -> Refusals:
 
 
 CROWD_CHECKS = (_limit_refusals, _lattice_refusals, _label_refusals, _deadline_refusals)
-"""The checks of a stream with its group's terms; the last one refuses the key that all others read."""
+"""Checks of a stream with its group's terms; the last may refuse `sink.crowd.group`, which all others read."""
 
 # Nested streams -----------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ _NOT_WITH_RECEIVERS = {
 
 
 def receiver_refusals(config: Config, wrong_paths: Collection[Path]) -> Refusals:
-    """Yield refusals of settings that exclude receivers; `wrong_paths` are those of the file's stream."""
+    """Yield refusals of settings that exclude receivers; `wrong_paths` are refused keys of the stream."""
     if config.archive is not None:
         yield ConfigError("archive", "a table together with [[receiver]]", "a file of its own")
     yield from _conflicts_with_receivers(config.stream[0], wrong_paths)

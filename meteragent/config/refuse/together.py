@@ -29,7 +29,7 @@ def name_refusals(tables: Sequence[Table]) -> Refusals:
 
 
 def topic_refusals(tables: Sequence[Table]) -> Refusals:
-    """Yield refusals of sink and status topics that are also read or used twice; at most one per stream."""
+    """Yield at most one refusal per stream: of a sink or status topic that is also read, or used twice."""
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     streams = [table.stream for table in sound_tables]
     for index, (stream, prefix, wrong_paths) in enumerate(sound_tables):

@@ -65,7 +65,7 @@ def _alternative_refusals(stream: Stream) -> Refusals:
 
 @check_of(*GRID_KEYS)
 def _key_refusals(stream: Stream) -> Refusals:
-    """Yield refusals of keys of `[window]` that belong to other kinds, are missing, or define other slots."""
+    """Yield refusals of keys of `[window]` that are missing, or that the window's kind or slots exclude."""
     row, window = row_of(stream), stream.window
     for key in OWN_KEYS:
         if key not in row.own_keys and getattr(window, key):
@@ -92,7 +92,7 @@ def _misplaced_key_refusal(stream: Stream, key: str) -> ConfigError:
 
 @check_of("privacy.metric", "source.kind", "sink.total", *GRID_KEYS)
 def _number_refusals(stream: Stream) -> Refusals:
-    """Yield refusals of a metric, of readings, and of a running total that the values do not support."""
+    """Yield refusals of a metric, readings or a running total that the window's values do not support."""
     shape, distance = shape_class(stream), metric(stream)
     if distance not in shape.metrics:
         spaces = [f"'{name}'" for name in SPACES if distance in SHAPES[Space(name)].metrics]

@@ -76,7 +76,7 @@ def preset(stream: Stream) -> Preset:
 
 
 def space(stream: Stream) -> Space:
-    """Return the space: as configured, as implied by another key, or as the preset states."""
+    """Return the kind of window, its space: as configured, as implied by another key, or the preset's."""
     if stream.privacy.space is not None:
         return stream.privacy.space
     keys = ((space, row.implied_by) for space, row in ROWS.items() if row.implied_by is not None)
@@ -208,7 +208,7 @@ def _build_share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Sh
 
 
 def _peak_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
-    """Yield refusals of windows, parts and readings that do not fit or, if all fit, of a useless peak."""
+    """Yield refusals of unfit windows, parts and readings, or else, if all fit, of a useless peak."""
     problems = list(_peak_window_refusals(usual))
     if not HOUR_MS % usual.step_ms:
         problems += _peak_reading_refusals(usual)

@@ -54,7 +54,7 @@ def _parts(template: SourceTopic, source: Source) -> SourceTopic:
 
 
 def part_sources(source: Source) -> tuple[Source, ...]:
-    """Return a source without parts for each topic: the source's own, and those of its parts."""
+    """Return one source without parts for each topic: the source's own topic, and the topics of its parts."""
     if not source.part:
         return (source,)
     return tuple(source.model_copy(update={"part": (), **_part_keys(part)}) for part in (None, *source.part))

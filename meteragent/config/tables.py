@@ -1,9 +1,9 @@
 """The streams that a file's tables define: in a group's total, one for each share, or one for each preset.
 
-Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each hides
-the same energy at its share of the level, so for any change in the load the levels of all streams add up to
-at most the configured level (THEORY 3.8). They share their source, so fine and coarse slots come from the
-same readings, and a receiver can combine them (`meteragent.consume.nested`).
+Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each stream
+hides the same energy at its share of the level, so for any change in the load, the levels of all streams add
+up to at most the configured level (THEORY 3.8). The streams share their source, so fine and coarse slots come
+from the same readings, and a receiver can combine them (`meteragent.consume.nested`).
 
 Receivers. Receivers of the same preset share one stream. Its noise is drawn and charged once, so a second
 copy of a record reveals nothing more. Streams of other presets add to the charges of the meter. A stream is

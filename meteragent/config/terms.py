@@ -20,8 +20,7 @@ _USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """The number of 24-hour days in an ordinary calendar window, for which figures are stated."""
 
 LIVE_ROUNDING: Rounding = "dithered"
-"""The agent's rounding. Archives round half up instead, because they store no accumulators that a copy could
-reveal."""
+"""The agent's rounding. Archives round half up: they store no accumulators that a copy could reveal."""
 
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
 _USUAL_MS = parse_time("1974-04-01T00:00:00Z")
@@ -226,7 +225,7 @@ def _distinct_starts_ms(calendar: Calendar) -> tuple[int, ...]:
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """Return the budget of a period, its level divided by the smallest radius (1/W); None without one."""
+    """Return a period's budget in 1/W: its level divided by the smallest radius; None without a budget."""
     if stream.privacy.budget is None:
         return None
     largest_epsilon = max(window.epsilon_per_w / window.level for window in distinct_terms(stream))

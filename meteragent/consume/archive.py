@@ -167,7 +167,7 @@ def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
 
 
 def _require_parts(folder: Path, manifests: list[dict[str, Any]]) -> list[Path]:
-    """Return the parts of a folder. Raises RecordError unless they are those that its manifests list."""
+    """Return the parts of a folder. Raises RecordError unless its manifests list exactly these parts."""
     listed = [part for facts in manifests if "batches" not in facts for part in listed_parts(facts)]
     paths = (path.relative_to(folder) for path in folder.rglob("*.parquet") if path.is_file())
     names = {path.as_posix() for path in paths if not any(part[0] in "._" for part in path.parts)}

@@ -95,7 +95,7 @@ class CrowdDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class CrowdTotal:
-    """The energy, in Wh, of those `homes` gateways of a group that reported in a slot."""
+    """The energy, in Wh, of the gateways of a group that reported in a slot; their number is `homes`."""
 
     time_ms: int
     homes: int

@@ -220,7 +220,7 @@ class Record:
 
 
 class RecordCheck(NamedTuple):
-    """The part of a descriptor with which each of its records must agree; `sd` is the noise's, as stated."""
+    """The part of a descriptor with which its records must agree; `sd` is the noise's standard deviation."""
 
     shape: Shape
     unit: str

@@ -48,8 +48,8 @@ from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
 Composition = tuple[tuple[int, int, int], ...]
-"""The windows in a sum, as triples (terms, slots, windows): under the descriptor with the index `terms`,
-`windows` windows have `slots` slots each."""
+"""The windows in a sum, as triples (terms, slots, windows): the index of the descriptor, the number of slots
+in a window, and the number of windows."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Rules:
         return capacity_u.astype(np.int64)
 
     def allow(self, homes: Any, capacities_u: Sequence[Any] | None) -> Any:
-        """Return which cells may be shown by public facts; arguments and result are arrays or Spark columns.
+        """Return which cells public facts allow to show; arguments and result are arrays or Spark columns.
 
         `homes` is the number of homes. `capacities_u` is the least, the largest and the sum of their
         capacities; without them `share` is not checked here, but by `may_dominate`.

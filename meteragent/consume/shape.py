@@ -112,7 +112,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     """Estimate the largest mean of any part of the window that starts at `time_ms`, in the series' unit.
 
     The interval holds for any number of draws k: the error is at most the largest absolute value of the k
-    noises, of which the half-width covers each with probability 1 - (1 - coverage) / k (THEORY A.13.3). `sd`
+    noises, each of which the half-width covers with probability 1 - (1 - coverage) / k (THEORY A.13.3). `sd`
     is a bound, sqrt(k) times that of one noise. With one draw the estimate is unbiased; with more it may be
     too high on average. Raises ValueError if there is no such window, or its value is not a peak.
     """

@@ -47,7 +47,7 @@ _IDLE = {*_REFUSED, "duplicate"}
 _EMPTY = {"refused_missing", "refused_unavailable"}
 """Refusals of messages that may belong to something other than a meter."""
 _UNHEARD = {"retained", "other_shard"}
-"""Outcomes of messages that were not just sent, or belong to another agent; they do not end a silence."""
+"""Outcomes that do not end a silence: the message was not just sent, or is for another agent."""
 _ODD = _UNREADABLE - _EMPTY
 _NO_COUNTS = Counter[str]()
 """An empty counter, never changed, that all origins without counts share."""

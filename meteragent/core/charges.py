@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers of a stream's charges: `own_budget`, which may forbid them, and all that record them."""
+    """The odometers that record a stream's charges, and the `own_budget`, which may forbid charges."""
 
     own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
@@ -22,7 +22,7 @@ class Spending:
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`, which may refuse: only the own budget may forbid a charge; all odometers record it.
+            # `add` may refuse a charge, but only the own budget may forbid one; all odometers record it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 

@@ -53,7 +53,7 @@ class Origin(NamedTuple):
 
 
 MeterReading = tuple[Origin, Pending | None]
-"""A reading with its origin; None if a gateway says that it no longer hears the meter."""
+"""A reading with its origin; instead of the reading, None if a gateway no longer hears the meter."""
 
 
 class Intake:

@@ -48,7 +48,7 @@ class Claims:
         self.held_until_ms: Mapping[Destination, int] = {}
 
     def ask_about(self, destinations: Iterable[Destination]) -> None:
-        """Ask about destinations, unless they belong to this store or were asked about before."""
+        """Collect questions about destinations, except this store's own and those asked about before."""
         for destination in destinations:
             if not (self.is_own(destination) or destination in self._asked):
                 self._asked.add(destination)

@@ -19,11 +19,11 @@ the sum is a line, like each of its phases, and a slot of the sum is the sum of 
 that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is kept until there
 is a sum at or after the phase's next good reading. At a slot's end, waiting changes are believed.
 
-If registers report on change (`every_ms` is 0), a silent one has not moved, for example the register of a
-tariff that is not in force. So it is taken to have the same value when another one is read (`standing_sums`),
-but only up to the time that is integrated: until then, a reading may still arrive within the lateness. Its
-next change is spread over the time since then. A change that exceeds the range in this time means that the
-register was silent for another reason; it is clamped and counted.
+If registers report on change (`every_ms` is 0), a silent register has not moved, for example that of a tariff
+that is not in force. So it is taken to have the same value when another one is read (`standing_sums`), but
+only up to the time that is integrated: until then, a reading may still arrive within the lateness. The silent
+register's next change is spread over the time since then. A change that exceeds the range in this time means
+that the register was silent for another reason; it is clamped and counted.
 """
 
 from abc import ABC, abstractmethod

@@ -231,7 +231,7 @@ class RegisterTimeline(Timeline):
         return self._discard_glitches(range(before)) + self._discard_glitches(range(1, count - before))
 
     def _added_u(self, window: Window, reading: Pending) -> int | None:
-        """Return what must be added for the masked slot to explain a reading: 0, the modulus, or None."""
+        """Return what to add to a reading that the masked slot then explains: 0 or the modulus; else None."""
         readings = window.terms.readings
         for added_u in (0,) if readings.modulus_u is None else (0, readings.modulus_u):
             if window.explains(reading.time_ms, (reading.value_u + added_u) * readings.interval_ms):

@@ -94,7 +94,7 @@ def is_within(readings: ReadingRules, start: Count, end: Count, shift_u: int = 0
 
 
 def possible_shift(readings: ReadingRules, start: Count, end: Count) -> int | None:
-    """Return 0 if a change is possible, minus the modulus if it is possible as a rollover, else None."""
+    """Return the shift of a possible change: 0, or, for a rollover, minus the modulus. Else return None."""
     span_ms = end.time_ms - start.time_ms
     weight_ms = span_ms + _SECOND_MS + _EXCESS * min(span_ms, HOUR_MS)
     step = _reading_step(readings)
@@ -137,7 +137,7 @@ def _is_contradicted(readings: ReadingRules, good: Count, reading: Count, follow
 
 
 def _new_level(items: Sequence[Count], good: int, index: int, readings: ReadingRules) -> Change | None:
-    """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do."""
+    """Return the change to a new level, if the readings at `index` - 1 and `index` confirm it, else None."""
     start, first, second = items[good], items[index - 1], items[index]
     has_moved = second.value_u > first.value_u or (readings.low_u < 0 and second.value_u != first.value_u)
     is_jump, level_u = first.value_u > start.value_u, first.value_u - start.value_u

@@ -72,7 +72,7 @@ class Stream:
         return self.schedule.usual
 
     def destinations_of_slot(self, destinations: Destinations, window_ms: int, end_ms: int) -> Destinations:
-        """Return those of the destinations that get a slot, given its end and its window's start."""
+        """Return those of the destinations that get a slot, given the slot's end and its window's start."""
         queues = {item.queue for item in self.receivers if item.has_slot(window_ms, end_ms)}
         for destination in destinations:
             if destination.queue not in queues:

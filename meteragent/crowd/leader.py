@@ -170,7 +170,7 @@ class Leader(Machine):
         return keys.unseal_number(report.share, hpke_info)
 
     def _count_answer(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
-        """Close a slot with the sum of shares, helper's total and noise, if the answer opens."""
+        """Close a slot with the total of shares, helper's sum and noise, if the answer can be opened."""
         slot_s, group, entries = answer.slot_s, self.group, list(counted_entries)
         keys = self.keys_of_slot(slot_s)
         if len(entries) < group.smallest_crowd:

@@ -236,7 +236,7 @@ def batch_digest(group_id: bytes, slot_s: int, entries: Sequence[Entry]) -> byte
 
 
 def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> bytes:
-    """Return the leader's digest of the reports that it adds up, as received and in the batch's order."""
+    """Return a digest of the reports that the leader adds up, as received and in the batch's order."""
     hashes = (hashlib.sha256(report).digest() for report in reports)
     return _digest(b"reports", group_id, slot_s, len(reports), hashes)
 

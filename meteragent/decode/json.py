@@ -9,7 +9,7 @@ A payload becomes a reading in this order:
    are used, not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do
    no harm in fields that are not selected. The parser fails on a number whose exponent is too large for a
    decimal; a slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or
-   with 0. A string that spells an object or a list is replaced by it, wherever it is.
+   with 0. A string that spells an object or a list, wherever it is, is replaced by that object or list.
 3. Selection: the expressions are evaluated (`make_finder`); a plain field name needs only a look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
@@ -71,7 +71,7 @@ def document_of(payload: bytes) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse a document; a string in it that spells an object or a list is replaced by it."""
+    """Parse a document; replace each string in it that spells an object or a list by what it spells."""
     try:
         document = _DECODER.decode(text)
     except ArithmeticError:

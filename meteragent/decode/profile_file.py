@@ -65,7 +65,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _probable_key(path: Path, document: Any) -> str | None:
-    """Return the most similar key, among those missing in the table of a misspelt key; None without one."""
+    """Return the missing key that is most similar to a misspelt key of the same table; None without one."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]

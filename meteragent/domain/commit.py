@@ -176,10 +176,10 @@ class Commit:
     `marks`: for each meter, the time before which none of its windows opens any more (law 1; never lowered).
     `charges`: how many windows opened, and how many peaks drew noise again, by charge and meter (law 2).
     `redrawn`: the meters charged for a peak whose noise was drawn again after a restart. `states`: the new
-    state of each meter, or None to delete a forgotten meter's, in the order in which the meters' messages
-    arrived, so that meters that report together share pages of the database. `terms`: the terms to which
-    states refer, by id. `outgoing`: the messages to send, in order. `totals`: running totals by public name.
-    `prices`: all prices of the stream that are still needed, or None if they have not changed.
+    state of each meter, or None to delete the state of a forgotten meter, in the order in which the meters'
+    messages arrived, so that meters that report together share pages of the database. `terms`: the terms to
+    which states refer, by id. `outgoing`: the messages to send, in order. `totals`: running totals by public
+    name. `prices`: all prices of the stream that are still needed, or None if they have not changed.
     """
 
     stream: str

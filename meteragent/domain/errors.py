@@ -113,7 +113,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that was lost, or refused a request; `code` is that of the problem to report."""
+    """A broker or database that was lost, or refused a request; `code` names the problem to report."""
 
     code = ""
 

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def all_refusals(config: Config, wrong_paths: Collection[Path] = ()) -> Refusals:
-    """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
+    """Yield all refusals that do not rely on keys in `wrong_paths`, which the form has already refused."""
     if any(path[:1] == ("receiver",) for path in wrong_paths):
         return  # `form` has dropped the list, so the streams are unknown
     streams = [

@@ -19,8 +19,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 LEVEL_FACTOR_MAX = 2
-"""A stream is refused if the level of a change by the hidden energy can be more than this factor times the
-stream's level, unless `privacy.accept` allows this."""
+"""If a change of the load by the hidden energy can have more than this many times the stream's level, the
+stream is refused, unless `privacy.accept` allows this."""
 LOST_MAX = Fraction(1, 50)
 """A stream is refused if a larger share of a slot can be lost, unless `privacy.accept` allows this."""
 _LOST = "lost_energy"
@@ -76,8 +76,8 @@ def is_too_coarse(stream: Stream) -> bool:
 def _is_for_readings(stream: Stream, rules: Terms) -> bool:
     """Return whether slots are readings of power, and the promise is stated as a distance, as in the papers.
 
-    This is so if a radius is set and slots are no longer than the hold of a reading, or if a preset of
-    several slots applies and slots are no shorter than the hold.
+    The promise is taken to be stated so if a radius is set and slots are no longer than the hold of a
+    reading, or if a preset of several slots applies and slots are no shorter than the hold.
     """
     privacy, hold_ms = stream.privacy, rules.readings.longest_hold_ms
     by_radius = privacy.radius is not None and rules.step_ms <= hold_ms

@@ -136,7 +136,7 @@ def _deadline_refusals(stream: Stream) -> Refusals:
 
 
 CROWD_CHECKS = (_limit_refusals, _lattice_refusals, _label_refusals, _deadline_refusals)
-"""Checks of a stream with its group's terms; the last may refuse `sink.crowd.group`, which all others read."""
+"""The checks with a group's terms; the last one may refuse `sink.crowd.group`, which all others read."""
 
 # Nested streams -----------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """IAMMETER Wi-Fi meters: rows of numbers without keys, one for each phase.
 
 A row contains voltage, current, power (W), import and export (kWh), and optionally frequency and power
-factor. ``Data`` holds the row of one phase, ``Datas`` those of three, and perhaps their sum, which is
-ignored.
+factor. ``Data`` holds the row of one phase; ``Datas`` holds the rows of three phases, and perhaps one with
+their sum, which is ignored.
 """
 
 from fractions import Fraction

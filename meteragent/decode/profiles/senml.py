@@ -1,4 +1,4 @@
-"""SenML in JSON (RFC 8428). Names with spaces never clash with a record's name, which has none."""
+"""SenML in JSON (RFC 8428). Names with spaces never clash with a record's name, which contains no spaces."""
 
 import re
 from fractions import Fraction
@@ -11,7 +11,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
 def _named_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Return the quantity of records with this name, or this end after ``:`` or ``/``; None if impossible."""
+    """Return the quantity of records whose name, or its end after ``:`` or ``/``, is `name`, if possible."""
     if not _NAME.fullmatch(name):
         return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, make_reader(kind, name))

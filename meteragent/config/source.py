@@ -234,8 +234,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
     """Return how long a meter may be silent: as configured, or else a day (30 if it reports on change)."""
     if configured_ms is not None:
         return configured_ms
-    # While the load is constant, a device that reports on change is silent. If its records stopped after a
-    # day, the time at which they stop would reveal when something was last used.
+    # While the load is constant, a device that reports on change is silent. If a silent meter's records
+    # stopped after a day, the time at which they stop would reveal when something was last used.
     return 30 * DAY_MS if reports_on_change(source) else DAY_MS
 
 

@@ -5,9 +5,9 @@ hides the same energy at its share of the level, so for any change in the load, 
 up to at most the configured level (THEORY 3.8). The streams share their source, so fine and coarse slots come
 from the same readings, and a receiver can combine them (`meteragent.consume.nested`).
 
-Receivers. Receivers of the same preset share one stream. Its noise is drawn and charged once, so a second
-copy of a record reveals nothing more. Streams of other presets add to the charges of the meter. A stream is
-named after its preset and not after its receivers, because the name is a key of the ledger.
+Receivers. Receivers of the same preset share one stream. A shared stream's noise is drawn and charged once,
+so a second copy of a record reveals nothing more. Streams of other presets add to the charges of the meter. A
+stream is named after its preset and not after its receivers, because the name is a key of the ledger.
 """
 
 from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def _shared(stream: Stream, peers: Sequence[Receiver]) -> Stream:
 
 
 def for_preset(base: Stream, name: str) -> Stream:
-    """Return the file's stream with a preset's slots and noise; bands and zone stay if needed."""
+    """Return the file's stream with a preset's slots and noise; keep bands and zone that the preset needs."""
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = base.window if preset is None else window_of(preset, base.window)
     privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)

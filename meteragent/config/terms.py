@@ -78,9 +78,9 @@ def quantum(stream: Stream) -> Fraction:
     """Return the lattice step of slot values, in their unit: as configured, or else the preset's.
 
     All windows of a stream share one lattice, computed for the shortest slot of an ordinary window. If the
-    preset's quantum over that slot is not a whole number of millionths (1 W over 5 minutes is 1/12 Wh), it is
-    the next smaller step of the series 1, 2, 5, 10, ... (0.05 Wh). A finer lattice does not weaken the
-    promise, because the loss is counted in whole quanta, rounded up (THEORY A.1.2).
+    preset's quantum over that slot is not a whole number of millionths (1 W over 5 minutes is 1/12 Wh), the
+    lattice step is the next smaller number of the series 1, 2, 5, 10, ... (0.05 Wh). A finer lattice does not
+    weaken the promise, because the loss is counted in whole quanta, rounded up (THEORY A.1.2).
     """
     if stream.privacy.quantum:
         return stream.privacy.quantum
@@ -104,8 +104,8 @@ def finer_step(quantum: Fraction) -> Fraction:
 def radius(stream: Stream, shape: Shape) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    It is the value of `hide` in the shortest slot, rounded up to the lattice: for a mean, `hide` divided by
-    the slot's hours; for an amount, `hide` times the largest price.
+    The derived radius is the value of `hide` in the shortest slot, rounded up to the lattice: for a mean,
+    `hide` divided by the slot's hours; for an amount, `hide` times the largest price.
     """
     privacy, source = stream.privacy, stream.source
     if privacy.radius is not None:

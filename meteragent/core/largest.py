@@ -87,7 +87,7 @@ class LargestWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add_value(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to its parts; the time of a part before the stretch is gap."""
+        """Add a value over a stretch of time to the parts it covers; a part's time before that is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
             self.reading_bits = 1

@@ -91,8 +91,8 @@ class Profile:
 
     `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract. If
     `needs_id`, one topic carries messages of several meters. `personal` lists the fields that identify a
-    person, a place or a contract; they are dropped. `traps` are facts to know beforehand, and `fields` the
-    names that the profile reads in payloads.
+    person, a place or a contract; these fields are dropped. `traps` are facts to know beforehand, and
+    `fields` the names that the profile reads in payloads.
     """
 
     name: str

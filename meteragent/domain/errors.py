@@ -147,7 +147,7 @@ class StoreMoved(StoreError):
 
 
 class StoreLost(StoreError):
-    """A missing, corrupt or new store, so the time from which releases may safely continue is unknown."""
+    """A missing, corrupt or new store: the time from which releases may safely continue is unknown."""
 
 
 class PageError(MeteragentError):

@@ -316,7 +316,7 @@ def simtest(parser: argparse.ArgumentParser) -> None:
     add(
         "--of",
         dest="service",
-        choices=("agent", "collect"),
+        choices=("agent", "collect", "operators"),
         default="agent",
         help="what runs (default %(default)s)",
     )

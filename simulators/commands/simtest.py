@@ -19,7 +19,9 @@ from simulators.simtest.schedule import (
     PriceJunk,
     Read,
     Record,
+    Report,
     Schedule,
+    Step,
     Trouble,
     read,
     write,
@@ -27,7 +29,7 @@ from simulators.simtest.schedule import (
 from simulators.simtest.shrink import shrink
 from simulators.simtest.world import STATES, met
 
-NO_FAULTS = (Read, Junk, Price, PriceJunk, Announce, Record, Trouble)
+NO_FAULTS = (Read, Junk, Price, PriceJunk, Announce, Record, Trouble, Report, Step)
 """The events that are not faults of the agent."""
 
 

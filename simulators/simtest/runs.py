@@ -29,7 +29,7 @@ TWINS = 5
 """One schedule in `TWINS` runs a second time, with other values in its readings, if `run` allows it."""
 
 AGENT = "agent"
-SERVICES = (AGENT, "collect")
+SERVICES = (AGENT, "collect", "operators")
 """Whose schedules can run. Those of a service other than the agent have a package of that name here."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there

@@ -252,6 +252,22 @@ class Trouble(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Report(Event):
+    """A home's report of a slot to a crowd's leader; the slot begins with the home's first report of it."""
+
+    home: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Event):
+    """A step of the wall clock of one operator (0: leader, 1: helper)."""
+
+    operator: int
+    jump_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """Properties of the network and the brokers; the defaults are harmless.
 
@@ -310,6 +326,8 @@ KINDS: dict[str, type[Any]] = {
         Announce,
         Record,
         Trouble,
+        Report,
+        Step,
     )
 }
 

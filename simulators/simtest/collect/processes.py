@@ -22,29 +22,8 @@ from simulators.simtest.collect.judge import BEGIN, POISON, Judge, Message, Slot
 from simulators.simtest.collect.shared import SharedQueue
 from simulators.simtest.collect.tables import Tables
 from simulators.simtest.loop import Guard, VirtualLoop
-from simulators.simtest.mqtt import server as mqtt
-from simulators.simtest.mqtt.brokers import Mail, SourceBroker, matches_filter
-from simulators.simtest.mqtt.network import Connection, Publication
-
-
-class RetainingBroker(SourceBroker):
-    """The source's broker, which also sends what it has retained to each new subscription."""
-
-    retained: dict[str, bytes]
-
-    def publish_retained(self, topic: str, payload: bytes) -> None:
-        """Accept a descriptor."""
-        self.retained[topic] = payload
-        self.publish(topic, payload, 1, retain=False)
-
-    def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
-        super()._take(connection, packet)
-        if isinstance(packet, mqtt.Subscribe):
-            for box in self.mailboxes.values():
-                if box.connection is connection:
-                    topics = [topic for topic in self.retained if matches_filter(packet.topic_filter, topic)]
-                    box.waiting.extend(Mail(topic, self.retained[topic], 1, True) for topic in topics)
-                    self._hand_over(box)
+from simulators.simtest.mqtt.brokers import RetainingBroker
+from simulators.simtest.mqtt.network import Bystander
 
 
 class Collector:
@@ -57,10 +36,8 @@ class Collector:
         self.task: asyncio.Task[None]
 
 
-class Collectors:
+class Collectors(Bystander):
     """The processes by name, the broker or queue and the tables that they use, and the judge of all."""
-
-    is_alive = True
 
     def __init__(self, plan: s.Schedule, folder: Path) -> None:
         self.counts, self.violation = Counter[str](), None
@@ -70,7 +47,6 @@ class Collectors:
         self._loop.set_exception_handler(self._on_error)
         self._random = Random(f"collect {plan.seed}")
         self._broker = RetainingBroker(self._loop, self, Random(f"source {plan.seed}"), plan.network)
-        self._broker.retained = {}
         self._broker.reachable.set()
         self._loop.connect = lambda _, protocol: self._broker.connect(protocol)
         self._queue = SharedQueue(self._loop, self._random)
@@ -147,28 +123,9 @@ class Collectors:
                 return self._acknowledge(name, [(mail.topic, bytes(mail.payload)) for mail in mails])
         return len(packet_ids)
 
-    def after_acknowledge(self) -> None:
-        """Do nothing."""
-
-    def on_subscribe(self, client_id: str) -> None:
-        """Count a subscription."""
-        self.counts["subscriptions"] += bool(client_id)
-
     def on_publish(self, *_: Any, **__: Any) -> None:
         """Refuse what a collector publishes."""
         raise InvariantViolation("a collector publishes")
-
-    def after_publish(self) -> None:
-        """Do nothing."""
-
-    def on_answer(self, *_: Any, **__: Any) -> None:
-        """Do nothing."""
-
-    def on_confirm(self, publication: Publication) -> None:
-        """Do nothing."""
-
-    def after_confirm(self) -> None:
-        """Do nothing."""
 
     def _state(self) -> State:
         """Read what is durable."""

@@ -312,6 +312,30 @@ class SourceBroker(Broker):
             connection.send(mqtt.publish(connection.level, packet_id, mail.topic, mail.payload, flags))
 
 
+class RetainingBroker(SourceBroker):
+    """The source's broker, which also sends what it has retained to each new subscription."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
+    ) -> None:
+        super().__init__(loop, observer, random, network)
+        self.retained: dict[str, bytes] = {}
+
+    def publish_retained(self, topic: str, payload: bytes) -> None:
+        """Accept a message, and retain it."""
+        self.retained[topic] = payload
+        self.publish(topic, payload, 1, retain=False)
+
+    def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        super()._take(connection, packet)
+        if isinstance(packet, mqtt.Subscribe):
+            for box in self.mailboxes.values():
+                if box.connection is connection:
+                    topics = [topic for topic in self.retained if matches_filter(packet.topic_filter, topic)]
+                    box.waiting.extend(Mail(topic, self.retained[topic], 1, retain=True) for topic in topics)
+                    self._hand_over(box)
+
+
 def matches_filter(topic_filter: str, topic: str) -> bool:
     """Return whether a filter matches a topic; it may have `+` for a level, and `/#` at its end."""
     patterns, levels = topic_filter.split("/"), topic.split("/")

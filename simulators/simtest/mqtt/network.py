@@ -7,7 +7,7 @@ bytes that the process has handed to the operating system still arrive, and the 
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import accumulate, pairwise
@@ -76,6 +76,32 @@ class Observer(Protocol):
 
     def after_confirm(self) -> None:
         """End the process if it is to die after it has received a confirmation."""
+
+
+class Bystander:
+    """The part of an observer that only watches: its processes die elsewhere."""
+
+    is_alive = True
+    counts: Counter[str]
+
+    def on_subscribe(self, client_id: str) -> None:
+        """Count a subscription."""
+        self.counts["subscriptions"] += bool(client_id)
+
+    def after_acknowledge(self) -> None:
+        """Do nothing."""
+
+    def after_publish(self) -> None:
+        """Do nothing."""
+
+    def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:
+        """Do nothing."""
+
+    def on_confirm(self, publication: Publication) -> None:
+        """Do nothing."""
+
+    def after_confirm(self) -> None:
+        """Do nothing."""
 
 
 class Peer(Protocol):

@@ -79,10 +79,10 @@ def test_a_long_recording_is_summed_up(
     lines = "\n".join(f'{{"now": {{"p": {number}}}}}' for number in range(5))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     assert main(["profile", "test", str(mine), "-"]) == 0
-    said = capsys.readouterr().out
-    assert "0 W, on arrival" in said
-    assert ".. 3 more .." in said
-    assert "4000 W, on arrival" in said
+    output = capsys.readouterr().out
+    assert "0 W, on arrival" in output
+    assert ".. 3 more .." in output
+    assert "4000 W, on arrival" in output
 
 
 def test_bare_numbers_count_on_their_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,13 +90,13 @@ def test_bare_numbers_count_on_their_topics(tmp_path: Path, capsys: pytest.Captu
     recording = tmp_path / "payloads.txt"
     recording.write_text("shellies/a/emeter/0/total 73144.9\nshellies/a/emeter/0/power 811.43\n")
     assert main(["profile", "test", "shelly-gen1", str(recording)]) == 0
-    said = capsys.readouterr().out
-    assert "  power (power): 811.43 W, on arrival\n  total (register, import): 73144.9 Wh" in said
-    assert "returned" not in said
+    output = capsys.readouterr().out
+    assert "  power (power): 811.43 W, on arrival\n  total (register, import): 73144.9 Wh" in output
+    assert "returned" not in output
 
 
 @pytest.mark.parametrize(
-    ("payload", "code", "said"),
+    ("payload", "code", "reason"),
     [('{"b": 1}', 1, "No quantity was read"), (None, 1, "no such file")],
 )
 def test_what_reads_nothing_fails(
@@ -105,23 +105,23 @@ def test_what_reads_nothing_fails(
     capsys: pytest.CaptureFixture[str],
     payload: str | None,
     code: int,
-    said: str,
+    reason: str,
 ) -> None:
     """A recording in which nothing is read, or that is not there, ends with 1."""
     recording = tmp_path / "payload.json"
     if payload is not None:
         recording.write_text(payload)
     assert main(["profile", "test", str(mine), str(recording)]) == code
-    assert said in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
 def test_a_profile_that_is_wrong_is_refused(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 78, and each error with file, line and key."""
     mine.write_text(mine.read_text().replace("kW", "kw").replace("title", "tilte"))
     assert main(["profile", "test", str(mine), "-"]) == 78
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith(f"{mine}:2: tilte: found an unknown key; did you mean title?")
-    assert said[1].startswith(f"{mine}:16: quantity.power.unit: found 'kw'; did you mean 'kW'?")
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[0].startswith(f"{mine}:2: tilte: found an unknown key; did you mean title?")
+    assert errors[1].startswith(f"{mine}:16: quantity.power.unit: found 'kw'; did you mean 'kW'?")
 
 
 # The page -----------------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def test_the_example_of_the_page_reads_what_it_says() -> None:
         b'{"type": "electricity", "meta": {"ts": 1795176000}, '
         b'"energy": {"drawn": 0.5, "fed": 40.25, "t1": 1.5, "t2": 2}}'
     )
-    assert [(one.time_ms, str(one.number)) for one in profile.quantities["power"].read(payload)] == [
-        (1795176000000, "-39.75")
-    ]
+    assert [
+        (reading.time_ms, str(reading.number)) for reading in profile.quantities["power"].read(payload)
+    ] == [(1795176000000, "-39.75")]
     assert str(profile.quantities["import"].read(payload)[0].number) == "3.5"
 
 

@@ -74,15 +74,15 @@ def sorts(test: ast.expr) -> Iterator[tuple[str, int, int]]:
 @cache
 def places() -> dict[str, set[str]]:
     """Return where outside the homes each sort of test stands."""
-    known: dict[str, set[str]] = {sort: set() for sort in FENCE}
+    places_by_sort: dict[str, set[str]] = {sort: set() for sort in FENCE}
     for path in sorted(HOUSE.rglob("*.py")):
         name = path.relative_to(HOUSE).as_posix()
         if name.startswith(HOMES):
             continue
         for test in decisions(ast.parse(path.read_text())):
             for sort, line, column in sorts(test):
-                known[sort].add(f"{name}:{line}:{column}")
-    return known
+                places_by_sort[sort].add(f"{name}:{line}:{column}")
+    return places_by_sort
 
 
 @pytest.mark.parametrize("sort", FENCE)

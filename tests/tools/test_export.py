@@ -31,9 +31,9 @@ LATER_MS = NOON_MS + DAY_MS
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A configuration whose store is `db` in the same folder."""
-    found = tmp_path / "meteragent.toml"
-    found.write_text(written(store=f"path = '{tmp_path / 'db'}'"))
-    return found
+    configuration = tmp_path / "meteragent.toml"
+    configuration.write_text(written(store=f"path = '{tmp_path / 'db'}'"))
+    return configuration
 
 
 def leave(
@@ -99,18 +99,18 @@ def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: 
     assert [row[4] for row in exported()] == ["value", "1"]
 
 
-def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
+def test_each_row_names_its_band_and_stream(path: Path, exported: Exported) -> None:
     """A record of a mean day names its band; each row names its stream, in the order of the records."""
-    known = schedule(PROFILE, BANDS)
-    bands = sent(known, JUNE, [[10, 20, 40, 30]])
+    calendar = schedule(PROFILE, BANDS)
+    bands = sent(calendar, JUNE, [[10, 20, 40, 30]])
     leave(path, recorded(TERMS, [7], "m2"), stream="other")
-    leave(path, bands, known.usual)
-    found = exported()[1:]
-    assert [(row[0], row[1], row[8]) for row in found] == [
+    leave(path, bands, calendar.usual)
+    rows = exported()[1:]
+    assert [(row[0], row[1], row[8]) for row in rows] == [
         ("other", "m2", ""),
         *(("main", "m1", name) for name in ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")),
     ]
-    assert {row[3] for row in found[1:]} == {"PT720H"}
+    assert {row[3] for row in rows[1:]} == {"PT720H"}
 
 
 def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) -> None:
@@ -134,9 +134,9 @@ def test_an_empty_store_exports_the_header(path: Path, exported: Exported) -> No
 def test_without_a_store_there_is_nothing_to_export(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a store: 1, the reason, nothing on standard output, and no store is made."""
     assert main(["export", str(path)]) == 1
-    out, told = capsys.readouterr()
-    assert "there is no store" in told
-    assert out == ""
+    output, error = capsys.readouterr()
+    assert "there is no store" in error
+    assert output == ""
     assert not path.with_name("db").exists()
 
 

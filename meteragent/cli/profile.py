@@ -89,10 +89,8 @@ def run(options: argparse.Namespace) -> int:
             return fail(f"{file}: larger than {LIMIT >> 20} MiB")
         tests.append(_test_profile(profile, str(file), recorded))
     if options.json:
-        recordings = [test.to_data(profile) for test in tests]
-        print(
-            json.dumps({"profile": profile.name, "title": profile.title, "recordings": recordings}, indent=2)
-        )
+        data = {"profile": profile.name, "title": profile.title}
+        print(json.dumps(data | {"recordings": [test.to_data(profile) for test in tests]}, indent=2))
     else:
         print(f"{profile.name}: {profile.title}")
         print("\n".join(line for test in tests for line in test.lines(profile)))
@@ -147,6 +145,8 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
         f"{reason}{f' x {count}' if count > 1 else ''}: {COUNTERS[reason]}"
         for reason, count in sorted(outcome.reasons.items())
     ]
+    if numbers and "refused_missing" in outcome.reasons:
+        reasons.append("[match] in the profile's file can exclude other messages from refused_missing")
     if numbers or reasons:
         first_line, *later_lines = [*numbers, *reasons]
         yield head + first_line

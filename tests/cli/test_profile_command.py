@@ -44,6 +44,7 @@ def test_what_is_read_dropped_and_refused(
         "  power (power): 432.1 W, on arrival",
         "                 refused_missing: the payload lacks the value or the time",
         "                 refused_type: the value is not a number",
+        "                 [match] in the profile's file can exclude other messages from refused_missing",
         "  dropped: serial, u.v",
         "  according to the profile, these identify somebody: serial",
     ]
@@ -134,9 +135,8 @@ def test_the_example_of_the_page_reads_what_it_says() -> None:
         b'{"type": "electricity", "meta": {"ts": 1795176000}, '
         b'"energy": {"drawn": 0.5, "fed": 40.25, "t1": 1.5, "t2": 2}}'
     )
-    assert [
-        (reading.time_ms, str(reading.number)) for reading in profile.quantities["power"].read(payload)
-    ] == [(1795176000000, "-39.75")]
+    (power,) = profile.quantities["power"].read(payload)
+    assert (power.time_ms, str(power.number)) == (1795176000000, "-39.75")
     assert str(profile.quantities["import"].read(payload)[0].number) == "3.5"
 
 

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from meteragent import config as settings
+from meteragent.config.source import every_ms
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Problem
+from meteragent.domain.terms import Clock
 from meteragent.store.outbox import WaitingRow
 
 TIME_PROBLEMS = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
@@ -67,4 +69,8 @@ class FirstMinutes:
         """Return whether the time of a problem's log line reveals neither a value nor a silence (law 4)."""
         if code == "all_clamped":  # before any reading was within the range, this shows a wrong unit
             return self._counts["accepted"] == self._counts["clamped"]
+        if code == "reading_gaps" and (
+            every_ms(self._stream.source) or self._stream.window.clock is Clock.EVENT
+        ):
+            return True  # gaps of a device that may send only changes show when the load was steady
         return code in TIME_PROBLEMS or not self._has_reading

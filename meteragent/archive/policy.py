@@ -106,7 +106,7 @@ class Policy:
     @property
     def reach_ms(self) -> int:
         """The longest span of a reading, in ms."""
-        return self.usual.readings.hold_ms or self.usual.readings.interval_ms
+        return self.usual.readings.reach_ms
 
     @cached_property
     def lattice(self) -> tuple[int, int]:

@@ -67,6 +67,7 @@ CODES = (
     "no_readings",
     "none_accepted",
     "some_refused",
+    "reading_gaps",
     *DAILY_EVENT_LIMITS,
     "register_doubted",
     "register_steps",
@@ -201,6 +202,8 @@ class OriginHistory:
     counted_ms: int | None = None
     clock_error_ms: int = 0
     registers: RegisterFindings | None = None
+    gaps_ms: int = 0
+    apart_ms: int = 0  # how far apart readings were at `gaps_ms`, if they leave gaps
     _counts_since: Counter[str] = field(default_factory=lambda: _NO_COUNTS)  # since a reading was used
     _first_ms: int | None = None
     _idle_ms: int | None = None
@@ -284,7 +287,9 @@ class OriginHistory:
         return None
 
     def _value_code(self, now_ms: int) -> str | None:
-        """Return the code if the values of accepted readings are wrong."""
+        """Return the code if accepted readings leave gaps, or their values are wrong."""
+        if now_ms - self.gaps_ms < BAD_PART * self.apart_ms:  # gaps that recur are noted again by then
+            return "reading_gaps"
         if self.registers is not None:
             return self.registers.code(now_ms)
         if (doubts := self._doubts) is None:
@@ -375,6 +380,11 @@ class Arrivals:
         if name in DAILY_EVENT_LIMITS:
             self._registers(self.history_of(meter)).note_event(name, self.now_ms)
 
+    def note_gaps(self, meter: str, apart_ms: int) -> None:
+        """Note that a meter's readings, which are `apart_ms` apart, leave gaps that are a problem."""
+        history = self.history_of(meter)
+        history.gaps_ms, history.apart_ms = self.now_ms, apart_ms
+
     def note_verdict(self, history: OriginHistory, verdict: Verdict) -> None:
         """Note a verdict on a reading of an origin's register."""
         self._registers(history).note_verdict(verdict, self.now_ms)
@@ -456,6 +466,8 @@ class Arrivals:
     def _fields(self, code: str, histories: list[OriginHistory], limits: Limits) -> dict[str, str | int]:
         if code == "no_readings":
             return {"limit_ms": limits.meter_ms or 0}
+        if code == "reading_gaps":
+            return {"apart_ms": round(max(history.apart_ms for history in histories), -3)}
         if code == "phase_silent":
             return {"phases": len(self._phases)}
         if code in {"all_late", "clock_behind"}:

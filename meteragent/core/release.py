@@ -76,6 +76,9 @@ class Releases:
         """
         for name in timeline.take_counts():
             self._arrivals.note_event(timeline.meter, name)
+        if timeline.gaps is not None and timeline.gaps.apart_ms:
+            self._arrivals.note_gaps(timeline.meter, timeline.gaps.apart_ms)
+            timeline.gaps.apart_ms = 0
         for window in timeline.windows:
             if not window.lacks_noise:
                 continue

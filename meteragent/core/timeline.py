@@ -42,11 +42,44 @@ from meteragent.core.window import Value, Window
 from meteragent.domain.commit import TimelineState
 from meteragent.domain.reading import Token
 from meteragent.domain.readings import ReadingRules
-from meteragent.domain.terms import Terms
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import HOUR_MS, Kind
 
 _RECENT, _DROP = 144, 16
 """How many integrated times are kept to tell `duplicate` from `late`, and how many are dropped at once."""
+_GAPS_MIN, _LARGE_PART, _REACHES_MAX = 3, 20, 4
+"""How many gaps in a row are a problem. They are in a row if each is more than one in so many parts of the
+time until the next one, and readings cover the rest of that time, at most so many times the reach of one."""
+# NOTE: these three are guesses; false and missed problems in the field would settle them.
 _TIME = itemgetter(0)
+
+
+@dataclass(slots=True)
+class Gaps:
+    """A meter's newest gap, and the number of gaps in a row.
+
+    `apart_ms` is how far apart readings are if their gaps are a problem; the core resets it to 0.
+    """
+
+    start_ms: int = 0
+    end_ms: int = 0
+    count: int = 0
+    apart_ms: int = 0
+
+    def note_gap(self, start_ms: int, end_ms: int, terms: Terms) -> None:
+        """Note a gap, or the continuation of the newest one."""
+        reach_ms, apart_ms = terms.readings.reach_ms, start_ms - self.start_ms
+        if start_ms != self.end_ms:
+            is_next = start_ms - self.end_ms <= _REACHES_MAX * reach_ms
+            is_large = _LARGE_PART * (self.end_ms - self.start_ms) > apart_ms
+            self.count = self.count + 1 if is_next and is_large else 1
+            self.start_ms = start_ms
+            if self.count >= _GAPS_MIN:
+                self.apart_ms = apart_ms
+        self.end_ms = end_ms
+        # By the wall clock, a silence is a problem while it lasts; by the event clock, it takes no time.
+        if terms.clock is Clock.EVENT and end_ms - self.start_ms >= max(HOUR_MS, 3 * reach_ms):
+            self.apart_ms = end_ms - self.start_ms + reach_ms
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +103,7 @@ class Timeline:
     windows: list[Window] = field(default_factory=list)
     recent_ms: "array[int]" = field(default_factory=partial(array, "q"))
     observe: Callable[[int, int, Value], None] | None = None
+    gaps: Gaps | None = None  # None before the first
 
     def __post_init__(self) -> None:
         self.next_ms = self.integrated_until_ms
@@ -231,8 +265,16 @@ class Timeline:
     def _add_to_slots(self, start_ms: int, end_ms: int, value: Value) -> None:
         for window in self.windows:
             window.add_value(start_ms, end_ms, value)
+        if value is None:
+            self.note_gap(start_ms, end_ms)
         if self.observe is not None:
             self.observe(start_ms, end_ms, value)
+
+    def note_gap(self, start_ms: int, end_ms: int) -> None:
+        """Note a stretch of gap, unless readings come on change or are of a register."""
+        if self.terms.readings.every_ms != 0 and self.terms.readings.kind is not Kind.REGISTER:
+            self.gaps = self.gaps or Gaps()
+            self.gaps.note_gap(start_ms, end_ms, self.terms)
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, Value]]:
         """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
@@ -318,6 +360,7 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)
+        timeline.note_gap(end_ms, time_ms)
     if timeline.observe is not None:
         timeline.observe(from_ms, until_ms, standing.value_u)
         timeline.observe(until_ms, time_ms, None)

@@ -45,6 +45,11 @@ class ReadingRules:
         return self.kind, self.unit, self.interval_ms
 
     @property
+    def reach_ms(self) -> int:
+        """The longest span of a reading of power or interval energy."""
+        return self.hold_ms or self.interval_ms
+
+    @property
     def width_w(self) -> Fraction:
         """The width of the range as a power, in W."""
         width = Fraction(self.high_u - self.low_u, MICRO) * UNIT_FACTOR[self.unit]

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from meteragent import config
 from meteragent.domain.terms import Clock
+from meteragent.domain.units import MICRO, Kind
 from meteragent.report import facts, tariffs, together, warn, wording
-from meteragent.report.format import duration, percent_text, wrap_text
+from meteragent.report.format import duration, full_text, percent_text, wrap_text
 from meteragent.report.guarantee import HARDLY_HIDDEN_AT_PERCENT, REPETITIONS, Guarantee
 from meteragent.report.language import say
 
@@ -78,6 +80,10 @@ def _head_lines(guarantee: Guarantee) -> list[str]:
     lines, fleet = [wrap_text(wording.head_line(guarantee))], guarantee.fleet
     if fleet is not None:
         lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_phrase(fleet)))
+    if (readings := guarantee.terms.readings).kind is not Kind.REGISTER:
+        gap = f"{full_text(Fraction(readings.gap_u, MICRO))} {readings.unit}"
+        text = say(f"stream.reach_{readings.kind}", period=duration(readings.reach_ms), gap=gap)
+        lines.append(wrap_text(text, _INDENT, _INDENT))
     if guarantee.parts is not None:
         lines.append(wrap_text(say("stream.parts", formula=guarantee.parts), _INDENT, _INDENT))
     if guarantee.is_archive:

@@ -136,6 +136,18 @@ def test_once_readings_count_no_line_reveals_values(code: str, caplog: pytest.Lo
         assert len(caplog.messages) == (not has_reading)
 
 
+@pytest.mark.parametrize("sections", [{"source": "every = '30min'"}, {"window": "clock = 'event'"}])
+def test_gaps_are_logged_if_their_times_reveal_no_load(
+    sections: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A device with a period sends by its own clock; by the event clock, arrivals are no secret."""
+    beginning = Beginning(**sections)
+    beginning.problems = [make_problem("reading_gaps", "main", apart_ms=30 * MINUTE_MS)]
+    beginning.seconds(60, "accepted")
+    [line] = [line for line in caplog.messages if "30 min apart" in line]
+    assert line.endswith(PROBLEMS["reading_gaps"].cure)
+
+
 def test_a_wrong_unit_is_logged_until_a_reading_is_within_the_range(caplog: pytest.LogCaptureFixture) -> None:
     """All readings so far were clamped, so the line says nothing of a load."""
     beginning = Beginning()

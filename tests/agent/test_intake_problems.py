@@ -87,6 +87,24 @@ async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: by
         assert "source.profile" in actual.cure
 
 
+async def test_readings_farther_apart_than_they_stand_are_told(world: World) -> None:
+    """Time without a reading counts as 0 W, so the numbers are too low; `health` says so, with the cure."""
+    async with world.running(HALF_HOURS):
+        for count in range(6):
+            await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+            assert await codes(world) == ["reading_gaps"] * (count > 3)
+            await quiet(world, 25)
+        await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        [actual] = await problems(world)
+        assert actual.code == "reading_gaps"
+        assert actual.cause.startswith("readings come up to 25 min 10 s apart")
+        assert "source.hold" in actual.cure
+        answer = await asyncio.to_thread(ask_socket, socket_path(world.store))
+        assert answer is not None
+        assert actual.cause in health.as_text(json.loads(answer))
+        assert not json.loads(answer)["healthy"]
+
+
 async def test_a_wrong_profile_is_over_with_the_first_reading(world: World) -> None:
     """One reading that counts ends the problem: the next message may again be an odd one."""
     async with world.running(HALF_HOURS):

@@ -81,6 +81,7 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
         "other_agent": {"meters": 1},
         "earlier_store": {"meters": 1},
         "phase_silent": {"phases": 3},
+        "reading_gaps": {"apart_ms": 1_800_000},
         **{code: {"limit_ms": 3_600_000, "meters": 2, "of": 3} for code in ("no_message", "no_readings")},
         **{code: {"off_ms": 3_600_000} for code in ("clock_behind", "all_late")},
         **{

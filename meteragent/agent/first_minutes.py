@@ -33,6 +33,7 @@ class FirstMinutes:
         self._codes = set[str]()
         self._has_reading = self._has_left = False
         self._row_ids: list[int] = []
+        self._has_public_times = every_ms(stream.source) > 0 or stream.window.clock is Clock.EVENT
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
         """Note the ids of a commit's records or reports (rows not to be retained) until one is confirmed."""
@@ -69,8 +70,6 @@ class FirstMinutes:
         """Return whether the time of a problem's log line reveals neither a value nor a silence (law 4)."""
         if code == "all_clamped":  # before any reading was within the range, this shows a wrong unit
             return self._counts["accepted"] == self._counts["clamped"]
-        if code == "reading_gaps" and (
-            every_ms(self._stream.source) or self._stream.window.clock is Clock.EVENT
-        ):
+        if code == "reading_gaps" and self._has_public_times:
             return True  # gaps of a device that may send only changes show when the load was steady
         return code in TIME_PROBLEMS or not self._has_reading

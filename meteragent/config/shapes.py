@@ -5,35 +5,20 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.config.model import Stream, Window
+from meteragent.domain import shapes
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import energy_figures, exact_text, three_figures
 from meteragent.domain.grid import Band, BandRule, Hours, format_duration
 from meteragent.domain.presets import PRESETS, Preset
 from meteragent.domain.prices import Price, join_equal_prices
 from meteragent.domain.schedule import BandRules
-from meteragent.domain.shapes import (
-    SHAPES,
-    Amount,
-    Banded,
-    Bands,
-    Curve,
-    Equal,
-    Excess,
-    Means,
-    Peak,
-    PriceSource,
-    Profile,
-    Shape,
-    Share,
-    Space,
-)
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.exact import round_half_up
 
 _PART_MS = 15 * MINUTE_MS
 """The usual length of parts: the quarter hour of tariffs and markets."""
-Build = Callable[[Stream, int, tuple[Band, ...]], Shape]
+Build = Callable[[Stream, int, tuple[Band, ...]], shapes.Shape]
 """A function that builds the shape of a window, given its length and the places of bands or price hours."""
 
 
@@ -75,7 +60,7 @@ def preset(stream: Stream) -> Preset:
     return PRESETS[stream.privacy.preset]
 
 
-def space(stream: Stream) -> Space:
+def space(stream: Stream) -> shapes.Space:
     """Return the kind of window, its space: as configured, as implied by another key, or the preset's."""
     if stream.privacy.space is not None:
         return stream.privacy.space
@@ -84,9 +69,9 @@ def space(stream: Stream) -> Space:
     return next(implied, preset(stream).space)
 
 
-def shape_class(stream: Stream) -> type[Shape]:
+def shape_class(stream: Stream) -> type[shapes.Shape]:
     """Return the class of the stream's windows."""
-    return SHAPES[space(stream)]
+    return shapes.SHAPES[space(stream)]
 
 
 def row_of(stream: Stream) -> ShapeRow:
@@ -127,10 +112,10 @@ def range_text(stream: Stream) -> str:
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def _equal_builder(shape: type[Equal]) -> Build:
+def _equal_builder(shape: type[shapes.Equal]) -> Build:
     """Return the builder of equal slots, as set by `step`, `blocks` or, without `length`, the preset."""
 
-    def build(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Equal:
+    def build(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> shapes.Equal:
         """Build the shape."""
         usual = 1 if stream.window.length is not None else preset(stream).slots
         return shape(window_ms, stream.window.step or window_ms // (stream.window.blocks or usual))
@@ -138,7 +123,7 @@ def _equal_builder(shape: type[Equal]) -> Build:
     return build
 
 
-def _banded_builder(kind: type[Banded]) -> Build:
+def _banded_builder(kind: type[shapes.Banded]) -> Build:
     """Return the builder of a kind whose slots are bands."""
     return lambda _, window_ms, bands: kind(window_ms, tuple((band.name, band.duration_ms) for band in bands))
 
@@ -159,12 +144,14 @@ def _energy_rules(stream: Stream) -> BandRules:
     return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
 
 
-def _build_amount(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_amount(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> shapes.Shape:
     table = stream.window.weights
     if table is None:  # refused
-        return Amount(window_ms, "EUR", MICRO, 0, PriceSource.TABLE)
-    source = PriceSource.TABLE if table.topic is None else PriceSource.TOPIC
-    return Amount(window_ms, table.unit, to_millionths(table.bound), to_millionths(table.default), source)
+        return shapes.Amount(window_ms, "EUR", MICRO, 0, shapes.PriceSource.TABLE)
+    source = shapes.PriceSource.TABLE if table.topic is None else shapes.PriceSource.TOPIC
+    return shapes.Amount(
+        window_ms, table.unit, to_millionths(table.bound), to_millionths(table.default), source
+    )
 
 
 def _price_rules(stream: Stream) -> BandRules:
@@ -187,10 +174,10 @@ def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
     return join_equal_prices(sorted(rows))
 
 
-def _build_excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> shapes.Shape:
     """Return the shape with the threshold rounded to millionths of the readings' unit."""
     threshold_w, factor = stream.window.threshold or Fraction(0), UNIT_FACTOR[stream.source.unit]
-    return Excess(window_ms, Fraction(to_millionths(threshold_w / factor), MICRO) * factor)
+    return shapes.Excess(window_ms, Fraction(to_millionths(threshold_w / factor), MICRO) * factor)
 
 
 def _threshold_refusals(stream: Stream) -> Iterator[ConfigError]:
@@ -201,10 +188,10 @@ def _threshold_refusals(stream: Stream) -> Iterator[ConfigError]:
         yield ConfigError("window.threshold", exact_text(threshold_w), expected)
 
 
-def _build_share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+def _build_share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> shapes.Shape:
     group = stream.group
     assert group is not None, "only a stream with a group has shares"
-    return Share(window_ms, group.id.hex(), 1000 * group.deadline_s)
+    return shapes.Share(window_ms, group.id.hex(), 1000 * group.deadline_s)
 
 
 def _peak_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
@@ -255,17 +242,17 @@ def _peak_usefulness_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigEr
 _SLOTS = ("step", "blocks")
 _ONE_NUMBER = dict.fromkeys(_SLOTS, "only window.length: a window has one number")
 
-ROWS: dict[Space, ShapeRow] = {
-    Space.LINF: ShapeRow(_equal_builder(Means)),
-    Space.CURVE: ShapeRow(_equal_builder(Curve)),
-    Space.PROFILE: ShapeRow(
-        _banded_builder(Profile),
+ROWS: dict[shapes.Space, ShapeRow] = {
+    shapes.Space.LINF: ShapeRow(_equal_builder(shapes.Means)),
+    shapes.Space.CURVE: ShapeRow(_equal_builder(shapes.Curve)),
+    shapes.Space.PROFILE: ShapeRow(
+        _banded_builder(shapes.Profile),
         _profile_rules,
         own_keys={"bands": None},
         excludes={"step": "window.bands or window.blocks: a profile has hours of the day"},
     ),
-    Space.BANDS: ShapeRow(
-        _banded_builder(Bands),
+    shapes.Space.BANDS: ShapeRow(
+        _banded_builder(shapes.Bands),
         _energy_rules,
         hours="band",
         own_keys={
@@ -275,7 +262,7 @@ ROWS: dict[Space, ShapeRow] = {
         },
         excludes=dict.fromkeys(_SLOTS, "[[window.band]]: the bands are the slots"),
     ),
-    Space.WEIGHTED: ShapeRow(
+    shapes.Space.WEIGHTED: ShapeRow(
         _build_amount,
         _price_rules,
         hours="weights.price",
@@ -286,13 +273,13 @@ ROWS: dict[Space, ShapeRow] = {
         },
         excludes=_ONE_NUMBER,
     ),
-    Space.PEAK: ShapeRow(
-        lambda stream, window_ms, _bands: Peak(window_ms, stream.window.step or _PART_MS),
+    shapes.Space.PEAK: ShapeRow(
+        lambda stream, window_ms, _bands: shapes.Peak(window_ms, stream.window.step or _PART_MS),
         excludes={"blocks": "window.step = '15min' instead: a peak is the largest mean of equal parts"},
         is_archived=False,
         refusals=_peak_refusals,
     ),
-    Space.ABOVE: ShapeRow(
+    shapes.Space.ABOVE: ShapeRow(
         _build_excess,
         implied_by="threshold",
         own_keys={"threshold": "a power in W, such as 3000"},
@@ -302,7 +289,7 @@ ROWS: dict[Space, ShapeRow] = {
         is_archived=False,
         own_refusals=_threshold_refusals,
     ),
-    Space.SHARE: ShapeRow(_build_share),
+    shapes.Space.SHARE: ShapeRow(_build_share),
 }
 
 OWN_KEYS = tuple(dict.fromkeys(key for row in ROWS.values() for key in row.own_keys))

@@ -57,22 +57,9 @@ DAILY_EVENT_LIMITS = {"register_jump": 1, "register_reset": 3}
 """The number of a meter's events in a day that is a problem, by counter; a problem's code is the counter."""
 
 CODES = (
-    "no_message",
-    "wrong_zone",
-    "clock_behind",
-    "all_late",
-    "wrong_profile",
-    "phase_silent",
-    "none_counts",
-    "no_readings",
-    "none_accepted",
-    "some_refused",
-    "reading_gaps",
-    *DAILY_EVENT_LIMITS,
-    "register_doubted",
-    "register_steps",
-    "all_clamped",
-    "some_clamped",
+    *("no_message", "wrong_zone", "clock_behind", "all_late", "wrong_profile", "phase_silent", "none_counts"),
+    *("no_readings", "none_accepted", "some_refused", "reading_gaps", *DAILY_EVENT_LIMITS),
+    *("register_doubted", "register_steps", "all_clamped", "some_clamped"),
 )
 """The codes of problems, in order of precedence: if an origin has several, the first is reported."""
 

@@ -47,10 +47,10 @@ from meteragent.domain.units import HOUR_MS, Kind
 
 _RECENT, _DROP = 144, 16
 """How many integrated times are kept to tell `duplicate` from `late`, and how many are dropped at once."""
+# NOTE: these three are guesses; false and missed problems in the field would settle them.
 _GAPS_MIN, _LARGE_PART, _REACHES_MAX = 3, 20, 4
 """How many gaps in a row are a problem. They are in a row if each is more than one in so many parts of the
 time until the next one, and readings cover the rest of that time, at most so many times the reach of one."""
-# NOTE: these three are guesses; false and missed problems in the field would settle them.
 _TIME = itemgetter(0)
 
 

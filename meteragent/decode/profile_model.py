@@ -9,21 +9,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from meteragent.decode import ARRIVAL
+from meteragent.decode import ARRIVAL, reader
 from meteragent.decode.json import compile_expression
 from meteragent.decode.path import make_finder, names_of, words_in
 from meteragent.decode.profile import Direction, Evidence, Origin, Profile, Quantity
-from meteragent.decode.reader import (
-    WRAP_W,
-    Condition,
-    Conditions,
-    Message,
-    Term,
-    Value,
-    make_bare_reader,
-    make_document_reader,
-    matcher,
-)
 from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import parse_duration
 from meteragent.domain.units import ENERGIES_WH, POWERS_W, Kind
@@ -47,7 +36,7 @@ def _path(value: Any) -> str:
     return value
 
 
-def _parse_sums(value: Any) -> tuple[tuple[Term, ...], ...]:
+def _parse_sums(value: Any) -> tuple[tuple[reader.Term, ...], ...]:
     terms = value if isinstance(value, list) else [value]
     sums = terms if terms and isinstance(terms[0], list) else [terms]
     if not all(isinstance(paths, list) and paths for paths in sums):
@@ -55,10 +44,10 @@ def _parse_sums(value: Any) -> tuple[tuple[Term, ...], ...]:
     return tuple(tuple(_parse_term(path) for path in paths) for paths in sums)
 
 
-def _parse_term(value: Any) -> Term:
+def _parse_term(value: Any) -> reader.Term:
     """Parse a term of a sum: a path, which a minus sign may precede."""
     path = value.removeprefix("-") if isinstance(value, str) else value
-    return Term(_path(path), path != value)
+    return reader.Term(_path(path), path != value)
 
 
 def _check_channel(value: Any) -> Any:
@@ -90,7 +79,7 @@ def _check_prefix(value: str) -> str:
     return value
 
 
-def _parse_match(value: Any) -> tuple[Conditions, ...]:
+def _parse_match(value: Any) -> tuple[reader.Conditions, ...]:
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
@@ -99,7 +88,7 @@ def _parse_match(value: Any) -> tuple[Conditions, ...]:
     )
 
 
-def _conditions(condition: Any) -> tuple[Condition, ...]:
+def _conditions(condition: Any) -> tuple[reader.Condition, ...]:
     conditions = tuple(condition) if isinstance(condition, list) else (condition,)
     if not conditions or not all(isinstance(value, bool | str | int | Decimal) for value in conditions):
         raise ValueError("true (present), false (absent), the value that it must equal, or a list of these")
@@ -110,7 +99,7 @@ _Number = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0)]
 _Positive = Annotated[Fraction, BeforeValidator(parse_exact), Field(gt=0)]
 _Duration = Annotated[int, BeforeValidator(_parse_duration)]
 _Path = Annotated[str, BeforeValidator(_path)]
-_Match = Annotated[tuple[Conditions, ...], BeforeValidator(_parse_match)]
+_Match = Annotated[tuple[reader.Conditions, ...], BeforeValidator(_parse_match)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
@@ -127,7 +116,7 @@ class QuantityTable(_Table):
     """The unit: W, kW, mW, MW, Wh, kWh, mWh, MWh, Wmin or J. Without `unit`, the configuration states it."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
-    value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_parse_sums)] = ()
+    value: Annotated[tuple[tuple[reader.Term, ...], ...], BeforeValidator(_parse_sums)] = ()
     """The path of the number, or a list of paths to add up; a minus sign before a path subtracts its number.
 
     Of several lists, the first list with a value is used. Without this key, the payload is a bare number."""
@@ -175,16 +164,16 @@ class QuantityTable(_Table):
             raise ValueError("unit: the string that unit_at must find")
         return self
 
-    def to_quantity(self, message: Message) -> Quantity:
+    def to_quantity(self, message: reader.Message) -> Quantity:
         """Return the quantity, for messages with the layout `message`."""
         scale = None if self.unit is None else (POWERS_W | ENERGIES_WH)[self.unit]
         limit = None
         if scale is not None and self.kind is Kind.POWER:
-            limit = WRAP_W * scale.denominator / scale.numerator
+            limit = reader.WRAP_W * scale.denominator / scale.numerator
         if not self.value:
-            read, timed = make_bare_reader(limit), False
+            read, timed = reader.make_bare_reader(limit), False
         else:
-            value = Value(
+            value = reader.Value(
                 sums=self.value,
                 match=self.match,
                 negative=self.negative,
@@ -193,7 +182,7 @@ class QuantityTable(_Table):
                 unit_path=self.unit_at,
                 unit=self.unit,
             )
-            read, timed = make_document_reader(message, value, limit), message.time is not None
+            read, timed = reader.make_document_reader(message, value, limit), message.time is not None
         return Quantity(
             kind=self.kind,
             scale=scale,
@@ -273,7 +262,7 @@ class ProfileTable(_Table):
 
     def to_profile(self) -> Profile:
         """Return the profile that this file describes."""
-        message = Message(self.match, self.partial, self.time, self.id, self.last_seen)
+        message = reader.Message(self.match, self.partial, self.time, self.id, self.last_seen)
         named = None if self.others is None else partial(_other_quantity, message, self.others)
         return Profile(
             name=self.name,
@@ -293,7 +282,7 @@ class ProfileTable(_Table):
             fields=tuple(dict.fromkeys(self._words())),
             evidence=Evidence(
                 origins=tuple(Origin(origin.address, origin.date, origin.facts) for origin in self.source),
-                marks=matcher(self.marks) if self.marks else None,
+                marks=reader.matcher(self.marks) if self.marks else None,
                 ends=tuple(self.ends),
                 beside=tuple(self.beside),
             ),
@@ -325,12 +314,12 @@ class CodedTable(ProfileTable):
     quantity: dict[str, QuantityTable] = {}
 
 
-def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
+def _other_quantity(message: reader.Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
     """Return the quantity at `path` below `prefix`; None if `path` is not a JMESPath expression."""
-    value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))
+    value = reader.Value(((reader.Term(f"{prefix} | {path}", is_negative=False),),))
     try:
         compile_expression(path)
-        read = make_document_reader(message, value, None)
+        read = reader.make_document_reader(message, value, None)
         return Quantity(kind, None, read, has_time=message.time is not None)
     except ValueError:
         return None

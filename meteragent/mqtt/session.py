@@ -8,23 +8,8 @@ from functools import partial
 from typing import Any, Final, NoReturn, assert_never
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import packets
+from meteragent.mqtt import packets, protocol
 from meteragent.mqtt.link import Link, Token
-from meteragent.mqtt.protocol import (
-    MAX_PACKET_BYTES,
-    REFUSED,
-    TLS_ANSWER,
-    Connected,
-    Disconnect,
-    Event,
-    Message,
-    Oversized,
-    Protocol,
-    Puback,
-    Refusal,
-    Suback,
-    Violation,
-)
 from meteragent.mqtt.transport import Transport
 from meteragent.mqtt.unacknowledged import Unacknowledged
 
@@ -115,7 +100,7 @@ class Session:
         self._connect_written = False
         self._disconnect_reason = _WITH_WILL if link.will else 0
         self._connack = asyncio.Event()
-        self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
+        self._protocol = protocol.Protocol(version, max_packet_bytes=protocol.MAX_PACKET_BYTES)
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._check_time_limits)
 
     @property
@@ -238,35 +223,35 @@ class Session:
 
     # --- events from the broker ----------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: protocol.Event) -> None:
         if not self._session_end.done():
             try:
                 self._handle(event)
             except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
                 self._end(error)
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: protocol.Event) -> None:
         match event:
-            case Message():
+            case protocol.Message():
                 self._on_message(event)
-            case Puback():
+            case protocol.Puback():
                 self._on_answered(event)
-            case Suback():
+            case protocol.Suback():
                 answer = self._pending_subscriptions.pop(event.packet_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(event.reason)
-            case Connected():
+            case protocol.Connected():
                 self._on_accepted(event)
-            case Oversized():
+            case protocol.Oversized():
                 self._on_oversized(event)
-            case Refusal() | Disconnect() | Violation():
-                if isinstance(event, Violation):
+            case protocol.Refusal() | protocol.Disconnect() | protocol.Violation():
+                if isinstance(event, protocol.Violation):
                     self._disconnect_reason = _MALFORMED
                 self._end(_reason_of(event))
             case _:
                 assert_never(event)
 
-    def _on_accepted(self, event: Connected) -> None:
+    def _on_accepted(self, event: protocol.Connected) -> None:
         link = self._link
         if not event.has_qos_1:
             raise LinkError("the broker has no QoS 1", "qos_refused")
@@ -280,7 +265,7 @@ class Session:
             self._transport.keep_alive(keepalive_s)
         self._connack.set()
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: protocol.Message) -> None:
         token: Token | None = None
         if message.packet_id:
             if message.duplicate and message.packet_id in self._unacknowledged:
@@ -301,7 +286,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
-    def _on_oversized(self, event: Oversized) -> None:
+    def _on_oversized(self, event: protocol.Oversized) -> None:
         """Count and acknowledge an oversized message; otherwise the broker would keep sending it."""
         self._link.count("oversized")
         if self._skip_start_s is None:  # warn once, so that many such messages do not fill the log
@@ -310,9 +295,9 @@ class Session:
         if event.packet_id:
             self.acknowledge([self._unacknowledged.add(event.packet_id)])
 
-    def _on_answered(self, event: Puback) -> None:
+    def _on_answered(self, event: protocol.Puback) -> None:
         self._publish_times_s.pop(event.packet_id, None)
-        if event.reason < REFUSED:
+        if event.reason < protocol.REFUSED:
             self._link.on_delivered(event.packet_id, event.reason)
             return
         self._link.count("publish_refused")
@@ -337,13 +322,13 @@ class Session:
         self._end(LinkError("the connection was lost") if self.is_accepted else unanswered)
 
 
-def _reason_of(event: Refusal | Disconnect | Violation) -> LinkError:
+def _reason_of(event: protocol.Refusal | protocol.Disconnect | protocol.Violation) -> LinkError:
     """Return the reason for the end of a session, with the code of the problem if the broker names it."""
-    if isinstance(event, Violation):
-        code = "port_with_tls" if event.rule == TLS_ANSWER else ""
+    if isinstance(event, protocol.Violation):
+        code = "port_with_tls" if event.rule == protocol.TLS_ANSWER else ""
         return LinkError(f"the broker violated MQTT: {event.rule}", code)
     code = _PROBLEMS.get(event.reason, "")
-    if isinstance(event, Disconnect):
+    if isinstance(event, protocol.Disconnect):
         text = f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})"
         return LinkError(text, code)
     text = f"connection refused: {event.text} (0x{event.reason:02x})"

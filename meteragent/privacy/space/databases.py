@@ -9,16 +9,7 @@ from typing import Any, Literal
 
 from meteragent.privacy.exact import set_fields
 from meteragent.privacy.metric import Distance, Nullable, Rowwise, Scaled, hamming
-from meteragent.privacy.space.base import (
-    PAIRS_LIMIT,
-    POINTS_LIMIT,
-    Pair,
-    Space,
-    all_pairs,
-    as_row,
-    list_points,
-    pairs_both_ways,
-)
+from meteragent.privacy.space import base
 
 DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
@@ -27,7 +18,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 class WithNull:
     """The points of `values` and None (absent), their diameter away from each (Chatzikokolakis 2013)."""
 
-    values: Space
+    values: base.Space
 
     def metric(self, x: Any, y: Any) -> Distance:
         """Return the distance between two values, either of which may be None."""
@@ -44,14 +35,14 @@ class WithNull:
     @property
     def points(self) -> tuple[Any, ...]:
         """All values, then None."""
-        if (points := list_points(self.values)) is None:
+        if (points := base.list_points(self.values)) is None:
             raise AttributeError("the values cannot be listed")
         return (*points, None)
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[base.Pair]:
         """Yield the first 64 pairs of `values`, and None paired with the points of the first four pairs."""
-        pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
-        return pairs_both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
+        pairs = list(islice(self.values.pairs(), base.PAIRS_LIMIT))
+        return base.pairs_both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
 _ROW_PAIRS = 4  # how many of the nearest and of the farthest pairs of values are tested; with None, the first
@@ -69,12 +60,12 @@ class Databases:
     metric is unknown, or it is normalised and V is 0, irrational or infinite.
     """
 
-    rows: Space
+    rows: base.Space
     n: int
     kind: DatabaseMetric
     metric: Callable[[Any, Any], Distance] = field(repr=False, compare=False)
 
-    def __init__(self, rows: Space, n: int, metric: DatabaseMetric = "hamming") -> None:
+    def __init__(self, rows: base.Space, n: int, metric: DatabaseMetric = "hamming") -> None:
         if not isinstance(n, int):
             raise TypeError(f"n must be an int, not {type(n).__name__}")
         if n < 1 or metric not in _METRICS:
@@ -98,7 +89,7 @@ class Databases:
         return self.n * width if self.kind == "l1" else Fraction(self.n)
 
     def __contains__(self, x: object) -> bool:
-        rows = as_row(x)
+        rows = base.as_row(x)
         if rows is None or len(rows) != self.n or not all(row in self.rows for row in rows):
             return False
         return not self._is_empty(rows)
@@ -106,7 +97,7 @@ class Databases:
     @property
     def points(self) -> tuple[tuple[Any, ...], ...]:
         """All databases."""
-        if not self._has_at_most(POINTS_LIMIT):
+        if not self._has_at_most(base.POINTS_LIMIT):
             raise AttributeError(f"the databases of {self.n} rows are too many to be listed")
         databases = product(self._row_points(), repeat=self.n)
         return tuple(x for x in databases if not self._is_empty(x))
@@ -117,42 +108,42 @@ class Databases:
         databases = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
         return (y for y in databases if not self._is_empty(y))
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[base.Pair]:
         """Yield all pairs of a small space; otherwise pairs that differ in one row, half of them, or all."""
-        if self._has_at_most(PAIRS_LIMIT):
-            return all_pairs(self.points)
+        if self._has_at_most(base.PAIRS_LIMIT):
+            return base.all_pairs(self.points)
         last_row, half = self.n - 1, self.n // 2
         index_sets = [{0}, {half}, {last_row}, set(range(half)), set(range(self.n))]
-        rows = sorted(islice(self.rows.pairs(), POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
+        rows = sorted(islice(self.rows.pairs(), base.POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
         pairs = (
             ((u,) * self.n, tuple(v if i in indices else u for i in range(self.n)))
             for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
             for indices in index_sets
         )
-        return pairs_both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
+        return base.pairs_both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
 
     def _is_empty(self, x: tuple[Any, ...]) -> bool:
         """Return whether all rows of `x` are absent, which is possible only if the rows are a `WithNull`."""
         return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:
-        if (points := list_points(self.rows)) is None:
+        if (points := base.list_points(self.rows)) is None:
             raise AttributeError("the rows' space cannot be listed, so neither can the databases")
         return points
 
     def _has_at_most(self, limit: int) -> bool:
-        points = list_points(self.rows)
+        points = base.list_points(self.rows)
         return points is not None and len(points) ** self.n <= limit
 
 
-def _normalised_metric(rows: Space) -> Rowwise:
+def _normalised_metric(rows: base.Space) -> Rowwise:
     width = rows.diameter
     if not isinstance(width, Fraction) or not width:
         raise ValueError(f"the rows' diameter must be rational and positive to normalise d_1, not {width}")
     return Rowwise(Scaled(rows.metric, 1 / width))
 
 
-_METRICS: Mapping[str, Callable[[Space], Rowwise]] = MappingProxyType(
+_METRICS: Mapping[str, Callable[[base.Space], Rowwise]] = MappingProxyType(
     {
         "hamming": lambda _: hamming,
         "l1": lambda rows: Rowwise(rows.metric),

@@ -139,11 +139,11 @@ def with_actions(config: Config, actions: Mapping[str, "Action"]) -> Config:
         """Return the receivers, each as the last action on the receiver has left it."""
         return tuple(item.after_action(verbs.get(item.name, "")) for item in receivers)
 
-    streams = (_shared(stream, after(stream.receivers)) for stream in config.stream)
+    streams = (_with_peers(stream, after(stream.receivers)) for stream in config.stream)
     return config.model_copy(update={"stream": tuple(streams), "receiver": after(config.receiver)})
 
 
-def _shared(stream: Stream, peers: Sequence[Receiver]) -> Stream:
+def _with_peers(stream: Stream, peers: Sequence[Receiver]) -> Stream:
     """Return a stream with its receivers, if any; tools for one sink see only its `first_receiver`."""
     return sent_to(stream, first_receiver(peers)).with_receivers(peers) if peers else stream
 

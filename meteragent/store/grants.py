@@ -235,11 +235,11 @@ def due_receipts(connection: sqlite3.Connection) -> list[Receipt]:
         [(revoked_ms, reason, discarded)] = connection.execute(
             "SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,)
         )
-        sql = (
-            "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id"
+        sent_rows = connection.execute(
+            "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
+            (grant.queue,),
         )
-        sent = map(Sent._make, connection.execute(sql, (grant.queue,)))
-        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(sent)))
+        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(map(Sent._make, sent_rows))))
     return rows
 
 

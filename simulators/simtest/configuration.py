@@ -43,12 +43,12 @@ def spec_of(names: StreamNames, settings: Sequence[Setting], pace: Pace) -> Stre
 
 
 def parse(
-    settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path, *, with_tables: bool = False
+    settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path, *, keeps_tables: bool = False
 ) -> config.Config:
     """Build the agent's configuration for `settings`.
 
-    `keys` is the folder that `write_keys` filled; missing group files are written into it. `with_tables`
-    keeps the tables of the receivers, which a file may not have beside tables of streams.
+    `keys` is the folder that `write_keys` filled; missing group files are written into it. `keeps_tables`
+    keeps the tables of the receivers, which a file may not have next to tables of streams.
     """
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
@@ -63,7 +63,7 @@ def parse(
     }
     shared = tuple(with_group_terms(stream.with_receivers(peers[stream.name])) for stream in document.stream)
     store_table = document.store.model_copy(update={"path": store})
-    tables_kept = document.receiver if with_tables else ()
+    tables_kept = document.receiver if keeps_tables else ()
     return document.model_copy(update={"store": store_table, "stream": shared, "receiver": tables_kept})
 
 

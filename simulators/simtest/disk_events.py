@@ -94,15 +94,15 @@ class DiskEvents(Traffic):
             self._die(trap, states[len(states) * trap.part // 1000])
         return function(*arguments)
 
-    def _write_action(self, store: Store, action: grants.Action, *known: Any) -> str | None:
+    def _write_action(self, store: Store, action: grants.Action, *known_ids: Any) -> str | None:
         """Write an action on a receiver for the agent, which may die meanwhile."""
         self._oracle.actions.begin(self._noted(action))
         if (trap := self._traps.spring("act")) is not None:
             end_recording = disk.record_transactions(store)
-            grants.add_action(store, action, *known)
+            grants.add_action(store, action, *known_ids)
             states = end_recording()
             self._die(trap, states[len(states) * trap.part // 1000])
-        refusal = grants.add_action(store, action, *known)
+        refusal = grants.add_action(store, action, *known_ids)
         self.counts["actions"] += 1
         with self.guard:
             self._oracle.actions.end(refusal)

@@ -94,7 +94,7 @@ class Sharing:
 
 
 def draw_actions(random: Random, configurations: Sequence[Configuration], end_ms: int) -> Iterator[Event]:
-    """Sometimes let a person act on receivers of any configuration, and perhaps crash whoever writes it."""
+    """Draw what a person does to receivers of any configuration, and perhaps a crash of the writer."""
     settings = [setting for configuration in configurations for setting in configuration]
     names = sorted({receiver.name for setting in settings for receiver in setting.peers})
     if not names or random.random() >= ACTED_SHARE:

@@ -59,7 +59,7 @@ class Visitors(ProcessEnvironment):
         path = self._versions.folder / "db"
         if not path.exists() or self._versions.is_unknown or self._oracle.actions.doubts:
             return
-        config = parse(self._written_configuration, self._pace, self._keys, path, with_tables=True)
+        config = parse(self._written_configuration, self._pace, self._keys, path, keeps_tables=True)
         action = Action(0, event.name, event.verb, "command", self.wall_ms())
         act = partial(receivers.act_on_file, path, config, action)
         trap = None if self.is_alive else self._traps.spring("act")

@@ -123,7 +123,7 @@ class World(Visitors):
     def _run_process(self) -> None:
         """Run one process of the agent until it ends, and check how it ended."""
         path = self._versions.folder / "db"
-        config = parse(self._written_configuration, self._pace, self._keys, path, with_tables=True)
+        config = parse(self._written_configuration, self._pace, self._keys, path, keeps_tables=True)
         self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
         self.is_alive, self._stops = True, 0

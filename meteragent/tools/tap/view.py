@@ -53,8 +53,8 @@ class StreamView:
     @property
     def receiver(self) -> str | None:
         """The name of the receiver whose records are shown; None unless several share the stream."""
-        shown = first_receiver(self.receivers) if len(self.receivers) > 1 else None
-        return None if shown is None or shown.state else shown.name
+        first = first_receiver(self.receivers) if len(self.receivers) > 1 else None
+        return None if first is None or first.state else first.name
 
     @property
     def filters(self) -> tuple[Sequence[str], Sequence[str]]:

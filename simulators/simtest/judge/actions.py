@@ -26,13 +26,13 @@ _PLACE = re.compile(r"(?:sink|outside)/([a-z]+)\d*/[^/]+")
 
 
 def after_actions(settings: Sequence[Setting], actions: Sequence[Action]) -> tuple[Setting, ...]:
-    """Return the settings in which whoever was paused or ended last is paused, as by the file."""
-    off = {name for name, verb in last_verbs(actions).items() if verb != "resume"}
-    return tuple(_without(setting, off) if off else setting for setting in settings)
+    """Return the settings in which the receivers that were paused or ended last are paused, as by the file."""
+    held_names = {name for name, verb in last_verbs(actions).items() if verb != "resume"}
+    return tuple(_without(setting, held_names) if held_names else setting for setting in settings)
 
 
-def _without(setting: Setting, off: Collection[str]) -> Setting:
-    peers = (item._replace(is_paused=True) if item.name in off else item for item in setting.peers)
+def _without(setting: Setting, held_names: Collection[str]) -> Setting:
+    peers = (item._replace(is_paused=True) if item.name in held_names else item for item in setting.peers)
     return replace(setting, receivers=",".join(map(str, peers)))
 
 
@@ -111,7 +111,7 @@ class ActionChecker:
         check(not is_old, "a window of a pause leaves to its receiver", message.topic)
 
     def check_others(self, configurations: Iterable[Sequence[Setting]]) -> None:
-        """Check that whoever is admitted has got every slot that another receiver of the stream got.
+        """Check that an admitted receiver has got every slot that another receiver of the stream got.
 
         Of a receiver with an end in some configuration, it is not known here which slot was its last.
         """

@@ -19,6 +19,7 @@ from meteragent.archive.job import Job, rows_of
 from meteragent.archive.kernel import TIME
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger
+from meteragent.archive.number import Counts
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Windows, opened_windows
 from meteragent.archive.source import Source
@@ -38,7 +39,8 @@ class Admission:
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it.
     `keys` holds the ids of the keys of the released windows. `similar_meters` counts names that differ
     from another only by case, white space or Unicode form; this count and that of `ambiguous_readings`
-    are private. With `clamp`, most numbers may be outside the range.
+    are private, and so are the `counts` of all numbers, if they were read. With `accept_checks`, `checks` may
+    find something.
     """
 
     run: str
@@ -48,7 +50,8 @@ class Admission:
     keys: set[str] = field(default_factory=set)
     similar_meters: int = 0
     ambiguous_readings: int = 0
-    clamp: bool = field(default=False, compare=False)
+    accept_checks: bool = field(default=False, compare=False)
+    counts: Counts | None = field(default=None, compare=False)
 
     @property
     def windows(self) -> int:

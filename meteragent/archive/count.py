@@ -10,10 +10,8 @@ from meteragent.archive.admission import ProgressCallback
 from meteragent.archive.job import Job, rows_of
 from meteragent.archive.layout import row_fits_and_lengths
 from meteragent.archive.number import Counts, count_own, to_millionths, to_milliseconds
-from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.source import Group, Source
-from meteragent.domain.errors import ArchiveError
 
 _BATCH_NUMBERS = 1 << 20
 """The approximate number of values in a batch."""
@@ -38,16 +36,14 @@ def total(parts: Iterable[Checked], progress: ProgressCallback) -> Checked:
 
 
 def check_groups(source: Source, groups: Iterable[Group]) -> Iterator[Checked]:
-    """Yield the result for each batch of row groups. Raises ArchiveError if a row cannot be read."""
+    """Yield the result for each batch of wide row groups. Raises ArchiveError if a row cannot be read."""
     names, policy = source.policy.columns, source.policy
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
     for batch in source.read(groups, [names.time, names.value], batch_rows):
-        column, misfits = batch.column(names.value), 0
-        if source.layout == "wide":
-            starts = to_milliseconds(batch.column(names.time), names.time)
-            misfits = int((~row_fits_and_lengths(starts, column, policy)[0]).sum())
-            column = column.flatten()
-        yield Checked(batch.num_rows, misfits, Counts.of(to_millionths(column, policy), policy.usual))
+        column, starts = batch.column(names.value), to_milliseconds(batch.column(names.time), names.time)
+        misfits = int((~row_fits_and_lengths(starts, column, policy)[0]).sum())
+        counts = Counts.of(to_millionths(column.flatten(), policy), policy.usual)
+        yield Checked(batch.num_rows, misfits, counts)
 
 
 def count_job(source: Source, job: Job) -> Iterator[Checked]:
@@ -81,13 +77,3 @@ def read_job(
 def names_of(names: dict[str, int]) -> pa.Array:
     """Return the meters' names in the order of their numbers."""
     return pa.array(sorted(names, key=names.__getitem__), pa.string())
-
-
-def require_unclamped(counts: Counts, policy: Policy) -> None:
-    """Raise ArchiveError if most of the numbers that were counted are outside the range."""
-    if counts.are_mostly_clamped:
-        raise ArchiveError(
-            "more than half of the numbers are outside window.range and would be clamped to it: are they in"
-            f" {policy.usual.readings.unit}? Correct source.unit, source.scale or window.range, or add"
-            " --clamp if this is meant (nothing was charged or written)"
-        )

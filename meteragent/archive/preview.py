@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
 The preview reads the whole input, compares its windows with the ledger, under a shared lock, and raises the
-errors that a run would raise before it writes to the ledger. But it accepts an input that is mostly outside
-the range, and counts the numbers. Show the counts only to people who may see the readings.
+errors that a run would raise before it writes to the ledger. But it accepts all checks, and counts the
+numbers. Show the counts only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -57,13 +57,13 @@ def preview(
     with ledger.lock_shared():
         _, run = run_of(source, first_key, show)
         manifest_facts = manifest.find_manifest(out, run)
-        admission, is_debited = Admission(run, clamp=True), ledger.has(run)
+        admission, is_debited = Admission(run, accept_checks=True), ledger.has(run)
         if is_debited:
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:
             for _ in engine.debit_windows(source, ledger, key, admission, show, is_dry=True):
                 pass
-        counts = engine.numbers(source, show)
+        counts = admission.counts or engine.numbers(source, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
     admission.ambiguous_readings = source.ambiguous_readings

@@ -46,13 +46,13 @@ from meteragent.archive.admission import (
     admit_job,
     misfit_error,
 )
+from meteragent.archive.checks import find_checks, require_no_checks
 from meteragent.archive.count import (
     Checked,
     check_groups,
     count_job,
     names_of,
     read_job,
-    require_unclamped,
     total,
 )
 from meteragent.archive.files import path_in_errors, write_file, writer_options
@@ -111,13 +111,13 @@ def sanitise_archive(
     show: ProgressReporter,
     engine: "Local | None" = None,
     *,
-    clamp: bool = False,
+    accept_checks: bool = False,
 ) -> RunResult:
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
-    `engine` reads and writes (default: `Local`). With `clamp`, most numbers may be outside the range.
-    Raises ArchiveError if the input, output or ledger cannot be used, or most numbers are outside the range.
-    Raises KeyRefused, before anything is written, if there is no key, or some windows have none. Raises
+    `engine` reads and writes (default: `Local`). Raises ArchiveError if the input, output or
+    ledger cannot be used; ChecksRefused, unless `accept_checks`, if something is probably wrong with the
+    input (`checks`); KeyRefused, before anything is written, if there is no key, or some windows have none;
     ConfigError if the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
@@ -128,7 +128,7 @@ def sanitise_archive(
     with ledger.lock():
         digests, run = run_of(source, first_key, show)
         earlier_facts = manifest.find_manifest(out, run)
-        admission = Admission(run, clamp=clamp)
+        admission = Admission(run, accept_checks=accept_checks)
         if not ledger.has(run):
             debits = engine.debit_windows(source, ledger, key, admission, show)
             ledger.add(run, debits, lambda: _last_facts(source, digests, admission, out))
@@ -220,12 +220,12 @@ class Local:
     def numbers(self, source: Source, show: ProgressReporter) -> Counts:
         """Count all numbers of an input."""
         with show("count", source.rows, "row") as progress:
-            if source.layout == "wide":
-                return self._check(source, progress).counts
-            return total(self.each(partial(count_job, source), jobs_of(source)), progress).counts
+            return self._check(source, progress).counts
 
     def _check(self, source: Source, progress: ProgressCallback) -> Checked:
         """Read every row now; if one failed only after the debit, its window would never be released."""
+        if source.layout == "long":
+            return total(self.each(partial(count_job, source), jobs_of(source)), progress)
         groups = source.groups
         pieces = np.array_split(np.arange(len(groups)), min(self.tasks, len(groups)))
         steps = [groups[piece[0] : piece[-1] + 1] for piece in pieces]
@@ -246,11 +246,14 @@ class Local:
             checked = self._check(source, progress)
             if checked.misfits:
                 raise misfit_error(checked.misfits, source)
-            if not admission.clamp:
-                require_unclamped(checked.counts, source.policy)
             load_key = self.key_loader(key, source.policy)
             work = partial(admit_job, source, ledger, admission.run, load_key, is_dry=is_dry)
             yield from admission.admit(self.each(work, [*enumerate(jobs_of(source))]), source, progress)
+        admission.counts, similar_meters = checked.counts, admission.similar_meters
+        if not admission.accept_checks:
+            require_no_checks(
+                find_checks(source.policy, source.layout, checked.counts, admission.windows, similar_meters)
+            )
         self._has_every_row = not admission.refused_windows
 
     def release(

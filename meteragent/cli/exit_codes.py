@@ -2,7 +2,7 @@
 
 import sys
 
-from meteragent.domain.errors import ConfigError, KeyRefused
+from meteragent.domain.errors import ChecksRefused, ConfigError, KeyRefused
 
 EXIT_CRASH = 1
 EXIT_USAGE = 2
@@ -20,7 +20,7 @@ EXIT_CODES = {
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a command that ends with an error."""
-    return EXIT_CONFIG if isinstance(error, (ConfigError, KeyRefused)) else EXIT_CRASH
+    return EXIT_CONFIG if isinstance(error, (ChecksRefused, ConfigError, KeyRefused)) else EXIT_CRASH
 
 
 def fail(reason: object, code: int = EXIT_CRASH) -> int:

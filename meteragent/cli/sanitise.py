@@ -13,19 +13,13 @@ from typing import Any
 from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli.common import report_missing_extra
-from meteragent.cli.exit_codes import EXIT_CRASH, EXIT_INTERRUPTED, fail
-from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
+from meteragent.cli.exit_codes import EXIT_CRASH, EXIT_INTERRUPTED, exit_code_of, fail
+from meteragent.domain.errors import ConfigError, MeteragentError
 from meteragent.domain.figures import count_text, exact_text
-from meteragent.domain.grid import format_duration, iso_time
-from meteragent.domain.units import Kind
 from meteragent.report.format import amount_text, full_text
 from meteragent.report.wording import windows_phrase
 from meteragent.service.process import forbid_dumps
 
-_COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
-"""Bounds for the fraction of time that readings cover; outside these bounds, a setting is probably wrong."""
-_SMALL_SHARE = 0.9
-"""If more than this fraction of the numbers is small, they are probably in another unit."""
 _ALL_REFUSED = "every window overlaps a window that was released before"
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
 _PREVIEWS = _ENGINES | {"local": "meteragent.archive.preview"}
@@ -41,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
     forbid_dumps()
     try:
         print(_perform(policy, options))
-    except (ConfigError, KeyRefused):
+    except ConfigError:
         raise
     except MeteragentError as error:
-        return fail(error)
+        return fail(error, exit_code_of(error))
     except KeyboardInterrupt:
         consequence = "nothing was written" if options.dry_run else "the same command resumes the run"
         return fail(f"stopped: {consequence}", EXIT_INTERRUPTED)
@@ -55,13 +49,15 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary, as text or as JSON."""
     # Import only the requested engine, which needs pyarrow or Spark. Only Spark may write to an address.
     output = options.output if options.engine == "spark" else Path(options.output)
+    accept_checks = options.accept_checks
     if options.dry_run:
         module = importlib.import_module(_PREVIEWS[options.engine])
         preview = module.preview(policy, options.input, output, show_progress)
         say = preview_json if options.json else preview_summary
-        return say(preview, clamp=options.clamp)
+        return say(preview, accept_checks=accept_checks)
     engine = importlib.import_module(_ENGINES[options.engine])
-    result = engine.sanitise_archive(policy, options.input, output, show_progress, clamp=options.clamp)
+    paths = options.input, output
+    result = engine.sanitise_archive(policy, *paths, show_progress, accept_checks=accept_checks)
     return as_json(result) if options.json else result_summary(result)
 
 
@@ -89,7 +85,7 @@ def result_summary(result: Any) -> str:
     return "\n".join(lines)
 
 
-def preview_summary(preview: Any, *, clamp: bool = False) -> str:
+def preview_summary(preview: Any, *, accept_checks: bool = False) -> str:
     """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
     admission = preview.admission
     lines = [
@@ -100,7 +96,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
         *_row_lines(preview),
         *_terms_lines(preview),
         f"  ledger         {preview.ledger}",
-        f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
+        f"dry run, nothing was written: {_consequence(preview, accept_checks=accept_checks)}",
     ]
     return "\n".join(lines)
 
@@ -116,13 +112,13 @@ def as_json(result: Any) -> str:
     return json.dumps(facts, indent=2)
 
 
-def preview_json(preview: Any, *, clamp: bool = False) -> str:
+def preview_json(preview: Any, *, accept_checks: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
     facts = _shared_facts(preview) | {
         "dry_run": True,
         "complete": preview.is_complete,
         "in_ledger": preview.is_debited,
-        "consequence": _consequence(preview, clamp=clamp),
+        "consequence": _consequence(preview, accept_checks=accept_checks),
     }
     return json.dumps(facts, indent=2)
 
@@ -145,7 +141,8 @@ def _shared_facts(result: Any) -> dict[str, Any]:
         "unit": usual.value_unit,
         "keys": sorted(admission.keys),
         "ledger": str(result.ledger),
-        "warnings": [*_check_texts(result), *_own_names_texts(result)],
+        "checks": [*_check_texts(result)],
+        "warnings": [*_warning_texts(result)],
     }
 
 
@@ -159,14 +156,14 @@ def _number_facts(counts: Any) -> dict[str, int]:
     }
 
 
-def _consequence(preview: Any, *, clamp: bool) -> str:
+def _consequence(preview: Any, *, accept_checks: bool) -> str:
     """Return a description of what the same command would do without `--dry-run`."""
     if preview.is_complete:
         return "this run is already complete"
     if preview.is_debited:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
-    if preview.counts.are_mostly_clamped and not clamp:
-        return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
+    if not accept_checks and any(_check_texts(preview)):
+        return "the run would be refused, because of each Check (--accept-checks accepts them)"
     if preview.admission.released_windows:
         return f"the ledger would get {_windows_text(preview)}"
     return f"nothing would be released: {_ALL_REFUSED}"
@@ -195,15 +192,17 @@ def _terms_lines(result: Any) -> list[str]:
     return [
         f"  epsilon        {epsilon} in each of the {windows_phrase(usual)}: level {full_text(usual.level)}",
         f"  noise          {amount_text(usual.sd, usual.value_unit)} in each number (one standard deviation)",
-        *[f"  Warning:       {text}" for text in _own_names_texts(result)],
+        *[f"  Warning:       {text}" for text in _warning_texts(result)],
         *([f"  keys           {', '.join(sorted(result.admission.keys))}"] if result.admission.keys else []),
     ]
 
 
-def _own_names_texts(result: Any) -> list[str]:
-    if result.policy.stream.sink.pseudonym_key_file is not None:
-        return []
-    return ["column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"]
+def _warning_texts(result: Any) -> Iterator[str]:
+    """Yield what the operator should know, which does not prevent a run."""
+    if count := result.admission.ambiguous_readings:
+        yield f"{count:,} readings at local times that occur twice are told apart by order"
+    if result.policy.stream.sink.pseudonym_key_file is None:
+        yield "column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"
 
 
 def _number_lines(result: Any) -> list[str]:
@@ -245,42 +244,9 @@ def _row_lines(preview: Any) -> list[str]:
 
 def _check_texts(result: Any) -> Iterator[str]:
     """Yield what the operator should check, before a run and after it."""
-    admission, counts, unit = result.admission, result.counts, result.policy.usual.readings.unit
-    if admission.similar_meters:
-        names = (
-            f"{admission.similar_meters:,} meters differ from another only by case, spaces or Unicode form"
-        )
-        yield f"{names}: if they are one meter, its intervals are released once for each name"
-    if admission.ambiguous_readings:
-        count = f"{admission.ambiguous_readings:,}"
-        yield f"{count} readings at local times that occur twice are told apart by order"
-    if counts is None:
-        return
-    if counts.first_conflict is not None:
-        readings, (meter, time_ms) = count_text(counts.conflicting, "reading"), counts.first_conflict
-        place = (
-            f"next to a smaller one of the meter at the same time, first of {meter!r} at {iso_time(time_ms)}"
-        )
-        yield f"{readings} {place}, left out: are times local, or do homes share a name?"
-    yield from _coverage_texts(result)
-    if counts.are_mostly_clamped:
-        percent = 100 * counts.clamped // counts.present
-        yield f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"
-    if counts.small > _SMALL_SHARE * counts.present:  # such as kW instead of W
-        share = f"{counts.small / counts.present:.0%}"
-        yield f"{share} of the numbers are tiny compared with window.range: are they in {unit}?"
+    from meteragent.archive.checks import find_checks  # noqa: PLC0415  the extra may be missing
 
-
-def _coverage_texts(result: Any) -> Iterator[str]:
-    """Yield warnings, in the long layout, if readings leave gaps or (interval energies) overlap."""
-    policy, windows = result.policy, result.admission.windows
-    usual, numbers = policy.usual, result.counts.present
-    if result.layout == "wide" or not windows:
-        return
-    share = numbers * policy.reach_ms / (windows * usual.length_ms)
-    is_energy = usual.readings.kind is Kind.INTERVAL_ENERGY
-    setting = f"{'source.interval' if is_energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
-    if share < _COVERAGE_MIN:
-        yield f"readings cover at most {share:.0%} of the time with {setting}; the rest is gap"
-    elif is_energy and share > _COVERAGE_MAX:
-        yield f"readings cover {share:.0%} of the time with {setting}; overlaps are dropped"
+    admission = result.admission
+    yield from find_checks(
+        result.policy, result.layout, result.counts, admission.windows, admission.similar_meters
+    )

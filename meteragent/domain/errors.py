@@ -16,6 +16,7 @@
     +-- FormatError          the operator: a file of another system that cannot be read or written
     +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
         +-- ArchiveInUse     another run has the ledger open
+    +-- ChecksRefused        the operator: an archive that may not be what its configuration says
     +-- KeyRefused           the operator: an archive's key is not the required one
         +-- KeyMissing       the key file cannot be used
         +-- KeyForgotten     the window's epoch has no key
@@ -160,6 +161,10 @@ class ArchiveError(MeteragentError):
 
 class ArchiveInUse(ArchiveError):
     """A ledger that another run has open; two runs would release the same interval twice."""
+
+
+class ChecksRefused(MeteragentError):
+    """Readings that are probably not what the configuration says; nothing is charged or released."""
 
 
 class KeyRefused(MeteragentError):

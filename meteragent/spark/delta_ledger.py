@@ -29,8 +29,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent import extras
 from meteragent.archive import kernel, manifest
+from meteragent.archive.acceptance import Layout
 from meteragent.archive.admission import duplicate_error
-from meteragent.archive.count import require_unclamped
+from meteragent.archive.checks import find_checks, require_no_checks
 from meteragent.archive.files import path_in_errors
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import SCHEMA, Ledger
@@ -83,19 +84,19 @@ class FrameResult:
 
 
 def sanitise_frame(
-    readings: DataFrame, policy: Policy, ledger: Path | str, *, clamp: bool = False
+    readings: DataFrame, policy: Policy, ledger: Path | str, *, accept_checks: bool = False
 ) -> FrameResult:
     """Release a frame of readings, each window once under a ledger that is a Delta table.
 
     Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for streams in the long layout.
     `ledger` is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created
-    and its address is stored in the folder `policy.ledger`. With `clamp`, most numbers may be out of
-    range. A second call with the same rows, policy and key returns the same releases. Other windows that
-    overlap windows in the ledger are refused and counted.
+    and its address is stored in the folder `policy.ledger`. With `accept_checks`, `archive.checks`
+    may find something. A second call with the same rows, policy and key returns the same releases. Other
+    windows that overlap windows in the ledger are refused and counted.
 
-    Raises ArchiveError, before anything is released, if a column or row is wrong, most numbers are outside
-    the range, rows change while they are read, or the ledger cannot be used or is not the key's; KeyRefused
-    if a window has no key.
+    Raises ArchiveError, before anything is released, if a column or row is wrong, rows change while they are
+    read, or the ledger cannot be used or is not the key's; ChecksRefused if something is probably wrong with
+    the readings; KeyRefused if a window has no key.
     """
     layout, context = frame.layout_of(readings, policy), readings.sparkSession.sparkContext
     if layout == "long" and context.getLocalProperty("sql.streaming.queryId") is not None:
@@ -104,7 +105,7 @@ def sanitise_frame(
         )
     with translate_errors():
         windows, table = frame.windows(readings, policy), DeltaLedger.of(ledger, policy)
-        return table.release(windows, policy, needs_check=layout == "wide", clamp=clamp)
+        return table.release(windows, policy, needs_check=layout == "wide", accept_checks=accept_checks)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class DeltaLedger:
         return table
 
     def release(
-        self, windows: DataFrame, policy: Policy, *, needs_check: bool = False, clamp: bool = True
+        self, windows: DataFrame, policy: Policy, *, needs_check: bool = False, accept_checks: bool = True
     ) -> FrameResult:
         """Release windows as `sanitise_frame` does. `needs_check` is True if a window may occur twice."""
         windows = windows.withColumn("hash", F.xxhash64("meter", "start", "end", "quanta")).persist()
@@ -170,8 +171,9 @@ class DeltaLedger:
             total = _Total.of(windows)
             if needs_check:
                 _require_unique(windows)
-            if total.counts and not clamp:
-                require_unclamped(total.counts, policy)
+            if not accept_checks:
+                layout: Layout = "wide" if needs_check else "long"
+                require_no_checks(find_checks(policy, layout, total.counts, total.windows))
             run = total.run(policy) if total.windows else ""
             files = sorted(self._debit(windows, total, policy, run) if total.windows else ())
         finally:

@@ -41,7 +41,7 @@ _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 
 
 def sanitise_archive(
-    policy: Policy, path: Path | str, out: Path | str, show: ProgressReporter, *, clamp: bool = False
+    policy: Policy, path: Path | str, out: Path | str, show: ProgressReporter, *, accept_checks: bool = False
 ) -> RunResult:
     """Release an archive on Spark, as `meteragent.archive.run.sanitise_archive` does in this process.
 
@@ -53,7 +53,9 @@ def sanitise_archive(
         tree, place, target = _places(spark, policy, path, out)
         if target is not None:
             place.parent.mkdir(exist_ok=True)
-        result = archive.sanitise_archive(policy, tree, place, show, _engine(spark, tree), clamp=clamp)
+        result = archive.sanitise_archive(
+            policy, tree, place, show, _engine(spark, tree), accept_checks=accept_checks
+        )
         if target is None:
             return result
         with archive.resumable(place):

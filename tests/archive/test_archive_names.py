@@ -50,9 +50,9 @@ def test_spellings_of_one_name_are_told(
     (tmp_path / "c.toml").write_text(text(place.folder / "archive.key", window=QUARTERS))
     paths = (str(tmp_path / name) for name in ("in.parquet", "out.parquet"))
     words = ["sanitise", *paths, "--config", str(tmp_path / "c.toml")]
-    for more in (["--dry-run"], ["--dry-run", "--json"], [], []):
+    for more in (["--dry-run"], ["--dry-run", "--json"], ["--accept-checks"], []):
         assert main([*words, *more]) == 0
         output = capsys.readouterr().out
-        found = json.loads(output)["warnings"] if "--json" in more else output.splitlines()
+        found = json.loads(output)["checks"] if "--json" in more else output.splitlines()
         assert any(finding in line for line in found), output
     assert set(pq.read_table(tmp_path / "out.parquet")["meter"].to_pylist()) == set(names)

@@ -268,11 +268,58 @@ def test_mistakes_of_unit_and_hold_are_seen(
     assert ("are they in W?" in out) == bool(said)
 
 
+LONG_HALF_HOURS = {"window": HALF_HOURS, "source": "unit = 'W'\nhold = '30min'"}
+DAY_ROWS: list[dict[str, Any]] = [
+    {"meter": "m", "time": DAY + at * 1_800_000, "value": 400.0} for at in range(48)
+]
+KWH = [{**row, "value": 0.4} for row in DAY_ROWS]
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "finding"),
+    [
+        (KWH, LONG_HALF_HOURS, "are tiny"),
+        (DAY_ROWS, LONG_HALF_HOURS | {"source": "unit = 'W'\nhold = '15min'"}, "cover at most 50%"),
+        ([*DAY_ROWS, {**DAY_ROWS[7], "value": 900.0}], LONG_HALF_HOURS, "next to a smaller one"),
+        ([*DAY_ROWS, *({**row, "meter": "M"} for row in DAY_ROWS)], LONG_HALF_HOURS, "differ from another"),
+        ([{**row, "value": 10**8} for row in DAY_ROWS], LONG_HALF_HOURS, "are clamped to it"),
+        (
+            [{**row, "time": row["time"] - half} for row in DAY_ROWS for half in (0, 900_000)],
+            {"window": HALF_HOURS, "source": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '30min'"},
+            "overlaps are dropped",
+        ),
+    ],
+)
+def test_a_run_with_checks_is_refused_until_they_are_accepted(
+    place: Place,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[dict[str, Any]],
+    keys: dict[str, str],
+    finding: str,
+) -> None:
+    """Each check of a preview refuses the run: exit 78, nothing is charged or written; an option accepts."""
+    save(place.folder / "in.parquet", rows, LONG)
+    assert command(place, "--dry-run", "--json", **keys) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [finding in text_ for text_ in facts["checks"]].count(True) == 1
+    assert "--accept-checks" in facts["consequence"]
+    assert command(place, "--json", **keys) == 78
+    refusal = capsys.readouterr()
+    assert refusal.out == ""
+    assert all(f"Check: {text_}" in refusal.err for text_ in facts["checks"])
+    assert "--accept-checks" in refusal.err
+    assert place.ledger() == []
+    assert not list(place.folder.glob("out*"))
+    assert command(place, "--accept-checks", "--json", **keys) == 0
+    assert json.loads(capsys.readouterr().out)["checks"] == facts["checks"]
+    assert command(place, **keys) == 0  # what was charged is resumed
+
+
 @pytest.mark.parametrize("form", ["wide", "long"])
 def test_an_input_in_another_unit_is_refused(
     place: Place, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    """If most numbers are outside the range, nothing is charged or written, unless with --clamp."""
+    """If most numbers are outside the range, nothing is charged or written, unless with --accept-checks."""
     watts = [300.0 + at for at in range(95)] + [5.0]  # one number is in the range of kW
     rows = [{"meter": "m", "time": DAY + at * 900_000, "value": watt} for at, watt in enumerate(watts)]
     if form == "wide":
@@ -287,16 +334,16 @@ def test_an_input_in_another_unit_is_refused(
     assert check in said
     assert "the run would be refused" in said.splitlines()[-1]
     before = {path.name for path in place.folder.iterdir()}
-    assert command(place, **keys) == 1
+    assert command(place, **keys) == 78
     refusal = capsys.readouterr()
-    assert "more than half of the numbers are outside window.range" in refusal.err
-    assert "--clamp" in refusal.err
+    assert check in refusal.err
+    assert "--accept-checks" in refusal.err
     assert refusal.out == ""
     assert {path.name for path in place.folder.iterdir()} - before <= {"archive.key.ledger"}
     assert place.ledger() == []
-    assert command(place, "--dry-run", "--clamp", **keys) == 0
+    assert command(place, "--dry-run", "--accept-checks", **keys) == 0
     assert "the ledger would get 1 window of" in capsys.readouterr().out
-    assert command(place, "--clamp", **keys) == 0
+    assert command(place, "--accept-checks", **keys) == 0
     assert check in capsys.readouterr().out
     assert command(place, **keys) == 0  # what was charged is resumed
 
@@ -359,7 +406,7 @@ def test_equal_times_are_told_before_and_after(
         f"2 readings {place_of_first}, left out: are times local, or do homes share a name?"
     ]
     for _ in range(2):
-        assert command(place, **keys) == 0
+        assert command(place, "--accept-checks", **keys) == 0
         run_lines = capsys.readouterr().out.splitlines()
         assert line in "\n".join(run_lines)
         assert [row for row in run_lines if "Check:" in row] == checks
@@ -368,7 +415,7 @@ def test_equal_times_are_told_before_and_after(
     assert command(place, "--json", **keys) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["numbers"] == {"read": 196, "missing": 1, "clamped": 0, "repeated": 3, "conflicting": 2}
-    assert facts["warnings"][0] == checks[0].split(":", 1)[1].strip()
+    assert facts["checks"][0] == checks[0].split(":", 1)[1].strip()
     assert looked(place, path, **keys).counts.repeated == 3
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from meteragent.archive.run import sanitise_archive
-from meteragent.domain.errors import ArchiveError
+from meteragent.domain.errors import ArchiveError, ChecksRefused
 from meteragent.spark import FrameResult, folder, part, sanitise_frame
 from meteragent.spark.delta_ledger import APP_ID, DeltaLedger
 from meteragent.spark.stream import Sink, stream
@@ -90,9 +90,10 @@ def test_what_is_not_released_at_all(spark: SparkSession, tmp_path: Path) -> Non
     refusals = {
         "windows that appear twice: 1": readings.union(readings.where("meter = 'm3'").limit(1)),
         "outside window.range": readings.withColumn("value", F.transform("value", lambda _: F.lit(10**7))),
+        "are tiny compared with": readings.withColumn("value", F.transform("value", lambda _: F.lit(1))),
     }
     for message, rows in refusals.items():
-        with pytest.raises(ArchiveError, match=message):
+        with pytest.raises((ArchiveError, ChecksRefused), match=message):
             release(rows, place)
 
     def change(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

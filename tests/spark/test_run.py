@@ -18,7 +18,7 @@ from meteragent.archive.preview import preview
 from meteragent.archive.run import RunResult
 from meteragent.cli import sanitise as command
 from meteragent.consume import read_archive
-from meteragent.domain.errors import ArchiveError, KeyForgotten, RecordError
+from meteragent.domain.errors import ArchiveError, ChecksRefused, KeyForgotten, RecordError
 from meteragent.spark import by_feeder, read_outputs, run, sanitise_archive
 from tests.spark import homes
 from tests.spark.homes import Place
@@ -79,8 +79,14 @@ def test_engines_ask_to_check_the_same(
     assert len(checks) == (2 if rows is homes.long else 1)
     for name, engine in ENGINES.items():
         other = Place.make(tmp_path / name)
+        with pytest.raises(ChecksRefused) as refusal:
+            engine(other.policy, path, other.folder / "out.parquet", homes.quiet)
+        assert [line for line in str(refusal.value).splitlines() if "Check:" in line] == [
+            line.replace("Check:         ", "Check: ") for line in checks
+        ]
         for _ in range(2):  # resumed without its output, too
-            result = engine(other.policy, path, other.folder / "out.parquet", homes.quiet)
+            out = other.folder / "out.parquet"
+            result = engine(other.policy, path, out, homes.quiet, accept_checks=True)
             assert result.counts == expected.counts
             assert [
                 line for line in command.result_summary(result).splitlines() if "Check:" in line

@@ -5,7 +5,7 @@ from pathlib import Path
 from meteragent.cli.usage.command import JSON, NO_CONFIG, Command, argument, parsed_by
 
 _ENGINE = "where the run is computed: on this machine or on Spark; default: %(default)s"
-_CLAMP = "release even if more than half of the numbers are outside window.range, and clamp them to it"
+_ACCEPT = "release although --dry-run shows a Check: read each of them first"
 _INPUT = "an output folder of `sanitise`, a dataset of `collect`, or a file: CSV or Green Button"
 _FORMATS = ("csv", "csv-semicolon", "green-button", "meter-readings", "readings")
 _TO = (
@@ -68,11 +68,14 @@ COMMANDS = {
             "run": [
                 argument("--engine", None, _ENGINE, choices=("local", "spark"), default="local"),
                 argument("--dry-run", None, "show what a run would do, and write nothing"),
-                argument("--clamp", None, _CLAMP),
+                argument("--accept-checks", None, _ACCEPT),
             ],
             "output": [JSON],
         },
-        {78: "the configuration or the key is refused", 130: "interrupted; the same command resumes the run"},
+        {
+            78: "the configuration, key or input is refused",
+            130: "interrupted; the same command resumes the run",
+        },
     ),
     "convert": Command(
         "convert private.parquet private.xml --to green-button\n"

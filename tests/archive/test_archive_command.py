@@ -315,13 +315,14 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
 
 
 def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """deploy/archive.toml shows every key of [archive], releases readings as it is, and `check` reads it."""
+    """deploy/archive.toml shows every key of [archive], releases means of half hours, and `check` reads it."""
     example = ROOT / "deploy" / "archive.toml"
     shown = set(re.findall(r"^(?:# )?(\w+) = ", example.read_text().split("[archive]")[1], re.MULTILINE))
     assert shown == set(Archive.model_fields)
     settings = example.read_text().replace('"archive.key"', f'"{place.folder}/archive.key"')
     (place.folder / "example.toml").write_text(settings)
-    save(place.folder / "in.parquet", long_rows(1, 1), LONG)
-    assert sanitise(place, settings="example.toml") == 0
-    assert "windows of 1 number released" in capsys.readouterr().out
+    rows = [{"meter": "m", "time": DAY + at * 1_800_000, "value": 400.0} for at in range(48)]
+    save(place.folder / "in.parquet", rows, LONG)
+    assert sanitise(place, settings="example.toml") == 0  # means of half hours have no Check
+    assert "48 windows of 1 number released" in capsys.readouterr().out
     assert main(["check", str(example)]) == 0

@@ -230,11 +230,15 @@ def _row_facts(result: Any) -> dict[str, float] | None:
 
 
 def _row_lines(preview: Any) -> list[str]:
-    """Return lines with the first readings as a run would interpret them; values only on a terminal."""
+    """Return lines with the first readings as a run would interpret them, on a terminal only."""
     policy, unit, lines = preview.policy, preview.policy.usual.readings.unit, list[str]()
-    for row in [] if preview.rows is None else preview.rows.to_pylist():
+    if preview.rows is None:
+        return lines
+    if not sys.stdout.isatty():
+        return ["  first rows     (shown on a terminal)"]
+    for row in preview.rows.to_pylist():
         start = row[policy.columns.time] - timedelta(milliseconds=policy.lead_ms)
-        value = row[policy.columns.value] if sys.stdout.isatty() else "(shown on a terminal)"
+        value = row[policy.columns.value]
         span = f"{start:%Y-%m-%d %H:%M:%S%z} to {start + timedelta(milliseconds=policy.reach_ms):%H:%M:%S}"
         lines.append(
             f"  {'' if lines else 'first rows':15}{row[policy.columns.meter]}: {span}: {value} {unit}"

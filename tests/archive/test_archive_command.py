@@ -315,7 +315,7 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
 
 
 def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """deploy/archive.toml shows every key of [archive], releases means of half hours, and `check` reads it."""
+    """deploy/archive.toml shows every key of [archive], releases means of half hours; `check` reads it."""
     example = ROOT / "deploy" / "archive.toml"
     shown = set(re.findall(r"^(?:# )?(\w+) = ", example.read_text().split("[archive]")[1], re.MULTILINE))
     assert shown == set(Archive.model_fields)

@@ -29,7 +29,7 @@ from benchmarks import harness
 from benchmarks.harness import Result, Row
 from meteragent import config
 from meteragent.archive.files import COMPRESSION
-from meteragent.archive.key import create_key
+from meteragent.archive.key import create_key, create_ledger
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import RunResult, sanitise_archive
 
@@ -295,6 +295,7 @@ def measure(
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
         create_key(folder / "archive.key", "bench")
+        create_ledger(folder / "archive.key.ledger")
         wide(path, WINDOWS)
         results = one_process(folder, path)
         with spark() as run:

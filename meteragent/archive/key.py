@@ -31,11 +31,14 @@ from numpy.typing import NDArray
 
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
 from meteragent.service.whole_file import whole_file
+from meteragent.store.generation import sync_folder
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """The possible lengths of an epoch, and numpy's names for them."""
 
 SECRET_BYTES = 32
+LOCK = ".lock"
+"""The file in a ledger's folder that runs lock."""
 _DOMAIN = b"meteragent archive 1"
 _LAST = {
     epoch_unit: int(np.datetime64("2199-12-31", unit).astype(int)) for epoch_unit, unit in EPOCHS.items()
@@ -203,6 +206,20 @@ def _parse_key(text: bytes) -> Key | None:
     return key if key.first_epoch == begins else None
 
 
+def ledger_folder(path: Path) -> Path:
+    """Return the folder of the ledger of the key in a file, which lies next to the (real) file."""
+    target = path.resolve()
+    return target.with_name(f"{target.name}.ledger")
+
+
+def create_ledger(folder: Path) -> None:
+    """Create an empty ledger. The file that runs lock shows later that the ledger has not been lost."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / LOCK).touch(mode=0o600)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+
+
 def create_key(
     path: Path,
     tenant: str,
@@ -212,8 +229,8 @@ def create_key(
 ) -> Key:
     """Create a key for windows from the epoch of `begin` on, in a file that only its owner can read.
 
-    Raises ValueError if the tenant's name is not valid, or `epoch_unit` is neither "month" nor "day"; OSError
-    if the file cannot be written, or exists already.
+    A run also needs its ledger (`create_ledger`). Raises ValueError if the tenant's name is not valid, or
+    `epoch_unit` is neither "month" nor "day"; OSError if the file cannot be written, or exists already.
     """
     check_tenant(tenant)
     # An unknown unit is refused by `Key`, before anything is written.

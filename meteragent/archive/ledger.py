@@ -13,13 +13,14 @@ releases the same bytes, so its own rows do not block its windows.
 A key has one ledger. If the ledger is a Delta table (`spark.delta_ledger`), the folder contains only
 `_table`, with the table's address.
 
-The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
+The ledger holds meters' names but no readings. It is created with its key: a key whose ledger is missing is
+refused. Nothing shows that a ledger is an older copy, or another key's.
 """
 
 import fcntl
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -30,10 +31,11 @@ import pyarrow.parquet as pq
 
 from meteragent.archive.files import attempt_read, open_parquet, path_in_errors, write_file
 from meteragent.archive.kernel import TIME
+from meteragent.archive.key import LOCK, create_ledger
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
 from meteragent.archive.readings import Windows, meter_sort_keys
-from meteragent.domain.errors import ArchiveError, ArchiveInUse
+from meteragent.domain.errors import ArchiveError, ArchiveInUse, KeyRefused
 from meteragent.store.generation import sync_folder
 
 SCHEMA = pa.schema(
@@ -109,6 +111,8 @@ class Ledger:
 
     def bind(self, address: str, create: Callable[[], object]) -> None:
         """Create a Delta table as the key's ledger. Raises ArchiveError if the folder already has runs."""
+        with path_in_errors(self.folder, "cannot be created"):
+            create_ledger(self.folder)
         with self.lock():
             if self._runs():
                 raise ArchiveError(f"{self.folder}: the key has its ledger there: use a new key with a table")
@@ -119,14 +123,10 @@ class Ledger:
     def lock(self) -> Iterator[None]:
         """Lock the ledger for one run, and delete the partial folders that interrupted runs left behind.
 
-        The ledger's folder is created if it does not exist. Raises ArchiveInUse if another run or a preview
-        on this machine holds the lock; ArchiveError if the folder or the lock's file cannot be created.
+        Raises KeyRefused if the ledger is missing; ArchiveInUse if another run or a preview on this machine
+        holds the lock; ArchiveError if the lock's file cannot be used.
         """
-        with path_in_errors(self.folder, "cannot be created"):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sync_folder(self.folder.parent)
-            lock = (self.folder / ".lock").open("w")
-        with lock:
+        with self._open_lock("r+b") as lock:
             self._lock(lock, fcntl.LOCK_EX)
             self._require_no_table()
             for partial_folder in self.folder.glob(".run=*"):
@@ -135,12 +135,20 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Prevent runs from changing the ledger, if it exists, while it is read. Raises ArchiveInUse."""
-        with ExitStack() as stack:
-            with path_in_errors(self.folder), suppress(FileNotFoundError):
-                self._lock(stack.enter_context((self.folder / ".lock").open("rb")), fcntl.LOCK_SH)
+        """Prevent runs from changing the ledger while it is read. Raises as `lock` does."""
+        with self._open_lock("rb") as lock:
+            self._lock(lock, fcntl.LOCK_SH)
             self._require_no_table()
             yield
+
+    def _open_lock(self, mode: str) -> IO[Any]:
+        path = self.folder / LOCK
+        with path_in_errors(self.folder), suppress(FileNotFoundError):
+            return path.open(mode)
+        raise KeyRefused(
+            f"{self.folder}: the key's ledger is missing, so its windows could be released again: restore"
+            " this folder from its backup or, if the key has never released anything, make a new key"
+        )
 
     def _require_no_table(self) -> None:
         """Raise ArchiveError if the key's ledger is not this folder but a table."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent import config
+from meteragent.archive.key import ledger_folder
 from meteragent.archive.mapping import Mapping
 from meteragent.config import Config, Stream
 from meteragent.domain import grid
@@ -185,8 +186,7 @@ class Policy:
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
     """Return the ledger's folder. Raises ConfigError if another ledger lies next to the (real) key file."""
-    target = key_file.resolve()
-    default = target.with_name(target.name + ".ledger")
+    default = ledger_folder(key_file)
     if re.search(r"(^|/)\w+:/", str(configured_ledger or "")):
         expected = "a folder on a disk; a ledger in other storage is a Delta table, see `sanitise_frame`"
         raise ConfigError("archive.ledger", repr(str(configured_ledger)), expected)

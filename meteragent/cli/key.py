@@ -29,9 +29,10 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
-    """Create a key and show it; return 0, or 1 if the file exists."""
+    """Create a key and its ledger, and show the key; return 0, or 1 if the file exists."""
     try:
         keys.create_key(options.file, options.tenant, options.every, options.begin or _EPOCH)
+        keys.create_ledger(keys.ledger_folder(options.file))
     except FileExistsError:
         return exit_codes.fail(_EXISTS.format(path=options.file))
     return _show(options, now)

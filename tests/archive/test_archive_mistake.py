@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.archive.key import Key
+from meteragent.archive.key import Key, create_ledger
 from meteragent.archive.run import RunResult, sanitise_archive
 from meteragent.consume import read_archive
 from meteragent.domain.errors import RecordError
@@ -32,6 +32,7 @@ def test_a_new_key_releases_what_was_wrong(tmp_path: Path) -> None:
     corrected = save(place.folder / "corrected.parquet", affected)
     assert sanitise(place, corrected, "same key").admission.refused_windows == 4
     (place.folder / "new.key").write_text(Key("test", "month", 0, bytes([9]) * 32).text())
+    create_ledger(place.folder / "new.key.ledger")
     (place.folder / "new.key").chmod(0o600)
     right = sanitise(place, corrected, "new", "new.key")
     assert right.admission.released_windows == 4

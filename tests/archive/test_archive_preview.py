@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,7 @@ def another(place: Place) -> None:
 
 def no_ledger(place: Place) -> None:
     """A ledger that is a file."""
+    shutil.rmtree(place.folder / "archive.key.ledger")
     (place.folder / "archive.key.ledger").write_text("")
 
 
@@ -195,7 +197,12 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     rows[0]["value"][:2] = [None, 10**6]
     save(place.folder / "in.parquet", rows)
     assert command(place, "--dry-run", window=QUARTERS) == 0
-    assert {path.name for path in place.folder.iterdir()} == {"in.parquet", "archive.key", "archive.toml"}
+    assert {path.name for path in place.folder.iterdir()} == {
+        "in.parquet",
+        "archive.key",
+        "archive.key.ledger",
+        "archive.toml",
+    }
     said = capsys.readouterr()
     for each in (
         "6 windows of 96 numbers would be released",

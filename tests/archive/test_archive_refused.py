@@ -1,6 +1,7 @@
 """Archives that are refused: inputs, outputs, keys and ledgers that cannot be used; nothing is released."""
 
 import resource
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ import pytest
 
 from meteragent.archive import layout, manifest, run
 from meteragent.archive.ledger import Ledger
+from meteragent.archive.preview import preview
 from meteragent.archive.run import sanitise_archive
-from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, KeyForgotten, KeyMissing
+from meteragent.cli import main
+from meteragent.domain.errors import (
+    ArchiveError,
+    ArchiveInUse,
+    ConfigError,
+    KeyForgotten,
+    KeyMissing,
+    KeyRefused,
+)
 from tests.support.archives import (
     DAY_MS,
     KEY,
@@ -92,6 +102,32 @@ def test_a_key_has_one_ledger_by_whatever_name(place: Place) -> None:
     assert (
         sanitise_archive(moved, path, place.folder / "third.parquet", silent).admission.refused_windows == 6
     )
+
+
+@pytest.mark.parametrize("lost", ["moved", "emptied", "unmounted"])
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_key_without_its_ledger_is_refused(tmp_path: Path, lost: str, *, is_used: bool) -> None:
+    """A key is made with its ledger; without that, neither a run nor a preview begins a second one."""
+    assert main(["key", "new", str(tmp_path / "k9"), "--tenant", "acme"]) == 0
+    path, ledger = save(tmp_path / "in.parquet", wide_rows(2, 3)), tmp_path / "k9.ledger"
+    own, street = (
+        policy(tmp_path / "k9", window=QUARTERS, privacy=words) for words in ("", "preset = 'street'")
+    )
+    if is_used:
+        sanitise_archive(own, path, tmp_path / "out", silent)
+    ledger.rename(tmp_path / "lost")
+    if lost != "moved":
+        ledger.mkdir()
+    if lost == "emptied":
+        (ledger / "run=1").mkdir()
+    for perform in (sanitise_archive, preview):
+        with pytest.raises(KeyRefused, match="ledger is missing"):
+            perform(street, path, tmp_path / "again", silent)
+    assert not (tmp_path / "again").exists()
+    shutil.rmtree(ledger, ignore_errors=True)
+    (tmp_path / "lost").rename(ledger)
+    result = sanitise_archive(street, path, tmp_path / "again", silent)
+    assert result.admission.refused_windows == 6 * is_used
 
 
 def test_another_version_does_not_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

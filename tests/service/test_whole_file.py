@@ -140,7 +140,6 @@ def test_a_secret_is_never_readable_by_others(tmp_path: Path) -> None:
 
 
 OTHERS = {
-    "archive/ledger.py": "a lock, which is empty",
     "cli/__init__.py": "the null device",
     "cli/export.py": "the null device",
     "service/whole_file.py": "all others",

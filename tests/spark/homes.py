@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive import kernel, layout
-from meteragent.archive.key import Key
+from meteragent.archive.key import Key, create_ledger, ledger_folder
 from meteragent.archive.policy import Policy
 from tests.support import archives
 from tests.support.archives import DAY_MS, LOCAL_DAY, SPRING_MS
@@ -37,6 +37,7 @@ def write(path: Path, key: Key) -> None:
     """Put a key into a file."""
     path.write_text(key.text())
     path.chmod(0o600)
+    create_ledger(ledger_folder(path))
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent import config
-from meteragent.archive.key import Key
+from meteragent.archive.key import Key, create_ledger
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings
 from meteragent.archive.run import RunResult, sanitise_archive
@@ -98,6 +98,7 @@ class Place:
         folder.mkdir(exist_ok=True)
         (folder / "archive.key").write_text(KEY.text())
         (folder / "archive.key").chmod(0o600)
+        create_ledger(folder / "archive.key.ledger")
         return cls(folder)
 
     def policy(self, **keys: str) -> Policy:

@@ -123,7 +123,7 @@ def shared_streams(config: Config) -> list[Stream]:
     for receiver in config.receiver:
         by_preset.setdefault(receiver.preset, []).append(receiver)
     [base] = config.stream
-    return [_shared(for_preset(base, name), peers) for name, peers in by_preset.items()]
+    return [_with_peers(for_preset(base, name), peers) for name, peers in by_preset.items()]
 
 
 def first_receiver(peers: Sequence[Receiver]) -> Receiver:

@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?:sink|outside)/([a-z]+)\d*/[^/]+")
 
 
 def after_actions(settings: Sequence[Setting], actions: Sequence[Action]) -> tuple[Setting, ...]:
-    """Return the settings in which the receivers that were paused or ended last are paused, as by the file."""
+    """Return the settings in which receivers that were paused or ended last are paused, as by the file."""
     held_names = {name for name, verb in last_verbs(actions).items() if verb != "resume"}
     return tuple(_without(setting, held_names) if held_names else setting for setting in settings)
 

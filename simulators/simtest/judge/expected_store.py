@@ -143,7 +143,7 @@ class ExpectedStore:
         """Revoke the receivers that must get nothing more, and admit the new receivers, at `now_ms`.
 
         The end of other receivers becomes the one that is configured now; their first window may be
-        postponed. Whoever was paused meanwhile is admitted anew.
+        postponed. A receiver that was paused meanwhile is admitted anew.
         """
         times_ms = resumed_ms(self.actions)
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}

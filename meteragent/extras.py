@@ -54,7 +54,7 @@ def is_debian() -> bool:
 
 
 def is_from_index() -> bool:
-    """Return whether this came from a package index; others record the address of their source (PEP 610)."""
+    """Return whether meteragent came from a package index: other installations record a source (PEP 610)."""
     try:
         record = importlib.metadata.distribution("meteragent").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:  # used from a clone without an installation

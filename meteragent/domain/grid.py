@@ -154,7 +154,7 @@ class Calendar:
         return start_ms
 
     def end_ms(self, start_ms: int) -> int:
-        """Return the start of the next unit that is not skipped as a whole."""
+        """Return the start of the next unit, passing over a day that the time zone skips as a whole."""
         day = self._next(self._first_day(self._date(start_ms)))
         while (end_ms := self._instant_ms(day)) <= start_ms:
             day = self._next(day)
@@ -202,8 +202,8 @@ class Calendar:
         """Convert a minute of a local day to an instant; a skipped time becomes the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does:
-        # the clocks were set forward one minute later.
+        # A skipped time is changed by the round trip through UTC. Step back to the last minute that is not
+        # skipped; the clocks were set forward at its end.
         while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
         return (moment + ahead - _EPOCH) // _MILLISECOND

@@ -1,4 +1,4 @@
-"""Topic templates, the public names of meters, and of what a person does to receivers.
+"""Topic templates, the public names of meters, and the words for what a person can do to a receiver.
 
 A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
 configuration names the meter. The name, or a keyed pseudonym of it, is inserted into the sink template. If
@@ -49,7 +49,7 @@ def fits_segment(name: str) -> bool:
 
 
 def parse_sink_template(text: str) -> tuple[str, ...]:
-    """Split a sink's template into segments. Raises ValueError that says what is expected."""
+    """Split a sink's template into segments. Raises ValueError with a text that says what is expected."""
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
@@ -168,7 +168,7 @@ class SourceTopic:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The topic filters to subscribe to: that of the template, or the topics of the parts."""
+        """The filters to subscribe to: the topics of the phases if each has its own, else the template's."""
         return tuple(self.parts) or (self.filter,)
 
     def holds(self, meter: str) -> bool:

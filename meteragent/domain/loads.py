@@ -14,8 +14,8 @@ of the m slots from the start of the change on may differ by more than X in tota
 * Sampled power: X + p H for any m, where p is the width of the range and H is the longest hold.
 * Slot values that are rounded half up to quanta q (archives): X + m q T, without kappa.
 
-This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
-once; for k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
+The bounds hold for a change that only adds or only removes energy and, for sampled power, rises and falls
+once. For k rises, add (k - 1) s to the bound for steps, (k - 1) p H to that for samples (`privacy.loads`).
 """
 
 from fractions import Fraction
@@ -31,7 +31,7 @@ CHANGES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 
 
 def counts_max(terms: Terms) -> int:
-    """Return the largest number of counts, each cut off to a step, in a slot's value (in l1, a window's)."""
+    """Return the largest number of truncated counts in a slot's value or, in l1, in a window's values."""
     slots = range(terms.n if terms.places else 1)
     if terms.readings.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
@@ -72,7 +72,7 @@ def level_factor(terms: Terms) -> Fraction:
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on what steps or a dead band add to a change in a slot (in l1, a window)."""
+    """Return the most Wh that steps or a dead band can add to a change in a slot or, in l1, a window."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
         return bounds.reported_radius(Fraction(0), step * terms.distance_per_power) * wh_per_unit(terms)
@@ -80,7 +80,7 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy, in Wh, of one unit of a slot's value; if bands differ in length, of the shortest."""
+    """Return the energy, in Wh, of one unit of a slot's value, for the shortest band if bands differ."""
     return terms.hides_wh / terms.radius
 
 
@@ -104,7 +104,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
     """Return a bound on the level of a change over any number of slots; arguments are those of `in_all_wh`.
 
     It is the smaller of two bounds (THEORY T.7): kappa * level / hide per Wh, and the level if rounding adds
-    a quantum in each slot. Without dither, or if epsilon * quantum > `A_LIMIT`, only the second holds.
+    a quantum in each slot. Without dither, or if epsilon * quantum > `A_LIMIT`, only the second bound holds.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh
@@ -115,7 +115,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
 
 def rounding_wh(terms: Terms) -> Fraction:
-    """Return the energy of one quantum, in Wh: the largest increase of a difference by rounding half up."""
+    """Return the energy of one quantum, in Wh: the most by which rounding half up increases a difference."""
     return terms.quantum * wh_per_unit(terms)
 
 

@@ -26,8 +26,8 @@ PROBLEMS = {code: Meaning(_CAUSES[code], cure) for code, cure in english_texts("
 class Problem:
     """A condition that needs a person's attention, in one stream or in the agent (`stream` is None).
 
-    `fields` fill in the cause's text; those that end in `_ms` are in milliseconds, and `reasons` is a list of
-    counters of refusals, separated by spaces. With a field `of`, `meters` out of `of` meters are affected.
+    `fields` fill in the cause's text; those that end in `_ms` are in ms, and `reasons` lists counters of
+    refusals, separated by spaces. If a field `of` counts all meters, `meters` of them are affected.
     """
 
     code: str
@@ -58,7 +58,7 @@ def make_service_problem(
 
 
 def connection_advice(code: str, side: str) -> str:
-    """Return how to cure a failed connection, with the keys of `side`, such as sink; "" without a code."""
+    """Return the cure for a failed connection of `side`, such as sink; empty if `code` is empty."""
     return PROBLEMS[code].cure.format(side=side) if code else ""
 
 

@@ -21,7 +21,7 @@ class Observer(Protocol):
         """Note an accepted reading of any meter; `value_u` is in millionths of the unit."""
 
     def note_span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Note a span added to the slots: its value, a register's energy, or None for a gap."""
+        """Note a span added to the slots; `value` is its value, a register's energy, or None for a gap."""
 
 
 class Reading(NamedTuple):

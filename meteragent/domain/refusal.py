@@ -87,7 +87,7 @@ def similar(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as an error may show it, which excludes tables, addresses with passwords, and secrets.
+    """Return a value as an error may show it: tables, addresses with passwords, and secrets are replaced.
 
     A secret may have been entered in place of its file's name. Of a long value, only the start is shown.
     """

@@ -133,7 +133,7 @@ class Shape:
     def integrand_u(self, value_u: int, _unit: str) -> int:
         """Return the value that is integrated for a reading within the range, in millionths of `_unit`.
 
-        It must not change by more than the reading does, or the promise would not hold.
+        The value must not change by more than the reading does, or the promise would not hold.
         """
         return value_u
 
@@ -252,7 +252,7 @@ class Banded(Shape):
         return self.bands[slot_index][1]
 
     def is_sound(self) -> bool:
-        """Return whether all bands but the unknown one have hours, and these fit into the window."""
+        """Return whether all bands except the unknown band have hours, and the hours fit into the window."""
         durations = dict(self.bands)
         have_hours = all(ms > 0 or name == UNKNOWN_BAND for name, ms in self.bands)
         fit = bool(self.bands) and len(durations) == self.n and sum(durations.values()) <= self.length_ms

@@ -35,7 +35,7 @@ class Tariff:
         return [price for band, price in self.prices.items() if band != UNKNOWN_BAND]
 
     def price_range(self, band: str) -> tuple[float, float]:
-        """Return the lowest and the highest price of energy in a band. Raises ValueError if it has none."""
+        """Return the lowest and highest price of energy in a band. Raises ValueError if the band has none."""
         if band in self.prices:
             return self.prices[band], self.prices[band]
         if band == UNKNOWN_BAND:
@@ -43,15 +43,15 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fee_for_window(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee for a window: the monthly fee, or its part in proportion to the length."""
+        """Return a window's fee: the monthly fee for a month, else a part proportional to the length."""
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
 
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
     """Return the smallest and the largest difference in the price of a band: `tariff` minus `cheaper`.
 
-    Energy whose band is unknown was used in the same bands under both tariffs. So if neither has a price for
-    it, its difference is in the range of the bands' differences. Raises ValueError if `band` has no price.
+    Energy of the unknown band was used in the same bands under both tariffs. So if neither tariff prices the
+    unknown band, its difference is within the other bands' range. Raises ValueError if `band` has no price.
     """
     is_priced = band in tariff.prices or band in cheaper.prices
     bands = tariff.prices.keys() & cheaper.prices.keys()

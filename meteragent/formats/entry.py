@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(meters: Iterable[Series]) -> Iterator[Entry]:
-    """Yield the entries of released series. Raises FormatError if their values are not additive."""
+    """Yield the entries of released series. Raises FormatError for values that are not additive."""
     for series in meters:
         for record in series.records:
             if not series.descriptor_of(record).shape.is_additive:
@@ -100,7 +100,7 @@ def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
 
 
 def to_decimal(value: Fraction) -> Decimal:
-    """Return a value exactly. Raises FormatError if it has more than six decimal places or is too large."""
+    """Return a value exactly. Raises FormatError if the value is too large or has over six decimals."""
     if (value * MICRO).denominator != 1 or abs(value * MICRO) >= 1 << _BITS:
         raise FormatError("a value has more than six decimal places, or more than 13 digits before them")
     return Decimal(int(value * MICRO)).scaleb(-6).normalize()

@@ -40,7 +40,7 @@ _AVERAGE, _NORMAL = 2, 12
 _KIND_ENERGY, _KIND_POWER = 12, 37
 _ELECTRICITY = 1
 _NET: Final = 4
-"""The flow direction of what was consumed less what was fed in; 1 is consumption, and 0 is not applicable."""
+"""The flow direction of net flow, consumption less feed-in; 1 is consumption, and 0 means not applicable."""
 _POWERS: Final = (0, -3, -6)
 """The exponents of ten that are written, in order of preference."""
 _POWER_MAX: Final = 12
@@ -288,10 +288,10 @@ class _Feed:
         return self._name(point), form
 
     def _name(self, place: str) -> str:
-        """Return the name of the meter at a place, which no other place has.
+        """Return the name of the meter at a place; no other place has the same name.
 
         It is the address of the UsagePoint, because titles describe feeds and portals, and a UsagePoint's
-        number is unique only within a customer. Only in feeds of `write` are titles names.
+        number is unique only within a customer. Titles are names only in feeds that `write` created.
         """
         address = f"/{place.partition('://')[2] or place}".replace(f"{_ROOT}/", "/", 1)
         name = self._meter or address.strip("/")
@@ -314,7 +314,7 @@ def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
 
 
 def _by_place(feed: ET.Element, kind: str) -> dict[str, ET.Element]:
-    """Return resources by place. Raises FormatError if two that differ have one place."""
+    """Return resources by place. Raises FormatError if two different resources have the same place."""
     resources: dict[str, ET.Element] = {}
     for place, element in _resources(feed, kind):
         if _identity(resources.setdefault(place, element)) != _identity(element):
@@ -341,7 +341,7 @@ def _by_link(resources: dict[str, ET.Element]) -> dict[str, set[str]]:
 def _owner(
     element: ET.Element, place: str, kind: str, owners: Collection[str], linking: dict[str, set[str]]
 ) -> str:
-    """Return the place of a resource's owner: by a link of either. Raises FormatError unless there is one."""
+    """Find the place of a resource's owner, by a link in either direction. Raises FormatError if unclear."""
     up = next(iter(_links(element, "up")), place.rpartition("/")[0])
     owner = up.removesuffix(f"/{kind}")
     if owner in owners:

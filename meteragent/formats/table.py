@@ -123,7 +123,7 @@ class _Cells(NamedTuple):
         return FormatError(f"line {self.line}: column {column}: expected {expected}")
 
     def time(self, column: str) -> int:
-        """Parse a column's time. Raises FormatError if it lacks an offset or is not within 1990 to 2100."""
+        """Parse a column's time. Raises FormatError if the time lacks an offset or is not in 1990 to 2100."""
         try:
             time_ms = parse_time(self.texts[column])
         except ValueError:

@@ -113,7 +113,7 @@ OnRefused = Callable[[int, int], None]
 """A function of the packet id of a refused publication, and the broker's reason code, 0x80 or above."""
 
 Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
-"""A function of an event: an open connection lost, a publication refused, or a message too large."""
+"""A function that is told of an event: a lost connection, a refused publication or an oversized message."""
 
 WEEK_S: Final = 7 * 86_400
 

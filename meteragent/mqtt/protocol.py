@@ -41,7 +41,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts; None stands for the requested value. 3.1.1 cannot deny QoS 1 or retaining."""
+    """A CONNACK that accepts; None means as requested. MQTT 3.1.1 cannot deny QoS 1 or retained messages."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -333,7 +333,7 @@ class Protocol:
 
 
 def _read_qos(first_byte: int) -> int:
-    """Return a PUBLISH's QoS. Raises Malformed if it is above 1, or for a repeated message at QoS 0."""
+    """Return a PUBLISH's QoS. Raises Malformed for a QoS above 1, or for a repeated message at QoS 0."""
     qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")

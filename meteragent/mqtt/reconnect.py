@@ -109,9 +109,9 @@ class Backoff:
 class ConnectionLog:
     """A log of the attempts to keep a connection open.
 
-    The first failure after an established connection is logged immediately, and so is each new reason, up to
-    REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of failures so
-    far; others are only counted, and then a new connection is logged only when it has lasted for STABLE_S.
+    The first failure after an established connection is logged at once, and so is each new reason, up to
+    REASONS_MAX. A failure SUMMARY_S or more after the last warning is logged with the number of failures.
+    Other failures are only counted; the connection after them is logged when it has lasted for STABLE_S.
     """
 
     def __init__(self, name: str, advice: Callable[[str], str]) -> None:

@@ -158,7 +158,7 @@ class Session:
     # --- calls from keep_connected -------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect. Raises LinkError if this fails or takes longer than `timeout_s`."""
+        """Connect. Raises LinkError if the attempt fails or takes longer than `timeout_s`."""
         connect_task = asyncio.ensure_future(self._run_to_end(self._connect))
         try:
             await self._await_answer(connect_task, "the connection attempt")

@@ -43,11 +43,11 @@ class Transport(asyncio.Protocol):
         self._loss = self._loop.create_future()
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Open the socket. Raises OSError if this fails."""
+        """Open the socket, or raise OSError."""
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Ping after half a period without a write, or one without a read; abort after two without a read."""
+        """Ping after 1/2 period without a write or 1 without a read; abort after 2 periods without a read."""
         self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 
@@ -90,7 +90,7 @@ class Transport(asyncio.Protocol):
             self._socket.pause_reading()
 
     async def close(self, last_packet: bytes = b"") -> None:
-        """Write what waits and `last_packet`, and close; after CLOSE_TIMEOUT_S, drop unsent bytes."""
+        """Write waiting packets and `last_packet`, then close; after CLOSE_TIMEOUT_S, drop unsent bytes."""
         if self._socket is None:
             return
         self._stop_ticking()

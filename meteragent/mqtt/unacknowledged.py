@@ -9,10 +9,10 @@ from meteragent.mqtt.link import Token
 class Unacknowledged:
     """The unacknowledged messages of one connection, each with a token that is compared by identity.
 
-    Brokers reuse ids (mosquitto 2.0.11 any id after 65,535 messages) and apply an acknowledgement to the
-    oldest message with that id. So an acknowledgement waits until all earlier messages with its id are
-    released. If `keeps_order`, it waits for all earlier messages: MQTT asks for this (4.6.0-2), and a few
-    brokers end the connection otherwise.
+    Brokers reuse ids of unacknowledged messages (mosquitto 2.0.11 after 65,535 messages) and apply an
+    acknowledgement to the oldest message with its id. So an acknowledgement waits until all earlier messages
+    with its id are released. If `keeps_order`, an acknowledgement waits for all earlier messages: MQTT asks
+    for this (4.6.0-2), and a few brokers end the connection otherwise.
     """
 
     def __init__(self, *, keeps_order: bool) -> None:

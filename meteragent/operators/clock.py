@@ -65,8 +65,8 @@ class StepWatch:
 class Ticks:
     """The instants of a machine's ticks: the multiples of TICK_S.
 
-    A tick may run late because of earlier work. Its time is nevertheless its instant, so its messages do not
-    show how long that work took (crowd.md 4).
+    A tick may run late because of earlier work. The time of a tick is nevertheless its scheduled instant, so
+    the tick's messages do not show how long the earlier work took (crowd.md 4).
     """
 
     def __init__(self, now_s: int) -> None:

@@ -119,7 +119,7 @@ def _result(read: Callable[[_S], _T], source: _S) -> tuple[_T | None, list[Confi
 
 
 def _group(document: dict[str, Any]) -> Group | None:
-    """Return the group in the file that a document names, if any. Raises ConfigError, which names it."""
+    """Return the group in the file that a document names, if any. Raises ConfigError with the file's path."""
     path = document.get("group_file")
     if not isinstance(path, str):
         return None

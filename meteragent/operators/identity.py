@@ -23,7 +23,7 @@ def create(path: Path) -> Identity:
 
 
 def load(path: Path) -> Identity:
-    """Return the identity in a file. Raises KeyMissing if there is none, or if every user can read it."""
+    """Return the identity in a file. Raises KeyMissing if it has none, or if every user can read the file."""
     try:
         with path.open("rb") as file:
             mode, data = os.fstat(file.fileno()).st_mode, file.read(200)

@@ -3,9 +3,9 @@
 Requests and answers are acknowledged at once, and wait in a queue of their own with a limited size in bytes.
 Reports stay unacknowledged until the service releases them: after their commit or, if a draw may have delayed
 it, at a public instant. When REPORTS_MAX reports are unreleased, reading pauses, and the broker keeps further
-reports. Reading does not depend on the number of reports in the queue, because this falls when a draw ends,
-and the broker sees when reading pauses. Reports from an earlier connection stay in the queue; the broker
-delivers them again, and the machine recognises them.
+reports. Reading does not depend on the number of reports in the queue, because this number falls when a draw
+ends, and the broker sees when reading pauses. Reports from an earlier connection stay in the queue; the
+broker delivers them again, and the machine recognises them.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Link:
         return arrivals
 
     def release_reports(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge committed reports; call this at times that depend on no draw: the broker sees them."""
+        """Acknowledge committed reports; the broker sees when, so the time must not depend on a draw."""
         self._unreleased -= reports
         if self._session is not None:
             self._session.acknowledge(tokens)

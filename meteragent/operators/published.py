@@ -1,8 +1,8 @@
 """The key list that an operator published before its store was lost; a new store lacks the list's serial.
 
 Homes refuse a list whose serial, the time of publication, is lower than the highest that they have accepted.
-So an operator with a new store must not publish a list before its clock has passed the serial of its retained
-list, which lies in the future if the clock was ahead then.
+The serial of the retained list lies in the future if the clock was ahead at the list's publication. So an
+operator with a new store publishes no list before its clock has passed that serial.
 """
 
 import asyncio

@@ -105,7 +105,7 @@ class Service:
             await asyncio.sleep(self._clock.pause_s(self._signs_from_s))
 
     def _lead_s(self) -> int:
-        """Return the seconds until the clock passes the serial of the list from before this store, or 0."""
+        """Return the seconds until the clock passes the serial of the list that preceded this store, or 0."""
         return max(0, self._signs_from_s - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
@@ -159,8 +159,8 @@ class Service:
     def _release(self, now_s: int) -> None:
         """Release the reports whose instant has come, and resume reading unless that could reveal a draw.
 
-        While an answer is processed, reading does not resume: `_quiet_s` covers the answer's draw only after
-        the draw, so resumed reading would reveal how long it took.
+        While an answer is processed, reading does not resume: `_quiet_s` is set only after the answer's draw,
+        so resumed reading would reveal how long the draw took.
         """
         while self._held_reports and self._held_reports[0].instant_s <= now_s:
             _, reports, tokens = self._held_reports.popleft()

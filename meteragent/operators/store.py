@@ -3,9 +3,9 @@
 Rules:
 1. A step is committed in one transaction and fsynced before any of its messages is sent.
 2. A copy is refused. As for the agent's store, `<path>.gen` names the store's newest generation and states
-   the number of its commits (`meteragent.store.generation`). A commit that writes other rows than reports is
-   counted there before a message is sent. So a copy is detected if it is older than the newest fixed batch,
-   answer, total or key list.
+   the number of its commits (`meteragent.store.generation`). A commit that writes any rows other than reports
+   is counted in that file before a message is sent. So a copy is detected if it is older than the newest
+   fixed batch, answer, total or key list.
 3. When a day's secret is deleted, it is erased from the file and the write-ahead log. The secrets have a
    table of their own, which fits into one page, so that SQLite never moves a secret to another page.
 4. The ledger never has two lines for one slot: a second line is an error, whatever the machine decides.
@@ -51,7 +51,7 @@ START_OVER_HINT = (
 
 
 class Store(OpenStore):
-    """The open store of an operator; `is_erased` is whether the log has no deleted secrets."""
+    """The open store of an operator; `is_erased` says whether the log is free of deleted secrets."""
 
     SERVICE = "operator"
 
@@ -59,9 +59,9 @@ class Store(OpenStore):
     def open(cls, path: Path, role: str, group_id: bytes) -> Self:
         """Lock, check and return the store at `path`; create it if there is none.
 
-        Raises StoreInUse, StoreRestored for a copy or a moved store, StoreLost for a corrupt one or one that
-        is missing although it existed, and StoreError for the store of another program, role or group, or if
-        the device fails.
+        Raises StoreInUse, StoreRestored for a copy or a moved store, StoreLost for a store that is corrupt or
+        has disappeared, and StoreError for the store of another program, role or group, or if the device
+        fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():

@@ -33,7 +33,7 @@ _TERMS_LIMIT = 1 << 17
 
 
 class _Lattice(NamedTuple):
-    """The distribution of r = R + 1/2: points and probabilities, without a tail of mass of about e^-60."""
+    """The distribution of r = R + 1/2 as points and probabilities, cut off where about e^-60 is left."""
 
     r: NDArray[np.float64]
     probability: NDArray[np.float64]

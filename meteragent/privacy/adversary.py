@@ -16,8 +16,8 @@ priors of the distance between posterior and prior is max_N ln L - min_N ln L, w
 
 Families. The bounds of a family of neighbourhoods are equivalent to privacy for the metric of the shortest
 chains of neighbours (`chain_metric`), which is never below d; if the two metrics are equal, the family is
-maximally tight (Definition 3). A family of hiding functions is so, too, if pairs that a phi exchanges link
-any two points by a chain of length d (Definition 2); a phi that only maps x to y does not suffice (T.3).
+maximally tight (Definition 3). A family of hiding functions is maximally tight if pairs that a phi exchanges
+link any two points by a chain of length d (Definition 2); a phi that only maps x to y is not enough (T.3).
 
 For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
 and 1 equally likely observes the output 0. For any prior on these two counts, posterior and prior differ by a

@@ -8,11 +8,11 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    quanta, if the mechanism dithers), and different bits different noise, unless nearly all noise is 0.
 2. By its distribution. If `log_mass` is that of the l_inf Laplace mechanism, where P(z) is proportional to
    e^(-a max|z_i|), draws must follow it; `conformance` tests other distributions. The tests cover the largest
-   |z_i| of a window, its mean, and that of all windows; of one slot, of two, and of half of the slots; signs,
-   low bits and consecutive windows. They are two-sided: too much noise does not follow the distribution
-   either. A mechanism whose `rounding` is "dithered" claims this distribution on whole quanta, and between
-   them the mixture of THEORY A.1; its draws are also tested at fractions (`dither`).
-3. As a black box that may state a wrong distribution. Outputs y are drawn for two windows x and x' that
+   |z_i| of a window, its mean, and the largest |z_i| of all windows, of one slot, of two, and of half of the
+   slots; also signs, low bits and consecutive windows. They are two-sided: too much noise fails as well. A
+   mechanism whose `rounding` is "dithered" claims this distribution on whole quanta, and between them the
+   mixture of THEORY A.1; its draws are also tested at fractions (`dither`).
+3. As a black box, whatever distribution it states. Outputs y are drawn for two windows x and x' that
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
@@ -179,7 +179,7 @@ class _Bench:
         self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
         self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
-        # The base is half a quantum, where rounding rules differ, or 0 if dithered: no dither changes 0.
+        # The base is half a quantum, where rounding rules differ; if dithered, 0, which no dither changes.
         self.base = np.full(self.n, 0 if self.dithered else self.steps // 2, np.int64)
 
     def loss(self, k: Fraction | int) -> float:
@@ -250,7 +250,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return both rounded windows, unchanged and with a unit, a multiple of the shift or noise added."""
+    """Return both rounded windows, and each of them plus or minus a unit, plus shifts, and plus noise."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]

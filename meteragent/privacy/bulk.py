@@ -11,7 +11,7 @@ import threading
 from meteragent.privacy.bits import Bits, SystemBits
 
 _SMALL_BYTES = 256
-"""The largest request for which a part of a block from `os.urandom` is the faster."""
+"""The largest request, in bytes, that is served faster from a buffered block of `os.urandom`."""
 
 
 class BulkBits(SystemBits):
@@ -22,7 +22,7 @@ class BulkBits(SystemBits):
 
 
 _DEFAULT = threading.local()
-"""The source of each thread for calls that name none: most would use little of a block of their own."""
+"""Each thread's source for calls that name no source; a block for each call would be mostly unused."""
 
 
 def source_of(bits: Bits | None) -> Bits:

@@ -3,8 +3,8 @@
 With L steps per quantum, a slot at m L + r steps is released as y = z + m + B: z is the noise, and B ~
 Bernoulli(f), f = r/L, is independent of z. Equal bits produce the same z and the same dither u, so the
 releases of a window and of the whole quanta below it differ by B, however large the noise is. With half-up
-rounding, no dither, or less than a quantum of it, the rate of rounding up differs from f. A dither derived
-from the noise is not independent of it; one that is half a quantum too large shifts the mean by as much.
+rounding, no dither, or a dither below a quantum, the rate of rounding up differs from f. A dither derived
+from the noise depends on the noise. A dither that is half a quantum too large shifts the mean.
 """
 
 from collections.abc import Iterator

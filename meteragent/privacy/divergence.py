@@ -18,7 +18,7 @@ With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
 
     ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))).
 
-Each is s times the Renyi divergence of order 1+s; the slope at s = 0 is the Kullback-Leibler divergence.
+Each moment is s times the Renyi divergence of order 1+s; the slope at s = 0 is the KL divergence.
 
 For example, two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test
 that distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
@@ -32,8 +32,8 @@ probability of 0.05, the power of the test is at most `power(0.05)`:
     [0.2929, 0.5193, 0.5379, 0.6065]
 
 Many windows: the product of their pairs dominates any adaptive sequence of releases, and Renyi divergences
-add up. For the least epsilon at a delta, give them to an accountant, such as dp-accounting. It can also
-compose the lattice pair itself, as a discrete Laplace mechanism with the parameter a and the sensitivity k.
+add up. For the least epsilon at a delta, give the sums to an accountant, such as dp-accounting. It can also
+compose the lattice pair, as a discrete Laplace mechanism with the parameter a and the sensitivity k.
 
     >>> [round(17520 * pair.rdp(order)) for order in (1.5, 2, 4)]
     [8986, 10847, 14256]
@@ -114,7 +114,7 @@ class LatticePair:
         return min(_tangent(q, x, a * j), _tangent(q, x, a * min(j + 1, self.k)))
 
     def rdp(self, order: float) -> float:
-        """Return the Renyi divergence: KL at order 1, X at infinity. Raises ValueError if order < 1."""
+        """Return the Renyi divergence, `kl` at order 1 and X at infinity. Raises ValueError if order < 1."""
         if not order >= 1:
             raise ValueError(f"the order must be at least 1, not {order}")
         if order == 1:

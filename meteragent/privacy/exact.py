@@ -95,7 +95,7 @@ def positive(name: str, value: Any) -> Fraction:
 
 
 def not_negative(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError if it is negative."""
+    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError if `value` is negative."""
     exact = to_rational(name, value)
     if exact < 0:
         raise ValueError(f"{name} must not be negative: {exact}")
@@ -177,7 +177,7 @@ def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
-    """Return 2^w (base/2^w)^n by squaring, each product rounded down, plus `up`: 0 bounds below, 1 above."""
+    """Return a lower (`up` = 0) or upper (`up` = 1) bound on 2^w (base/2^w)^n, by repeated squaring."""
     result = 1 << w
     while True:
         if n & 1:

@@ -92,7 +92,7 @@ class KeyedRows:
         return _Stream(read)
 
     def _blocks(self, rows: RowIds, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
-        """Return whole blocks of rows, as words; `blocks` has one row of block numbers, or one per row."""
+        """Return blocks as words; `blocks` has a row of block numbers for each of `rows`, or one for all."""
         low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)

@@ -24,8 +24,8 @@ from meteragent.privacy.exact import Exact, not_negative
 def sampled_change_bound(change: Exact, power: Exact, period: Exact) -> Fraction:
     """Return X + p T, a bound on the effect of a change X on an energy computed from sampled power.
 
-    `power` is p, the width of the range, and `period` T, the longest time that a reading holds: that between
-    readings, or the hold if shorter. Raises ValueError if an argument is negative.
+    `power` is p, the width of the range, and `period` is T, the longest time for which a reading holds: the
+    time between readings or a shorter hold. Raises ValueError if an argument is negative.
     """
     return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
@@ -58,8 +58,8 @@ def counted_change_bound_in_all(change: Exact, step: Exact, slots: int, rises: i
     """Return X + (m + k - 1) s, or 0 if X is 0: a bound over all slots for a change X of counted energy.
 
     `step` is s, the sum of the steps of a slot's counts; `slots` m, the number of slots from the first that
-    the change touches to the last observed; `rises` is k, how often it rises and falls, 1 if it only adds or
-    removes. Raises ValueError if an argument is negative, or the change never rises.
+    the change touches to the last observed; `rises` is k, how often the change rises and falls (1 if it only
+    adds or only removes energy). Raises ValueError if an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

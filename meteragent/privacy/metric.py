@@ -80,7 +80,7 @@ hamming = Rowwise(discrete)
 
 
 def _removals(u: Any, v: Any) -> Distance:
-    """Count the steps from one value of a row to another; each step removes or adds the row."""
+    """Count the removals and additions that turn one value of a row (None if absent) into another."""
     return Fraction(0 if u == v else 1 if u is None or v is None else 2)
 
 

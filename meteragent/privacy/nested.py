@@ -28,7 +28,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 
 class Node(NamedTuple):
-    """A kind of node: its mechanism, rounding, factor `weight` to the tree's unit, and children's kinds."""
+    """A kind of node; `weight` converts its number to the tree's unit; `children` are kinds with counts."""
 
     mechanism: LInfLaplace
     rounding: Rounding = "half-up"
@@ -46,7 +46,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, its kind, the trees below it, its best estimate `z` from all, and a `place`."""
+    """A released value and the trees below it; `z` is the best estimate from both, `place` a free label."""
 
     value: float
     kind: Node
@@ -58,7 +58,7 @@ class Tree:
     def of(
         cls, value: float, kind: Node, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
-        """Return a value's tree, whose children replace those of `kind`. Raises ValueError if n > 1."""
+        """Create the tree of a value; its kind gets the children's kinds. Raises ValueError unless n = 1."""
         if kind.mechanism.n != 1:
             raise ValueError(
                 "nested numbers need windows of one slot: the slots of one window share a noise bound"
@@ -85,8 +85,8 @@ def _descend(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, fl
 def regular_path(kinds: Sequence[Node], counts: Sequence[int]) -> Path:
     """Return the path to a leaf, with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
-    The kinds are without children, from the leaves to the root. Raises ValueError unless there is one more
-    kind than counts.
+    `kinds` are given without children, in order from the leaves to the root. Raises ValueError unless there
+    is one more kind than counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):
@@ -140,7 +140,7 @@ def _own_variance(kind: Node) -> float:
 
 
 def _shares(kind: Node) -> tuple[float, float]:
-    """Return the weights of a node's own number, U/v, and of its children's sum, U/V, in its z."""
+    """Return the weights of a node's own number, U/v, and its children's sum, U/V, in the estimate z."""
     if not kind.children:
         return 1.0, 0.0
     variance = _variance(kind)

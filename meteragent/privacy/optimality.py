@@ -24,8 +24,8 @@ Some queries have a mechanism that is best for every user (Chatzikokolakis 2013,
 steps q|i-j| (`Query.is_uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap attains
 the least loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden,
 Sundararajan 2009). A user who knows which databases occur may be better served by a mechanism of another
-form. Counts under d_h have such answers; so do sums and percentiles under d_1 (normalised or not),
-percentiles under d_inf, and averages that are rounded to whole quanta.
+form. The answers of counts under d_h form a line of equal steps; so do those of sums and percentiles under
+d_1 (normalised or not), percentiles under d_inf, and averages that are rounded to whole quanta.
 
 If the induced graph under d_h is not a path, no mechanism is universally optimal for any epsilon < ln 2
 (Theorem 9; Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps,

@@ -137,7 +137,7 @@ def _odds(odds: Number | Exact) -> Number:
 
 
 def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
-    """Return the distance, or None if it is infinite. Raises ValueError if it is negative."""
+    """Return the distance, or None if it is infinite. Raises ValueError if the distance is negative."""
     distance = metric(x, other)
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")

@@ -73,7 +73,7 @@ class Matrix:
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
-        """Return P(output | x) for each input x. Raises ValueError if it is not an output."""
+        """Return P(output | x) for each input x. Raises ValueError if the channel lacks `output`."""
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
 
@@ -108,7 +108,7 @@ class Matrix:
         return weights
 
     def then(self, other: Matrix) -> Self:
-        """Apply `other` to the outputs: post-processing. Raises ValueError if it does not take them all."""
+        """Post-process the outputs by `other`. Raises ValueError if an output is not an input of `other`."""
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
             tuple(total(p * q for p, q in zip(row, column, strict=True)) for column in columns)

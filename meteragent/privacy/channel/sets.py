@@ -57,7 +57,7 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
-    """Return `disjoint_second` for the first sides (Holohan 2014, Lemma 2), with the same error."""
+    """Do as `disjoint_second` does, but make the first sides disjoint (Holohan 2014, Lemma 2)."""
     swapped_rectangles = disjoint_second([(second, first) for first, second in rectangles])
     return tuple((first, second) for second, first in swapped_rectangles)
 

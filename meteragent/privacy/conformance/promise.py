@@ -22,7 +22,7 @@ _DRAWS = 8
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
-    """Check that the loss is a Fraction, 0 at 0, never decreases, and refuses 0.5 and -1."""
+    """Check that the loss is a Fraction, is 0 at 0, never falls, and refuses the distances 0.5 and -1."""
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]

@@ -91,7 +91,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 
 
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
-    """Return an entry or row per point; objects if types differ, points are sets, or no dtype fits."""
+    """Return points as an array, of objects if types differ, the points are sets, or no dtype fits."""
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
         if array.dtype != object:
@@ -176,7 +176,7 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
 
 
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
-    """List the drawn outputs and, if `log_mass` takes them and the span is below 2^20, all ints between."""
+    """List drawn outputs, and all ints in between if the span is below 2^20 and `log_mass` takes them."""
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)
         try:

@@ -14,8 +14,8 @@
 
 Numbers are whole quanta: round a reading x first, by floor(x/q + 1/2). Under d_inf `loss` accounts for that
 rounding. Under d_1 and d_2, where the roundings of several numbers add up, `loss_before_rounding` of
-`VectorLaplace` and of the planar mechanisms does. `DitheredLaplace` takes whole steps instead; for n = 1 its
-`loss` does not account for rounding to steps.
+`VectorLaplace` and of the planar mechanisms accounts for them. `DitheredLaplace` takes whole steps instead;
+for n = 1 its `loss` does not account for rounding to steps.
 
 `bits` is the source of randomness, by default `BulkBits` (for `DitheredLaplace`, `SystemBits`). `SeededBits`
 is for examples, tests and simulations only.

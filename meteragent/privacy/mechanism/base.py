@@ -27,7 +27,7 @@ class Guarantee(NamedTuple):
 
 
 def make_guarantee(epsilon: Exact, delta: Exact) -> Guarantee:
-    """Return the pair (Holohan 2014, Definition 1). Raises ValueError if either is out of its range."""
+    """Return the pair (epsilon, delta). Raises ValueError if epsilon is negative or delta not in [0, 1]."""
     exact_delta = to_rational("delta", delta)
     if not 0 <= exact_delta <= 1:
         raise ValueError(f"delta must lie in [0, 1], not {exact_delta}")

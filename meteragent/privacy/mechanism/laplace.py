@@ -12,10 +12,10 @@ There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2
     Z - 1 = sum over m > 0 of ((2m+1)^n - (2m-1)^n) e^(-am),
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
-The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
-keeps its precision if Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral
-n! a^-(n+1) replaces the second sum. By Poisson summation, the relative difference is at most 2 sum over m > 0
-of |1 + 2 pi i m/a|^-(n+1), which is below 1e-11 for n >= 2. For n = 1, Z = coth(a/2).
+The first sum is used if at most 2^17 of its terms matter (ln Z, the log1p of the sum, is then precise even if
+Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral n! a^-(n+1) replaces the
+second sum. By Poisson summation, the relative difference is at most 2 sum over m > 0 of |1 + 2 pi i
+m/a|^-(n+1), which is below 1e-11 for n >= 2. For n = 1, Z = coth(a/2).
 """
 
 from __future__ import annotations  # help() shows `ArrayLike`, not the long union that it stands for

@@ -141,7 +141,7 @@ class TruncatedGeometric:
         """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta; -inf outside 0 .. k."""
         y, a = require_quanta(outputs, self.noise.space), float(self.noise.a)
         inner = self.noise.log_mass(y, int(require_quanta(point, self.space)))
-        # An end gets the mass beyond it, too: its factor is (e^a/(e^a+1)) / tanh(a/2) = 1/(1 - e^-a).
+        # Clipping adds the mass beyond an end to the end: a factor (e^a/(e^a+1)) / tanh(a/2) = 1/(1 - e^-a).
         end_excess = -math.log(-math.expm1(-a))
         return np.select(
             [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inner + end_excess], inner
@@ -149,7 +149,7 @@ class TruncatedGeometric:
 
 
 def require_quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return points of `space`, whole quanta, as int64. Raises TypeError or ValueError if they are not."""
+    """Return points of `space`, whole quanta, as int64. Raises TypeError or ValueError for anything else."""
     values = require_int64(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):
         raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")

@@ -103,7 +103,7 @@ class PlanarLaplace:
         return Windows(2, self.quantum, metric="l2")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return epsilon d for d_2 = d = `distance`; round an irrational d_2 up. ValueError if d < 0."""
+        """Return epsilon d for d_2 = d = `distance`, rounded up if irrational. Raises ValueError if d < 0."""
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:

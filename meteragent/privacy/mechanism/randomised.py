@@ -115,7 +115,7 @@ class RandomRow:
         return Guarantee(Fraction(0), Fraction(1, self.space.n))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """Release one row of each database, (..., n) to (...). Raises ValueError unless it has n rows."""
+        """Release a row of each database, (..., n) to (...). Raises ValueError for another number of rows."""
         source = sampling.source_of(bits)
         values = require_present(points)
         if values.ndim == 0 or values.shape[-1] != self.space.n:

@@ -50,7 +50,7 @@ class Sanitised:
         set_fields(self, mechanism=mechanism, released=to_tuples(released))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """Return the answer for the released point, at no charge; of a `Query`, only the function is used."""
+        """Return a query's answer for the released point, at no charge; only a `Query`'s function is used."""
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
 
@@ -76,7 +76,7 @@ class Then:
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """Return ln of the total P of the outputs mapped to y. Raises ValueError if they cannot be listed."""
+        """Return ln P of all outputs that are mapped to y. Raises ValueError if outputs cannot be listed."""
         originals = list_points(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
@@ -109,8 +109,8 @@ class _Answered:
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each is charged, even if repeated. Raises ValueError if a point is not in the query's space, and as
-        the mechanism does.
+        Each point is charged, even if repeated. Raises ValueError if a point is not in the query's space, and
+        as the mechanism does.
         """
         answers = [self.query(to_tuples(point)) for point in points]
         return self.mechanism.release(np.array(answers), bits=bits)

@@ -35,7 +35,7 @@ def universal_mechanism(query: Query, epsilon: Exact) -> After:
 def _search_top(query: Query) -> int:
     """Return k if the answers are q [0..k] and an expansive link joins each to the next.
 
-    Among numbers, the only tight chain between neighbours is their own link; these form all other chains.
+    Among numbers, the only tight chain between neighbours is their link; these links form all other chains.
     """
     answers = sorted(query.answers)
     k = len(answers) - 1

@@ -81,7 +81,7 @@ class VectorLaplace(VectorNoise):
     def largest_error_bound(self, beta: float) -> float:
         """Return (Delta/epsilon) ln(n/beta), rounded up to q (Pauwels 2016, Proposition 6).
 
-        Not rounded, the formula may be too small: P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am);
+        Without rounding, the bound may be too small: P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am);
         P(|z| > m) is less. For example, the noisy counts of 10,000 first names at epsilon = Delta = 1 are all
         within 13 with a probability of 95%. Raises ValueError if beta is not between 0 and 1.
         """

@@ -40,8 +40,8 @@ class VectorNoise:
 
 
 def require_int64(values: ArrayLike) -> NDArray[np.int64]:
-    """Return `values` as int64. Raises TypeError if they are not integers, ValueError beyond 2^62."""
-    # In a plain array of integers, none is missing.
+    """Return `values` as int64. Raises TypeError for values that are not integers, ValueError beyond 2^62."""
+    # In a plain array of integers, no value can be missing.
     is_plain = type(values) is np.ndarray and values.dtype == np.int64
     array: NDArray[Any] = np.asarray(values) if is_plain else require_present(values)
     if (dtype := array.dtype).kind not in "iu":

@@ -74,7 +74,7 @@ class WindowLaw:
         return np.unique(np.interp(shares, self.probability_at_most(ends, k), ends).astype(np.int64))
 
     def residue_probabilities(self, modulus: int) -> Floats:
-        """Return P(z_i = c modulo `modulus`) for each c of a slot; uniform if midpoints are used."""
+        """Return P(z_i mod `modulus` = c) for one slot and each residue c; uniform if midpoints are used."""
         if not self._exact:
             return np.full(modulus, 1 / modulus)
         side = np.cumsum((self._p / (2 * self._r))[::-1])[::-1]

@@ -228,7 +228,7 @@ def store_mark(key: bytes, sink_topic: str) -> str:
 def release_delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
     """Return a meter's fixed delay in a stream, from 0 to `spread_ms`, derived from a keyed hash (law 4).
 
-    It differs from stream to stream, so two receivers cannot match a meter's pseudonyms by delay.
+    The delay differs from stream to stream, so two receivers cannot match a meter's pseudonyms by delay.
     """
     digest = hmac.new(secret, f"spread/{stream}/{meter}".encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:8], "big") % (spread_ms + 1)

@@ -8,8 +8,8 @@ constructs need care:
 * `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
-A path consists of names of tables and keys, and of indices of elements, from 0. Its line, from 1, is that of
-its first mention.
+A path consists of names of tables and keys, and of indices of elements, from 0. The line of a path, counted
+from 1, is that of its first mention.
 """
 
 import re

@@ -55,7 +55,7 @@ def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def value_refusal(detail: Mapping[str, Any], expected_values: Mapping[str, str]) -> ConfigError:
-    """Return the refusal of a missing or wrong value; `expected_values` says what missing keys expect."""
+    """Return the refusal of a missing or wrong value; `expected_values` describes the values of keys."""
     path = detail["loc"]
     if detail["type"] == "missing":
         words = expected_values.get(".".join(part for part in path if isinstance(part, str)), "a value")

@@ -1,7 +1,7 @@
 """The kinds of windows: one class each, which states all properties of its values.
 
 A window is divided into slots, and each slot gives one number. A shape contains exactly what a descriptor
-states, so that the configuration, the store and a receiver build the same object. It does not contain a
+states, so that the configuration, the store and a receiver build the same object. A shape does not contain a
 window's place in time. Its keys in a configuration, its texts and its messages are stated by one row each in
 `meteragent.config`, `meteragent.report` and `meteragent.wire`. To add a kind, write its class here, and a row
 wherever a test asks for it.
@@ -115,7 +115,7 @@ class Shape:
         return ()
 
     def is_energy(self, kind: Kind) -> bool:
-        """Return whether values are energies or amounts; otherwise they are means of the power."""
+        """Return whether values are energies or amounts; all other values are means of the power."""
         return kind in self.energies_of
 
     def value_unit(self, unit: str, kind: Kind) -> str:
@@ -151,8 +151,8 @@ class Shape:
     def distance_per_power(self, kind: Kind, metric: Metric) -> Fraction:
         """Return how far one more unit of power throughout a window moves its values, in the metric.
 
-        In linf it is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest slot for
-        energies. In l1 it is the sum over all slots (THEORY 3.9).
+        In linf this distance is 1 for means, whose weights sum to 1 (DESIGN 2), and the hours of the longest
+        slot for energies. In l1 it is the sum over all slots (THEORY 3.9).
         """
         slots_ms = [self.slot_ms(slot_index) for slot_index in range(self.n)] or [self.step_ms]
         return metric.norm(Fraction(ms, HOUR_MS) if self.is_energy(kind) else Fraction(1) for ms in slots_ms)

@@ -116,7 +116,7 @@ class Terms(WithShape):
 
     @cached_property
     def is_energy(self) -> bool:
-        """Whether values are energies or amounts; otherwise they are means of the power."""
+        """Whether values are energies or amounts; all other values are means of the power."""
         return self.shape.is_energy(self.readings.kind)
 
     @cached_property
@@ -149,7 +149,7 @@ class Terms(WithShape):
     def value_per_reading(self) -> Fraction:
         """The largest change in a value per unit of a reading (for energies of a power: per unit and hour).
 
-        It is 1 unless values are amounts, means of energies, or shares in another unit than the readings.
+        This change is 1 unless values are amounts, means of energies, or in another unit than the readings.
         """
         hours = 1 if self.readings.kind is Kind.POWER else self.hours_per_value
         return UNIT_FACTOR[self.readings.unit] / self.wh_per_value / hours

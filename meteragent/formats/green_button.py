@@ -52,7 +52,7 @@ _NUMBERS: Final[dict[str, tuple[int | None, Container[int], str]]] = {
     "commodity": (_ELECTRICITY, {0, _ELECTRICITY}, "electricity (1)"),
     "powerOfTenMultiplier": (0, range(-_POWER_MAX, _POWER_MAX + 1), f"-{_POWER_MAX} to {_POWER_MAX}"),
 }
-"""For each number of a ReadingType, by name: the default, the known numbers, and what is expected."""
+"""Each number of a ReadingType, by name: its default, the values that are read, and their description."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
@@ -323,7 +323,7 @@ def _by_place(feed: ET.Element, kind: str) -> dict[str, ET.Element]:
 
 
 def _identity(element: ET.Element) -> tuple[object, ...]:
-    """Return what copies of a resource share: all but the id and the times of their publication."""
+    """Return what copies of a resource share: everything except the id and the times of publication."""
     content = ET.tostring(next(element.iterfind(f"{ATOM}content")))
     links = {link for relation in ("up", "related") for link in _links(element, relation)}
     return element.findtext(f"{ATOM}title"), content, links

@@ -155,7 +155,7 @@ class Link:
 
     @property
     def request(self) -> Connect:
-        """What each connection asks the broker for."""
+        """The requests in the CONNECT of each connection."""
         session = self.session_expiry_s, self.receive_maximum, self.keepalive_s
         return Connect(self.client_id, *session, self.endpoint.username, self.endpoint.password, self.will)
 

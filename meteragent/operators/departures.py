@@ -59,7 +59,7 @@ class Departures:
                 self._retained[message.topic] = message
             name = Name(message.topic, b"" if message.retain else message.payload)
             same_message = self._waiting.get(name)
-            # Equal messages are one message, which is sent at the earlier instant.
+            # Equal messages count as one message, which is sent at the earlier instant.
             if same_message is None or message.retain or message.due_s < same_message.due_s:
                 self._waiting[name] = message
         return counts

@@ -140,7 +140,7 @@ class Desk:
 def order_by_time(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
-    """Yield the messages before each tick with the tick's instant, then the other messages with None."""
+    """Yield, for each tick, the messages before it and its instant, then the later messages and None."""
     later_arrivals = list(arrivals)
     for instant_s in instants_s:
         yield [arrival for arrival in later_arrivals if arrival.at_s < instant_s], instant_s

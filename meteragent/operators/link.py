@@ -26,9 +26,9 @@ from meteragent.operators.desk import REPORT, Arrival
 REPORTS_MAX: Final = 70_000
 """The number of unreleased reports at which reading pauses.
 
-It is more than the 65,535 messages that a broker may send on one connection without an acknowledgement. So
-reading pauses only because of reports without acknowledgement (QoS 0), or reports that arrive again on a new
-connection.
+This number is above the 65,535 messages that a broker may send on one connection without an acknowledgement.
+So reading pauses only because of reports without acknowledgement (QoS 0), or reports that arrive again on a
+new connection.
 """
 REQUEST_BYTES_MAX: Final = 256 << 20
 """The largest total size of waiting requests and answers; a request for 2^20 homes takes about 80 MB."""

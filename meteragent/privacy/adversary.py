@@ -123,9 +123,9 @@ class Comparison(ABC):
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
         """Return both conclusions from an event (one or more outputs).
 
-        The prior may have any positive sum. Its probabilities at points that are not compared are ignored.
-        Raises ValueError if the event is empty, contains a point that is not an output, or cannot occur for
-        one adversary, or a hiding function maps an input to a point that is not an input.
+        The prior may have any positive sum. The prior's probabilities at points that are not compared are
+        ignored. Raises ValueError if the event is empty, contains a point that is not an output, or cannot
+        occur for one adversary, or a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * to_number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}

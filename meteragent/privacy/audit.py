@@ -261,8 +261,8 @@ def _choose_outputs(
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     """Return the largest |p - q| of log masses, relative to the loss.
 
-    It is infinite if only one of two masses is 0, or a log mass is NaN. Outputs whose masses are both 0 are
-    ignored. Rounding errors in the last digits are tolerated.
+    The result is infinite if only one of two masses is 0, or a log mass is NaN. Outputs whose masses are both
+    0 are ignored. Rounding errors in the last digits are tolerated.
     """
     is_possible = ~(np.isneginf(p) & np.isneginf(q))
     p, q = p[is_possible], q[is_possible]
@@ -314,7 +314,7 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # `first` and `second` are two slots of each window (one slot if n = 1); the pairs of slots take turns.
+    # `first` and `second` are two slots of each window (one if n = 1); the pair changes with the window.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -341,7 +341,7 @@ def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
-    """Return the p-value of chi-square, in at most 4 x 4 cells, for pairs of independent values."""
+    """Return the p-value of a chi-square test, in at most 4 x 4 cells, for independence within pairs."""
     cell, probabilities = _assign_cells(pairs, law, law.n, 4)
     counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
     return chi_square_p(counts, np.outer(probabilities, probabilities).ravel())

@@ -73,7 +73,7 @@ class RowBits(Protocol):
 
 
 def check_address(page: int, size: int) -> None:
-    """Raise OverflowError unless the page exists and has `size` bytes: else bits might be read twice."""
+    """Raise OverflowError unless the page exists and has `size` bytes, so that no bits are read twice."""
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
         raise OverflowError(
             f"{size} bytes of page {page} cannot be read: a row has {PAGES} pages of {PAGE_BYTES} bytes each"

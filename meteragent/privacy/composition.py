@@ -64,7 +64,7 @@ class Odometer:
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
-        """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
+        """Return whether adding `epsilon` would exceed the budget; reaching the budget is allowed.
 
         Raises ValueError if epsilon <= 0, or there is a budget and the period has been forgotten.
         """
@@ -88,7 +88,7 @@ class Odometer:
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop all periods before the one of `period_start_ms`; they can no longer be read or charged."""
+        """Drop all periods before the one of `period_start_ms`, which can no longer be read or charged."""
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms

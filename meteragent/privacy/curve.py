@@ -33,11 +33,11 @@ Kind = Literal["steps", "hats", "bernstein"]
 class Projection:
     """The query for a curve's values at finitely many times; its sensitivity from the sup norm to d_inf is 1.
 
-    The sets of curves whose values at such times lie in given sets are the cylinder sets. They are an algebra
-    that generates the events of C([0, T]) (Holohan 2014, Example 4). So a mechanism that releases curves
-    keeps its promise if and only if its image under every projection does (Theorem 3; for any metric, THEORY
-    4.1). Raises TypeError if a number is not exact; ValueError if `duration_s` is not positive, there is no
-    time, or a time is outside [0, T].
+    The sets of curves whose values at such times lie in given sets are the cylinder sets. The cylinder sets
+    are an algebra that generates the events of C([0, T]) (Holohan 2014, Example 4). So a mechanism that
+    releases curves keeps its promise if and only if its image under every projection does (Theorem 3; for any
+    metric, THEORY 4.1). Raises TypeError if a number is not exact; ValueError if `duration_s` is not
+    positive, there is no time, or a time is outside [0, T].
     """
 
     domain: Curves

@@ -79,9 +79,9 @@ def round_half_up(
 def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
     """Return floor(numerator / denominator + 1/2): the nearest whole number; of two nearest, the larger.
 
-    It is exact for ints, Fractions and arrays of Python ints, which broadcast. Arrays of a fixed width
-    overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their type, and
-    return 0 for a denominator of 0, which raises ZeroDivisionError otherwise.
+    The result is exact for ints, Fractions and arrays of Python ints, which broadcast. Arrays of a fixed
+    width overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their
+    type, and return 0 for a denominator of 0, which raises ZeroDivisionError otherwise.
     """
     return (2 * numerator + denominator) // (2 * denominator)
 

@@ -15,8 +15,8 @@ P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - d
 
 The paper states Theorem 7 for outputs anywhere in the space that contains the points. This statement is
 false: the centre of a triangle with sides of 1 is 0.577 from each of its corners, but the formula gives 0.664
-at epsilon = 0.01. The proof's balls of radius kappa are disjoint on the points, but not in the space around
-them; with balls of radius kappa/2 the proof holds.
+at epsilon = 0.01. The proof's balls of radius kappa share none of the points, but overlap in the space around
+the points; with balls of radius kappa/2 the proof holds.
 
 Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private. For every loss rho that does not decrease
 with a reading's noise z, the mean loss per reading is at least that under l_inf Laplace noise,

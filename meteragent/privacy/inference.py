@@ -52,11 +52,11 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     before rounding). All of these windows are repeated `times` times: for example, an event of several
     windows takes place on each of `times` days.
 
-    The bound lies between 1/2 (a coin toss, also if all distances are 0) and 1. It is not below the true
-    value (except for the last bits of a float). For a = epsilon q >= 0.0015 and fewer than 10^5 windows it
-    exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a coarser
-    one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or `times`
-    grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7). Raises
+    The bound lies between 1/2 (a coin toss, also if all distances are 0) and 1. The bound is not below the
+    true value (except for the last bits of a float). For a = epsilon q >= 0.0015 and fewer than 10^5 windows
+    it exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a
+    coarser one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or
+    `times` grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7). Raises
     ValueError if a distance is negative, or times < 1.
     """
     runs = ((distance, sum(1 for _ in group)) for distance, group in groupby(distances))

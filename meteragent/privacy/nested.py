@@ -41,7 +41,7 @@ Path = tuple[Node, ...]
 
 _Source = tuple[LInfLaplace, Rounding, float]
 _Sum = tuple[tuple[_Source, int], ...]
-"""A weighted sum of independent noises: each (mechanism, rounding, weight) and how often it occurs."""
+"""A weighted sum of independent noises: pairs of a noise (mechanism, rounding, weight) and its count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ def _descend(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, fl
 
 
 def regular_path(kinds: Sequence[Node], counts: Sequence[int]) -> Path:
-    """Return the path to a leaf, with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
+    """Return the path to a leaf of a tree with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
     `kinds` are given without children, in order from the leaves to the root. Raises ValueError unless there
     is one more kind than counts.
@@ -149,7 +149,7 @@ def _shares(kind: Node) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _error_of_z(kind: Node) -> _Sum:
-    """Return the error of a node's z, as a sum of noises."""
+    """Return the error of a node's estimate z, as a sum of noises."""
     own_share, share_below = _shares(kind)
     error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own_share * kind.weight): 1})
     for child, count in kind.children:

@@ -28,8 +28,8 @@ form. The answers of counts under d_h form a line of equal steps; so do those of
 d_1 (normalised or not), percentiles under d_inf, and averages that are rounded to whole quanta.
 
 If the induced graph under d_h is not a path, no mechanism is universally optimal for any epsilon < ln 2
-(Theorem 9; Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps,
-such as 0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
+(Theorem 9; Brenner, Nissim 2010). This theorem does not hold for other metrics: answers on a line of unequal
+steps, such as 0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
 
 For example, a user expects a count of 0 .. 5 to be small; the loss is the distance between the guess and the
 true count. The rows of a mechanism's `channel` serve as its matrix.

@@ -1,9 +1,9 @@
 """Finite mechanisms as stochastic matrices, and exact checks of their promises.
 
-A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
-P(z|x) <= e^(d(x, x')) P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1).
-For events, the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon is
-the largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference
+A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). The channel is d-private
+if P(z|x) <= e^(d(x, x')) P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition
+1). For events, the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon
+is the largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference
 attains this maximum, which gives the hockey-stick formula:
 
     delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).

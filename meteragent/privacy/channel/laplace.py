@@ -42,8 +42,8 @@ class NoLaplaceMechanism(ValueError):
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
     """Return the only lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
 
-    If it is negative somewhere, there is no Laplace mechanism. Raises ValueError unless epsilon is positive,
-    and there are 1 to 7 different points at positive finite distances.
+    If lambda is negative somewhere, there is no Laplace mechanism. Raises ValueError unless epsilon is
+    positive, and there are 1 to 7 different points at positive finite distances.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):

@@ -73,10 +73,10 @@ def conform(
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
 
     A mechanism that has a loss but no `log_mass` is tested as a black box; for a release without a loss, use
-    `audit_release`. `pairs` replace those of the mechanism's space, each numeric keyword of the partial
-    `make` is tested with a float, `tight` asks that the log ratio reaches the loss at a pair
-    (`MetricMechanism`), `samples` are drawn for each test, and a mechanism that keeps its promise fails with
-    a probability of at most `false_alarm`.
+    `audit_release`. `pairs` replace those of the mechanism's space. Each numeric keyword of the partial
+    `make` is tested with a float. If `tight`, the log ratio must reach the loss at a pair
+    (`MetricMechanism`). `samples` are drawn for each test. A mechanism that keeps its promise fails with a
+    probability of at most `false_alarm`.
 
     Raises UnsupportedMechanism if the mechanism lacks a method, no pair of points can be tested, or a method
     returns an array of the wrong shape or a log mass of NaN.

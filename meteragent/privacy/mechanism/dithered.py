@@ -64,7 +64,7 @@ class DitheredLaplace:
 
     @property
     def noise(self) -> LInfLaplace:
-        """The mechanism on whole quanta."""
+        """The mechanism for windows of whole quanta."""
         return LInfLaplace(self.epsilon, self.quantum, self.n)
 
     @property

@@ -2,8 +2,8 @@
 
     output = x + z,        P(z) = tanh(a/2) e^(-a|z|)
 
-This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
-d = |x - y|). With a = epsilon q it is epsilon d-private. It is `LInfLaplace` for windows of one slot.
+This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for d =
+|x - y|). With a = epsilon q it is epsilon d-private. This mechanism is `LInfLaplace` for windows of one slot.
 
 `TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: it is epsilon d-private on q [0 .. k]
 (Chatzikokolakis 2013, Figure 2(iv)). The mass beyond each end is added to that end (THEORY 2.4), so
@@ -33,8 +33,8 @@ class Laplace:
     """The Laplace mechanism on the numbers q Z: it is epsilon |x - y|-private, with epsilon in 1/unit.
 
     `epsilon` and `quantum` (in the unit) are exact. The distribution of the noise, in quanta, depends only on
-    a = epsilon * quantum. It is that of `LInfLaplace` for n = 1, but points are single numbers, not windows.
-    Raises ValueError if a parameter is not positive, or 1/a >= 2^45.
+    a = epsilon * quantum. The distribution is that of `LInfLaplace` for n = 1, but points are single numbers,
+    not windows. Raises ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -116,8 +116,8 @@ class TruncatedGeometric:
 
             q (2 - alpha^x - alpha^(k-x)) / (2 sinh a),        alpha = e^-a
 
-        It is q times the sum of P(z <= -j) over j = 1 .. x and of P(z >= j) over j = 1 .. k-x. Each of these
-        probabilities is alpha^j/(1+alpha).
+        This mean is q times the sum of P(z <= -j) over j = 1 .. x and of P(z >= j) over j = 1 .. k-x. Each of
+        these probabilities is alpha^j/(1+alpha).
         """
         a = float(self.noise.a)
         negative = math.expm1(-a * point) + math.expm1(-a * (self.k - point))

@@ -6,9 +6,9 @@ Neighbouring databases differ in one row, so all other factors cancel. Therefore
 between any two values of a row implies the same promise between neighbours (Theorem 5; `Product`). The losses
 of the rows do not add up.
 
-This requires that only one row changes. Under d_inf all n rows may change, so noise whose loss on a row is
-loss(d) has the loss n loss(d) on windows (THEORY 0). Under d_1 (the sum of the rows' distances), its loss is
-loss(d) if loss(d) is proportional to d. `MetricProduct` covers both cases.
+This result requires that only one row changes. Under d_inf all n rows may change, so noise whose loss on a
+row is loss(d) has the loss n loss(d) on windows (THEORY 0). Under d_1 (the sum of the rows' distances), its
+loss is loss(d) if loss(d) is proportional to d. `MetricProduct` covers both cases.
 """
 
 from __future__ import annotations

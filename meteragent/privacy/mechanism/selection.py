@@ -1,8 +1,8 @@
 """Selection of one of n values by noise: report noisy max, and the exponential mechanism (Pauwels 2016).
 
-Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. They are
-private under d_inf, because every value may change. Let Delta be the largest change of a value between
-neighbours, in the unit. At d_inf = d the loss is
+Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. Both
+mechanisms are private under d_inf, because every value may change. Let Delta be the largest change of a value
+between neighbours, in the unit. At d_inf = d the loss is
 
     epsilon q ceil(d/q) / Delta,  even if the values are first rounded by floor(x/q + 1/2).
 

@@ -24,7 +24,7 @@ _TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 class WindowMechanism(MetricMechanism, Protocol):
     """A metric mechanism on windows of `n` slots that adds noise on the lattice of `quantum`.
 
-    Its points are whole quanta or, with an attribute `step`, whole steps that it rounds itself.
+    Points are whole quanta or, if there is an attribute `step`, whole steps, which the mechanism rounds.
     """
 
     @property
@@ -87,8 +87,8 @@ class WindowLaw:
 
         "Beyond" means farther from the expectation, on the same side. A maximum m, which c(m) points z have,
         has P_a(m) ~ c(m) e^(-am). D is the largest value over b of (a-b) mean + ln(P_b(0)/P_a(0)) (Chernoff).
-        It is attained at the b for which P_b has this mean, where it is the Kullback-Leibler divergence of
-        P_b from P_a. The search covers e^-2 a <= b <= e^2 a; if the best b lies outside, D is too small.
+        The largest value is attained at the b for which P_b has this mean; D is then the KL divergence of P_b
+        from P_a. The search covers e^-2 a <= b <= e^2 a; if the best b lies outside, D is too small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
         for _ in range(40):  # golden-section search for the maximum of a concave function

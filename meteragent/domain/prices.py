@@ -7,7 +7,7 @@ from operator import itemgetter
 from meteragent.domain.units import MICRO, MINUTE_MS
 
 Price = tuple[int, int, int]
-"""A price as (from, to, price), in ms and in millionths of the currency per kWh."""
+"""A price as (from, to, price): times in ms, and millionths of the currency per kWh."""
 
 
 def cut_at_prices(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:

@@ -7,7 +7,7 @@ numbers that state the quantity, the unit and the length of the intervals. A `ti
 interval. The quality of a released value is 2.8.0: estimated by the system that manages meter data. The
 comment next to it states the standard deviation and the descriptor's id.
 
-IEC sells the schema, which has not been used here. The elements and their order follow published documents
+IEC sells the schema, which was not used here. The elements and their order follow published documents
 (docs/formats.md).
 """
 

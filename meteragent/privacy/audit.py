@@ -12,7 +12,7 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    slots; also signs, low bits and consecutive windows. They are two-sided: too much noise fails as well. A
    mechanism whose `rounding` is "dithered" claims this distribution on whole quanta, and between them the
    mixture of THEORY A.1; its draws are also tested at fractions (`dither`).
-3. As a black box, whatever distribution it states. Outputs y are drawn for two windows x and x' that
+3. As a black box, whatever distribution is stated. Outputs y are drawn for two windows x and x' that
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 

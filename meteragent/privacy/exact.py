@@ -87,7 +87,7 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError if it is not positive."""
+    """Return `value` as a Fraction. Raises as `to_rational` does, or ValueError unless `value` > 0."""
     exact = to_rational(name, value)
     if exact <= 0:
         raise ValueError(f"{name} must be positive, not {exact}")

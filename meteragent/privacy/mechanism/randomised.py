@@ -102,9 +102,9 @@ class RandomRow:
     """One row of n, drawn at random and released unchanged: private for no epsilon (Pauwels 2016).
 
     A row that occurs in one database but not in its neighbour is released with probability 1/n and then
-    identifies the database, so the odds are infinite. The mechanism has the pair (0, 1/n); for a delta below
-    1/n no epsilon holds. So a delta of 1/n is a weak promise: delta must be far below one over the number of
-    people.
+    identifies the database, so the odds are infinite. The mechanism has the pair (0, 1/n); no epsilon holds
+    with a delta below 1/n. So a delta of 1/n is a weak promise: delta must be far below one over the number
+    of people.
     """
 
     space: Databases

@@ -136,7 +136,7 @@ class Query:
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
     def _least_sensitivity(self, *, is_declared: bool) -> Distance:
-        """Return the least sensitivity on all points, or on test pairs if `is_declared` on a large space."""
+        """Return the least sensitivity on all points; if `is_declared`, on test pairs of a large space."""
         points = list_points(self.domain)
         if is_declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -165,7 +165,7 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
     delta = _sensitivity_of_sum(domain, row.sensitivity, spread)
-    # One row that changes moves the count by 1, at the least distance there is under d_h.
+    # A change of one row, the least distance under d_h, moves the count by 1.
     is_uniform = domain.kind == "hamming" and spread == 1 and not isinstance(domain.rows, WithNull)
     top = domain.n if is_uniform else None
     return Query(lambda x: sum(map(row.function, x)), domain, absolute, delta, top)
@@ -233,7 +233,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 def most_common(domain: Databases, k: int) -> Query:
     """Return the k most common values of the rows, as a query; ties go to the value listed first.
 
-    A value that no row has can be among them. The answers are frozensets, whose distance is the size of their
+    An answer can have values that no row has. The answers are frozensets, whose distance is the size of their
     symmetric difference (Holohan 2014, Example 3). Raises ValueError if the rows' values cannot be listed, k
     is not in 1 .. the number of values, or there are too many databases to search for the sensitivity.
     """

@@ -57,7 +57,7 @@ def prove_loss(t0: Any, t1: Any, false_alarm: float) -> float:
 
 
 def midrange_power(trials: int, x: float, factor: float, false_alarm: float = 0.05) -> float:
-    """Return the exact chance that `trials` windows on each side prove that a loss factor * x is above x."""
+    """Return the exact chance that `trials` windows on each side prove a loss above x if it is factor * x."""
     low, high = clopper_pearson(np.arange(trials + 1), trials, false_alarm)
     threshold = np.searchsorted(low, math.exp(x) * high, side="right")
     against = stats.binom.pmf(np.arange(trials + 1), trials, math.exp(-factor * x) / 2)

@@ -137,7 +137,7 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
     masses = np.fft.irfft(spectrum, size)[: reach + 1]  # of the points 0, 1, 2 ..; the sum is symmetric
     upper = np.clip(np.cumsum(masses[::-1])[::-1] - masses / 2, 0, 0.5)
     x = cell * np.arange(-reach, reach + 1, dtype=np.float64)
-    # Both stay writeable: np.interp copies arrays that are read-only, at each call.
+    # The arrays stay writeable, because np.interp would copy read-only arrays at each call.
     return _Law(x, np.concatenate((1 - upper[:0:-1], upper)))
 
 

@@ -17,8 +17,8 @@ each variance is Var z + 1/4 (THEORY A.8), so r is replaced by sqrt(r^2 + 1/2). 
 heaviest slot's quantum, the largest step of the lattice of these errors, is added to a half-width, so that
 the number of lattice points inside is at least the length of the interval. Enumeration shows that this
 suffices for every load of the sums in the tests, but there is no general proof. For one slot, and for all
-slots of a window at once, the half-widths are proved. `law_of_total` is for the load taken as the worst,
-without the added half quantum.
+slots of a window at once, the half-widths are proved. `law_of_total` returns the distribution for
+the load that is taken as the worst, without the added half quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is as wide as 1/256
 of the total's standard deviation, or 1/32 of the windows' root mean square deviation if that is less. If R
@@ -70,7 +70,7 @@ class Weighted(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """A kind of window in a total; `slots` has each weight and its number of slots, largest weight first."""
+    """A kind of window in a total; `slots` has pairs of a weight and a number, largest weight first."""
 
     mechanism: LInfLaplace
     slots: tuple[tuple[float, int], ...]
@@ -159,7 +159,7 @@ def half_width_of_window(
 
 
 def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, coverage: float) -> float:
-    """Return the first H + 1/2 from `start` on that covers all n dithered slots, for any load."""
+    """Return the least H + 1/2 >= start that bounds all n dithered errors with chance `coverage`."""
     h = math.ceil(start - 0.5) + 0.5
     while True:
         share = np.where(r == h, 1 - 1 / (4 * h), np.minimum(1, h / r))
@@ -223,7 +223,7 @@ _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
 def _variance(window: _Window) -> float:
-    """Return the variance of a window's sum: a slot adds q^2/12 half-up, q^2/4 dithered at the worst load."""
+    """Return a window's variance; rounding adds q^2/12 per slot if half-up, q^2/4 (at worst) if dithered."""
     noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
     return window.squares * (noise**2 + quantum**2 / (4 if window.rounding == "dithered" else 12))
 

@@ -68,8 +68,8 @@ def audit_mechanisms(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the distribution and for each side of each shift, by default as
-    many as take a few seconds; tests of the core may use fewer. `bits` are the system's by default.
+    `samples` windows are drawn for the distribution, and for each side of each shift; the default takes a few
+    seconds, and tests of the core may use fewer. By default, `bits` are the system's random bits.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _descriptor_groups(config, stream)]
     return tuple(_audit_group(name, kind, len(kinds), samples, bits) for name, kind in kinds)

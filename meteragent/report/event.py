@@ -104,7 +104,7 @@ def distance_runs(event: Event, terms: Terms, days: int = 1) -> set[Runs]:
 
     The distances are between readings, not loads: a sampled power is assumed to last one period longer than
     the event, and dead bands and counting steps are added (`loads`). An event can also shift a register by a
-    step for good, but windows after the event are not included.
+    step for good; this shift of later windows is not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
     slots = terms.stretches

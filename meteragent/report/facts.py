@@ -49,7 +49,7 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the level of a change by the hidden energy over all slots together, rounded up.
+    """Return the facts about a change whose sum over all slots is the hidden energy; levels are rounded up.
 
     `without_limits` states whether the promise for such a change holds for any number of days. `step_wh` is
     the energy by which each slot after the change may still differ.

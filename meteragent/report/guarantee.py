@@ -101,7 +101,7 @@ class TariffPair(NamedTuple):
 
 
 class TariffErrors(NamedTuple):
-    """The errors of a month's costs, in `currency`; `has_unknown`: energy may have neither band nor price."""
+    """The errors of a month's costs, in `currency`; if `has_unknown`, energy may lack band and price."""
 
     currency: str
     windows: int
@@ -177,7 +177,7 @@ class Guarantee:
 
     @property
     def level_of_step(self) -> Fraction:
-        """The level of the difference that may remain in each slot (in l1, each window) after a change."""
+        """The level of the step by which each slot (in l1, each window) may still differ after a change."""
         return self.terms.epsilon * loads.step_wh(self.terms) / loads.wh_per_unit(self.terms)
 
     @property
@@ -290,11 +290,11 @@ def success_limit(event: Event, terms: Terms, days: int) -> float:
     """Return an attacker's success limit, as a probability, for an event that happens on `days` days.
 
     Before the attack, it is equally likely that the event happened and that it did not. If an event starts
-    just off the grid, its change is rounded up in two windows instead of one. To cover this, one quantum is
-    added (in l1, one for each slot): to every window if windows last a day or longer, otherwise to the
+    just off the grid, its change is rounded up in two windows instead of one. To cover this, a quantum (in
+    l1, a quantum for each slot) is added to every window if windows last a day or longer, otherwise to the
     window that the event changes least. If a window spans several days, the distances for these days add up.
-    If each slot has its own dithered noise, the sum of all distances is also a bound (THEORY T.7); off the
-    grid, the event can touch one more window per day, which adds one step of the readings.
+    If each slot has its own dithered noise, the sum of all distances also bounds the limit (THEORY T.7). An
+    event off the grid can touch one more window per day, so one step per day is added to this sum.
     """
     off_grid = terms.metric.norm([terms.quantum] * terms.n)
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -314,7 +314,7 @@ def success_limit(event: Event, terms: Terms, days: int) -> float:
 
 
 def _combined_limit(chance: float, terms: Terms, in_all: Fraction) -> float:
-    """Return the smaller of `chance` and, if it applies, the limit for a total change by `in_all`."""
+    """Return `chance`, capped by the limit for a sum `in_all` if each slot has its own dithered noise."""
     is_smaller = terms.slots_per_bound == 1 and terms.rounding != "half-up"
     return min(chance, success_in_all(terms.mechanism, in_all)) if is_smaller else chance
 
@@ -325,7 +325,7 @@ def whole_percent(limit: float) -> int:
 
 
 def _in_all(terms: Terms) -> Iterator[InAllCost]:
-    """Yield the level of a change by the hidden energy over all slots of a day and a month (or a window)."""
+    """Yield the costs of a change that adds up to the hidden energy in a day, a month or a longer window."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
             yield _in_all_cost(terms, days, days * DAY_MS // terms.length_ms)
@@ -334,10 +334,10 @@ def _in_all(terms: Terms) -> Iterator[InAllCost]:
 
 
 def _in_all_cost(terms: Terms, days: int, windows: int) -> InAllCost:
-    """Return the level of a change by the hidden energy over all slots of a number of windows."""
+    """Return the cost of a change that adds up to the hidden energy over `windows` windows."""
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
-    # A change within one slot may also change later windows, by a step each.
+    # A change within one slot may also change every later window by one step.
     first = max(loads.distance_bound(terms, terms.hides_wh), step)
     chance = success_bound_of_runs(terms.mechanism, [(first, 1), (step, windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)

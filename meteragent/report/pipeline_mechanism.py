@@ -169,7 +169,7 @@ class PipelineMechanism:
         ]
 
     def _register_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return register readings at both ends of each part (start, duration, slot, number) and of slots."""
+        """Return register readings at both ends of each part (start, duration, slot, number) and its slot."""
         used_u = Counter[int]()
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches[index]

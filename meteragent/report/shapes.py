@@ -114,7 +114,7 @@ ROWS: dict[Space, ShapeRow] = {
 
 
 class MetricRow(NamedTuple):
-    """The keys of the texts about one metric; None: the key in the row of the shape (`in_all`, `large`).
+    """The keys of the texts about one metric; for None, the shape's row has the key (`in_all` or `large`).
 
     where     where energy is hidden
     odds      the odds at the radius

@@ -36,7 +36,7 @@ _NOISE_SHARE = 0.5
 
 
 def config_warnings(settings: config.Config) -> list[str]:
-    """Return the warnings that concern no single stream: secrets that others can read; the file system."""
+    """Return the warnings about secrets that others can read, and about the store's file system."""
     files = config.world_readable_files(settings)
     secrets = [say("warning.secret", setting=key, path=path) for key, path in files.items()]
     kind = disk.block_keeping_file_system(settings.store.path)

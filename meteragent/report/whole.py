@@ -36,7 +36,7 @@ def compute_whole_guarantee(
 
 
 def nested_path(settings: config.Config, stream: config.Stream) -> Path:
-    """Return the path to a stream's numbers in the tree of nested streams; () if it is not nested."""
+    """Return the path to a stream's numbers in the tree of nested streams; () if the stream is not nested."""
     streams = settings.nested_with(stream)
     if len(streams) < 2:
         return ()

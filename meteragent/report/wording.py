@@ -69,12 +69,12 @@ def windows_phrase(terms: Terms) -> str:
 
 
 def slot_phrase(terms: Terms) -> str:
-    """Return a description of a slot: for bands, of the shortest band; for a peak, of a part."""
+    """Return a description of a slot; for bands, a slot is the shortest band, and for a peak, one part."""
     return say(row_of(terms.shape).slot, duration=duration(terms.step_ms))
 
 
 def place_phrase(terms: Terms, slot_text: str | None = None) -> str:
-    """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
+    """Return a phrase that states where energy is hidden: in any slot, or in a window's slots together."""
     key = METRICS[terms.metric].where or row_of(terms.shape).in_all
     return say(key, slot=slot_text or slot_phrase(terms))
 
@@ -213,7 +213,7 @@ def in_all_sentences(guarantee: Guarantee) -> str:
 
 
 def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
-    """Join the limits by number of days; if they are equal and cannot grow with the slots, name no days."""
+    """Join the limits, each with its number of days; omit the days if the limit holds for any number."""
     if len(set(limits.values())) == 1:
         if not loads.step_wh(terms) and terms.rounding != "half-up":
             return next(iter(limits.values()))

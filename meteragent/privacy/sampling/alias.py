@@ -2,7 +2,7 @@
 
 The values i = 0, 1 .. have the weights w(i) = (2r+1)^p e^(-ar): noise bounds r = i for p = n, and for p = 0
 the numbers 0, 1, -1, 2, -2 .. of magnitude r. On a scale S on which all weights sum to a little less than
-2^32, i < N has m_i words, m_i <= S w(i) <= m_i + 2. The rest (one word in 2^18 for a = 1/220) draws a place:
+2^32, i < N has m_i words, m_i <= S w(i) <= m_i + 2. The other words (one in 2^18 for a = 1/220) draw places:
 
 * Two places belong to each i < N. It is accepted if h + U < S w(i), h = m_i or m_i + 1, U uniform on [0, 1).
 * 2B places propose a value N + jB + k, with j ones before a zero, and k below B. It is accepted if
@@ -30,7 +30,7 @@ from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.uniform import below
 
 SCALE_MAX = 1 << 10
-"""The largest n/a with a table, whose values are below 2^15."""
+"""The largest n/a for which there is a table; up to this limit, tabulated values are below 2^15."""
 
 _WORD = 32
 _FRACTION = 64  # bits of S behind the point
@@ -76,12 +76,12 @@ class AliasTable:
         return self.draw_rest(bits) if outcome == _REST else outcome
 
     def draw_rest(self, bits: Bits) -> int:
-        """Draw a number or a noise bound, given that the first word is of the rest."""
+        """Draw a number or a noise bound, after a first word for which the table has no value."""
         value = self.propose(bits)
         return self.draw_one(bits) if value is None else value
 
     def propose(self, bits: Bits) -> int | None:
-        """Draw a place of the rest. Return the number or noise bound that it proposes, if it is accepted."""
+        """Draw a place; return the number or noise bound that it proposes, or None if that is rejected."""
         index, extra = divmod(below((1 << _WORD) - int(self.masses.sum()), bits), 2)
         size, height, j = self.masses.size, 0, 0
         if index < size:
@@ -123,7 +123,7 @@ def alias_table(p: int, a: Exact) -> AliasTable | None:
 
 
 def _value(p: int, index: int) -> int:
-    """Return the noise bound or the number that is value `index`."""
+    """Return the value with this index: a noise bound or, if p = 0, a number."""
     return index if p else (index + 1 >> 1) * (1 if index & 1 else -1)
 
 
@@ -144,9 +144,9 @@ def _weights(p: int, a: Fraction) -> list[tuple[int, int]]:
 
 
 def _cut(masses: list[int], shift: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """Cut words into cells of 2^shift. Return the thresholds, and each cell's alias and outcome below.
+    """Cut words into cells of 2^shift; return each cell's threshold, alias, and outcome below the threshold.
 
-    Cell i keeps as many words of outcome i as fit. An outcome with more of them is the alias of other cells.
+    Cell i keeps as many words of outcome i as fit. An outcome with words left is the alias of other cells.
     """
     count, size = 1 << _WORD - shift, 1 << shift
     left = masses + [0] * (count - len(masses))

@@ -30,7 +30,7 @@ _TAIL = 45  # all groups but the first have x < 45; the last includes all digits
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
-    """Neighbouring digits of value r, P(r) ~ e^(-xr); in the last group, 2^digits means at least that."""
+    """Digits whose value r has P(r) ~ e^(-xr); 2^digits in the last group means r >= 2^digits."""
 
     x: Fraction
     digits: int
@@ -62,7 +62,7 @@ def _thresholds(group: _Group, k: int) -> Thresholds:
 
 
 def _prefix_table(group: _Group) -> NDArray[np.int16]:
-    """Tabulate r by the first 16 bits of a uniform number; -1 if these leave r open."""
+    """Tabulate r by the first 16 bits of a uniform number; an entry is -1 if the bits do not decide r."""
     lo, hi = _thresholds(group, _PREFIX_BITS)
     counts = (np.bincount(bound, minlength=2 << _PREFIX_BITS) for bound in (np.maximum(lo, 0), hi))
     largest, smallest = (np.cumsum(count)[: 1 << _PREFIX_BITS] for count in counts)
@@ -101,7 +101,7 @@ def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArra
 
 
 def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Join the groups of each number, (groups, count) -> (count,); `x` belongs to the last group."""
+    """Join each number's groups, in an array of shape (groups, count); `x` is the rate of the last group."""
     values: NDArray[np.int64] = r[0]
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
@@ -125,8 +125,8 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
-    The operating system's bits go through a table, where there is one. Bits from a key or a seed never do:
-    they give the same numbers in every version.
+    The operating system's bits go through a table, where there is one. Bits from a key or a seed use no
+    table, so they give the same numbers in every version.
     """
     if isinstance(bits, SystemBits) and (table := alias_table(0, a)):
         return table.draw(count, bits)

@@ -78,7 +78,7 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights; a block of 64 or more integers has at least 64 of them."""
+        """The distance between integers with cached weights: 1/64 of a block, rounded down (at least 1)."""
         return max(1, self.block >> 6)
 
 
@@ -91,7 +91,7 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256, typed=True)  # typed, so that a float equal to a cached Fraction is still refused
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """Create the envelope for n and `a`; over a block, w falls to 2^-fall w(M); `draw` needs fall = 1."""
+    """Create an envelope with a block over which w falls to 2^-fall w(M); `draw` needs fall = 1."""
     exact = check_parameters(n, a)
     slope = exact / n
     num, den = exact.numerator, exact.denominator

@@ -105,7 +105,7 @@ def _fill_narrow(values: NDArray[np.int64], rows: RowIds, ranges: Words, source:
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
     def redraw(row: RowIds, slot: RowIds, page: int) -> NDArray[np.bool_]:
-        """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
+        """Draw new words of the page for the rejected slots; return a mask of the slots to reject again."""
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
         return fresh.astype(np.uint32) < surplus[row]
 
@@ -120,7 +120,7 @@ def _fill_wide(noise: NDArray[np.int64], rows: RowIds, ranges: Words, source: Ro
     np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
     def redraw(row: RowIds, slot: RowIds, page: int) -> NDArray[np.bool_]:
-        """Draw new words for the rejected slots, from the page. Return a mask of those to reject again."""
+        """Draw new words of the page for the rejected slots; return a mask of the slots to reject again."""
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
         return fresh > largest[row]
 

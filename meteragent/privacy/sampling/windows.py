@@ -59,7 +59,7 @@ TABLE_FROM = 256
 """The least count for which `noise_bounds` creates a table, which takes as long as about 1,000 draws."""
 
 ALIAS_MAX = 4
-"""The largest n with alias tables: those of larger n take longer to make than `Table`."""
+"""The largest n with alias tables; for a larger n, an alias table takes longer to make than a `Table`."""
 
 _WORD = 64
 
@@ -105,7 +105,7 @@ class Table:
         return point >= 0 and bernoulli(partial(self.weight_bounds, point), bits, height)
 
     def draw_tail(self, bits: Bits) -> int | None:
-        """Propose a side, a block m with chance 2^-m and a place beyond D; return the point if accepted."""
+        """Propose a point beyond D by side, block m (chance 2^-m) and place; return the point if accepted."""
         is_above, m = bits.integer(1), 1
         while bits.integer(1):
             m += 1
@@ -168,9 +168,9 @@ def propose_bounds(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the R that each word proposes, and a mask of the accepted proposals.
 
-    If the word at `index` leaves the comparison open, the bits that `bits_of(index)` returns decide it; in
-    the area of the tails, these bits propose R, too. The areas, words and bits alone determine which R are
-    accepted: a line only decides earlier, in the same way as the bits would.
+    If the word at `index` does not decide whether R is accepted, the bits of `bits_of(index)` do; if the word
+    is in the area of the tails, these bits also propose R. The areas, words and bits alone determine which R
+    are accepted: a cell's line decides earlier than the bits, but in the same way.
     """
     cell = table.cell_of(word)
     place = word - table.areas.take(cell)

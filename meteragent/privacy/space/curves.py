@@ -30,8 +30,8 @@ class Curve:
 
     The curve is right-continuous; at the last time it has the end value of the last piece. Adjacent pieces on
     the same straight line are joined, so curves with equal values are equal. `steps` and `polyline` create
-    curves. Raises ValueError if there is no piece, there is not one more time than there are pieces, or the
-    times do not increase from 0.
+    curves. Raises ValueError if there is no piece, the number of times is not the number of pieces plus one,
+    or the times do not increase from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -78,7 +78,7 @@ class Curve:
 
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """Return the curve of values[i] from edges_s[i] to the next, from 0. Raises ValueError as `Curve`."""
+    """Return the curve of values[i] from edges_s[i] to edges_s[i+1]. Raises ValueError as `Curve` does."""
     pieces = tuple((value, value) for value in (to_rational("value", v) for v in values))
     return Curve(tuple(to_rational("edge_s", t) for t in edges_s), pieces)
 

@@ -16,7 +16,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The points of `values` and None (absent), their diameter away from each (Chatzikokolakis 2013)."""
+    """`values`, and None (absent) at a distance of their diameter from each value (Chatzikokolakis 2013)."""
 
     values: base.Space
 
@@ -109,7 +109,7 @@ class Databases:
         return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[base.Pair]:
-        """Yield all pairs of a small space; otherwise pairs that differ in one row, half of them, or all."""
+        """Yield all pairs of a small space; otherwise pairs that differ in one row, half the rows, or all."""
         if self._has_at_most(base.PAIRS_LIMIT):
             return base.all_pairs(self.points)
         last_row, half = self.n - 1, self.n // 2

@@ -133,8 +133,8 @@ class Windows:
 def noise_directions(n: int) -> list[tuple[int, ...]]:
     """List sign vectors along which noise should be tested, each once and none with its negative.
 
-    They are (1, .., 1), rows of Walsh's matrix, an irregular one, two that are zero on the second half, and
-    e_i and e_i - e_j for the first, second, middle and last indices.
+    The vectors are (1, .., 1), rows of Walsh's matrix, an irregular vector, two vectors whose second half is
+    zero, and e_i and e_i - e_j for the first, second, middle and last indices.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     irregular = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))

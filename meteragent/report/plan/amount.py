@@ -150,8 +150,8 @@ class AmountAnswer:
 def solve(question: AmountQuestion) -> AmountAnswer:
     """Find the error that hiding an energy costs, or the largest energy that can be hidden within an error.
 
-    Raises ValueError if the question states neither, if its error is too small to hide anything, or if error
-    and price are in different currencies.
+    Raises ValueError if the question states neither energy nor error, the error is too small to hide
+    anything, or error and price are in different currencies.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:

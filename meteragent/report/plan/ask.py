@@ -124,7 +124,7 @@ class Goal:
     def power_w(self, share: Share) -> float:
         """Return the goal as the mean power over one number's time; `%` refers to `MEAN_W`, a home's mean.
 
-        Raises ValueError if the goal is energy, but the share power (bands, or blocks of a curve).
+        Raises ValueError if the goal is an energy, but the share is a power (bands, or blocks of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)
@@ -155,7 +155,7 @@ def parse_hide(text: str) -> Change:
 
 
 def _public_event(text: str) -> Event:
-    """Find the public event whose name has all words of the text. Raises ValueError with the choices."""
+    """Find the public event whose name has all words of the text. Raises ValueError with a list of events."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
     exact_matches = [event for event in matches if words == _words(event.name)]

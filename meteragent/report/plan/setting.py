@@ -31,7 +31,7 @@ _FINE = 50
 """Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so rounding usually adds
 at most 2% to the distance of an event."""
 _ALIKE = 1.02
-"""The factor by which a gain over guessing may exceed its limit, if both are equal in whole per cent."""
+"""A gain over guessing may exceed its limit by this factor if both are the same in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -211,7 +211,7 @@ def odds_level(setting: Setting, event: Event) -> float:
 
 
 def least_error_setting(hide: Change, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Find the setting with the least error that hides `hide`; a preset is preferred to an equal one."""
+    """Find the setting with the least error that hides `hide`; prefer a preset with no more hidden energy."""
     best = min(candidate_settings(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
         variant = replace(best, hide_wh=preset.hide_wh)

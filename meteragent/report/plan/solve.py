@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: the change to hide and the numbers to share, one of these and a goal, or all three."""
+    """A question that states two or all of these: the change to hide, the numbers to share, and the goal."""
 
     hide: Change | None = None
     share: Share | None = None
@@ -30,7 +30,7 @@ class Question:
         return least_error_setting(hide, share, self.level, self.timezone)
 
     def most_hiding_setting(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides most within the goal; try the curve's blocks that suit each event."""
+        """Find the setting that hides most within the goal; try the numbers of blocks that suit events."""
         error_w = goal_w * math.sqrt(homes)
         if share.blocks:
             return most_hiding_setting(share, self.level, self.timezone, error_w)

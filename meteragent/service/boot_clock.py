@@ -70,11 +70,11 @@ class BootClock:
 
     @property
     def note(self) -> str:
-        """The result of the last comparison without a jump, for `recall_note` in a later process."""
+        """The last comparison that found no jump, as text for `recall_note` in a later process."""
         return "" if self._noted is None else json.dumps([self._boot_id, *self._noted])
 
     def recall_note(self, note: str) -> None:
-        """Measure the next jump from an earlier process's `note`, unless the machine has been restarted."""
+        """Make the next comparison with an earlier process's `note`, unless the machine has been restarted."""
         boot_id, ahead_ms, synchronised = json.loads(note or "[null, null, null]")
         if boot_id and boot_id == self._boot_id:
             self._ahead_ms, self._synchronised = ahead_ms, synchronised
@@ -111,7 +111,7 @@ def wall_ms() -> int:
 
 
 def boot_clock() -> BootClock:
-    """Return the system's boot clock; systemd's unit passes the boot id, which `ProcSubset=` hides."""
+    """Return the system's boot clock, with the boot id from systemd's unit or, if not set, from /proc."""
     boot_id = os.environ.get("METERAGENT_BOOT_ID", "")
     if not boot_id and _BOOT_ID.exists():
         boot_id = _BOOT_ID.read_text("ascii").strip()

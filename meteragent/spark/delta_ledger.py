@@ -201,7 +201,7 @@ class DeltaLedger:
         return registered
 
     def _mark_taken(self, windows: DataFrame, files: frozenset[str]) -> DataFrame:
-        """Add the column `taken`: whether a window overlaps an interval in these files of the ledger."""
+        """Add the column `taken`: whether a window overlaps an interval in one of the ledger's `files`."""
         if not files:
             return windows.withColumn("taken", F.lit(False))
         reader, spark = part.interval_reader(self.address), windows.sparkSession

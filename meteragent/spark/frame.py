@@ -73,7 +73,7 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
 
 
 def count_columns() -> list[Column]:
-    """Return aggregates of the column `counts`: the number of windows, and the figures for `counts_of`."""
+    """Return aggregates of windows: their number and, from column `counts`, figures for `counts_of`."""
     first = F.min("counts.first")
     figures = [F.sum(f"counts.{name}").alias(name) for name in TOTALS]
     places = [first[name].alias(name) for name in ("meter", "time_ms")]
@@ -81,7 +81,7 @@ def count_columns() -> list[Column]:
 
 
 def counts_of(figures: dict[str, Any]) -> Counts:
-    """Return the counts with the figures that the aggregates of `count_columns` yield."""
+    """Return the counts that have these figures, which are results of the aggregates of `count_columns`."""
     first = None if figures["meter"] is None else (figures["meter"], figures["time_ms"])
     return Counts(**{name: figures[name] or 0 for name in TOTALS}, first_conflict=first)
 

@@ -73,7 +73,7 @@ class _System:
             self.root = self.java.makeQualified(self.path(address)).toString()
 
     def get_file_info(self, where: str | fs.FileSelector) -> Any:
-        """Return the facts of the file or folder at a path, or of all files below a selector's folder."""
+        """Return Arrow's facts about the file or folder at a path, or about all files below a folder."""
         address = where if isinstance(where, str) else where.base_dir
         with _java(address):
             place = self.path(address)

@@ -46,8 +46,8 @@ def write_part(
 ) -> dict[str, Any]:
     """Release the windows that are not `taken`, and write both files if there are any.
 
-    Return the count and the digest of all windows, and for the file of the ledger's rows its path, size,
-    number of rows, first start and last end.
+    Return the count and the digest of all windows, and facts about the file with ledger rows: its path,
+    size, number of rows, first start and last end.
     """
     make_rows = worker.row_maker(policy, fingerprint)
     count, windows, digest, tables, sink = 0, 0, 0, [], pa.BufferOutputStream()

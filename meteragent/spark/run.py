@@ -81,7 +81,7 @@ def _places(
 
 
 def _engine(spark: SparkSession, tree: Tree) -> Local:
-    """Return the engine for an input: the local one if only Java, and so only the driver, can read it."""
+    """Return the engine for an input: the local engine if only the driver can read it (through Java)."""
     return Local() if isinstance(tree, HadoopTree) else _SparkEngine(spark)
 
 
@@ -98,7 +98,7 @@ def _session() -> SparkSession:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise a worker's own error, or an ArchiveError, instead of Spark's, which quotes plans and stacks."""
+    """Replace errors of Spark, which quote plans and stacks, by the worker's error or an ArchiveError."""
     try:
         yield
     except AnalysisException as error:  # raised before anything is read

@@ -33,13 +33,13 @@ _ROWS = {
     "sent": ("a count of sent records", "queue, topic"),
     "crowd_keys": ("a list of keys", "group_id, role"),
 }
-"""By table: what to call a row of it, and the columns that identify the row."""
+"""For each table, the name of a row in messages, and the columns that identify a row."""
 
 _REQUIRED: Final = object()
 
 
 def meta_value(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> Any:
-    """Return a value of the table `meta`, or the default. Raises Damage if there is neither."""
+    """Return a value of the table `meta`, or the default. Raises Damage if both are missing."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None and default is _REQUIRED:
         raise _unreadable_error("a required value", key)

@@ -43,7 +43,7 @@ BUSY_S = 0.5
 """The longest wait, in seconds, for a lock that another reader of the file holds."""
 
 DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
+"""Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only if it is damaged."""
 
 KEPT_FILES = 3
 """The number of stores set aside that are kept (the newest); each may be large."""

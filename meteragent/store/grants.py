@@ -183,7 +183,7 @@ def replace_grants(
             if item is None:
                 _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
                 continue
-            # Until a grant's first descriptor, its start may move: the core asks again about its topics.
+            # The start of a grant without a descriptor may still move: the core asks again about its topics.
             from_ms = 0 if outbox.latest_descriptors(tx, grant.queue) else item.from_ms
             change = "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?"
             tx.execute(change, (item.link, from_ms, item.until_ms, grant.id))
@@ -258,8 +258,8 @@ def last_actions(connection: sqlite3.Connection) -> dict[str, Action]:
 def add_action(store: Store, action: Action, known_id: int | None = None) -> str | None:
     """Append an action, which gets its id here; return the code of the refusal if it is refused.
 
-    A receiver that has ended stays so. Someone who has seen only the actions up to `known_id`, if stated, is
-    refused if there are later ones. Raises StoreError if the store cannot be written.
+    A receiver that has ended accepts no action. If `known_id` is stated, the action is refused unless
+    `known_id` is the id of the newest action. Raises StoreError if the store cannot be written.
     """
     with store.transaction() as tx:
         actions = last_actions(tx)

@@ -49,7 +49,7 @@ def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, perio
 def recent_charges(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield the meter, UTC day and total epsilon (1/W) of each row that may share a period with a new charge.
+    """Yield meter, UTC day and total epsilon (1/W) of ledger rows that may share a period with a new charge.
 
     A window opens at or after its meter's mark or, if its stream has none, at or after `from_ms`. So charges
     in periods before both times are irrelevant.

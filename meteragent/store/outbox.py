@@ -97,7 +97,7 @@ def enqueue(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[Waitin
 
 
 def damaged_rows(connection: sqlite3.Connection, *, is_delivered: bool) -> dict[int, str]:
-    """Return, by id, the queue and topic of each damaged row, among delivered or else waiting rows."""
+    """Return the queues and topics of damaged rows, by id: delivered rows if `is_delivered`, else waiting."""
     # The condition is a literal, so that SQLite uses the index of waiting rows.
     rows = connection.execute(f"{_DAMAGED} AND delivered_ms IS {'NOT NULL' if is_delivered else 'NULL'}")
     return {id_: bytes(name).decode(errors="replace") for id_, name in rows}
@@ -134,7 +134,7 @@ def pending_rows(
 
 
 def last_due_ms(connection: sqlite3.Connection, queue: str, after_ms: int) -> dict[str, int]:
-    """Return, by topic of a queue, when its last undelivered row is due, if after `after_ms`."""
+    """Return, for each topic of a queue with undelivered rows due after `after_ms`, when the last is due."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE queue = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
@@ -221,7 +221,7 @@ def latest_descriptors(connection: sqlite3.Connection, queue: str) -> list[Descr
 
 
 def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, privacy_topic: str) -> list[bytes]:
-    """Return the payloads of the latest descriptors of a topic: its own, and that on `privacy_topic`."""
+    """Return the payloads of a topic's latest descriptor and of recent descriptors on `privacy_topic`."""
     rows = connection.execute(
         "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"

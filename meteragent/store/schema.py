@@ -29,7 +29,7 @@ SUMS = {
     "state": "row_crc(id, stream, meter, typeof(state))",  # a state contains its own sum (`encode_state`)
     "charge": "row_crc(meter, day_ms, stream, epsilon) + windows",
     "descriptor": "row_crc(queue, topic, id, payload)",
-    # As text, invalid UTF-8 would raise an error, but only the damaged message is to be held back.
+    # Invalid UTF-8 in a text would raise an error, instead of only holding back the damaged message.
     "outbox": "row_crc(typeof(queue) || typeof(topic) || typeof(id_of_terms), CAST(queue AS BLOB),"
     " CAST(topic AS BLOB), CAST(id_of_terms AS BLOB), due_ms, retain, until_ms, from_ms, to_ms, payload)"
     " + ifnull(delivered_ms, -1)",
@@ -41,8 +41,8 @@ SUMS = {
     "sent": "row_crc(queue, topic, id) + records + from_ms + to_ms",
     "crowd_keys": "row_crc(group_id, role, serial, list)",
 }
-"""The checksum of a row of each table, its column `crc`. Numbers that increase are added to it, so that one
-statement changes both."""
+"""The checksum of a row of each table, its column `crc`. Numbers that increase are added to the checksum, so
+that one statement increases a number and its checksum."""
 
 
 def _sum_column(table: str) -> str:

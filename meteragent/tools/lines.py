@@ -16,7 +16,7 @@ def format_column(number: float) -> str:
 
 
 def silence_texts(receivers: Iterable[Receiver]) -> Iterator[str]:
-    """Yield why each receiver that is paused or has ended gets nothing."""
+    """Yield, for each receiver that is paused or has ended, a sentence that says so."""
     return (f"{item.name}: {say(f'receivers.{item.state}')}." for item in receivers if item.state)
 
 

@@ -70,7 +70,7 @@ def descriptor_schema() -> dict[str, Any]:
 
 
 def _space_rule(space: Space) -> dict[str, Any]:
-    """Return the rule for descriptors of a space: their own fields, metrics and kinds, and their `n`."""
+    """Return the rule for a space's descriptors: which fields, metrics, kinds and `n` they may have."""
     row, shape = shapes.ROWS[space], SHAPES[space]
     properties: dict[str, Any] = {"metric": {"enum": [*shape.metrics]}, "kind": {"enum": sorted(shape.kinds)}}
     if not shape.has_slots:

@@ -81,7 +81,7 @@ def _shape_facts(terms: Terms) -> dict[str, Any]:
 
 
 def _source_facts(terms: Terms) -> dict[str, Any]:
-    """Return the facts about how readings follow the load; if all are known, also the level for loads."""
+    """Return the facts about how readings follow the load and, if all are known, the level for loads."""
     readings: dict[str, Any] = {}
     if terms.readings.every_ms is not None:
         readings["every"] = iso_duration(terms.readings.every_ms)

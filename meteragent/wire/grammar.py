@@ -137,7 +137,7 @@ def choice(values: Collection[str]) -> Form:
 
 
 def open_set(values: Collection[str]) -> Form:
-    """Return the form of a field whose values are, for now, these texts; later versions may add others."""
+    """Return the form of a field with one of these texts; later versions may allow further texts."""
     return Form({"enum": list(values)}, _read_string)
 
 
@@ -221,7 +221,7 @@ def _reader(schema: Schema) -> Callable[[Any], Any]:
 
 def _any_reader(readers: Collection[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        """Return the value. Raises ValueError if none of the readers accepts it."""
+        """Return the value. Raises ValueError if no reader accepts the value."""
         for reader in readers:
             with suppress(ValueError):
                 return reader(value)
@@ -253,7 +253,7 @@ def _object_reader(schema: Schema) -> Callable[[Any], Any]:
 def read_rows(
     rows: Mapping[str, Row], facts: Mapping[str, Any], error: Callable[[str, str], Exception]
 ) -> dict[str, Any]:
-    """Return the values of the fields of `rows`. Raises `error(name, reason)` for the first wrong one."""
+    """Return the values of the fields of `rows`. Raises `error(name, reason)` for the first wrong field."""
     values = {}
     for name, row in rows.items():
         if row.is_required or name in facts:

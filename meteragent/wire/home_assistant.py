@@ -10,8 +10,8 @@ Home Assistant's rules (MQTT discovery, sensor and recorder; November 2026)
                 is not "total_increasing", because private numbers may be negative.
     total       The running total is a "total" that began at `since`. It may decrease.
     cost        An amount has the device class "monetary", whose only state class is "total".
-    bands       Each band has a sensor. A message names its band, the other bands' templates give an empty
-                value, and sensors ignore empty values. The energy of a tariff's band is a "total" as above.
+    bands       Each band has a sensor. For another band's message, its template gives an empty value, which
+                the sensor ignores. The energy of a tariff's band is a "total" as above.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
                 because each slot is released even if the meter sends nothing: its silence is private.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic.

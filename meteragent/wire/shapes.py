@@ -75,7 +75,7 @@ def _read_amount(facts: Facts, length_ms: int, _step_ms: int) -> Shape:
 
 
 def _with_constant(kind: type[Curve | Peak], name: str, value: Any, description: str) -> ShapeRow:
-    """Return the row of a kind whose only field of its own always has the same value."""
+    """Return the row of a kind of window that adds one field, which always has the same value."""
 
     def read(facts: Facts, length_ms: int, step_ms: int) -> Shape:
         """Return the shape. Raises ValueError if the field has another value."""

@@ -95,11 +95,11 @@ def _meaning_in_context(
     labels = stated.labels - _PRODUCTION_WORDS
     if stated.direction is Direction.PRODUCED and (point.kind, labels) in imports:
         return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, labels=labels)
-    # A number of an inverter is production; so is one without a label if no other direction is stated.
+    # Numbers of inverters are production; so are unlabelled numbers if the device states only production.
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
     if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.labels)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
-    # Next to feed-in, "delivered" means drawn; next to a feed-in register, one without direction is drawn.
+    # A "delivered" number next to feed-in, or a register without direction next to one of feed-in, is drawn.
     has_export = (Kind.REGISTER, Direction.FED_IN) in ways
     is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
     is_delivered = stated.direction is Direction.UNSTATED and stated.is_delivered

@@ -15,13 +15,13 @@ from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Direction, Role
 
 NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
-"""The doubt about a candidate or a point that is only described, but sent no message."""
+"""The doubt about a candidate or point that a description states, but from which no message came."""
 _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A-Fa-f]{2}[:-]){3,}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic, or a number on it, that is not proposed: why, and the missing and known keys of `source`."""
+    """A topic or a number that is not proposed: the reason, and the missing and known keys of `source`."""
 
     topic: str
     reason: str

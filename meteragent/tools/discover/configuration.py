@@ -38,7 +38,7 @@ class Access:
 
     @classmethod
     def of(cls, url: str, keys: Mapping[str, object]) -> "Access":
-        """Return the access at `url`, with those of `keys` that belong to a login and are not None."""
+        """Return the access at `url`, with the entries of `keys` that belong to a login and are not None."""
         pairs = ((key, keys.get(key)) for key in Broker.model_fields)
         return cls(url, tuple((key, str(value)) for key, value in pairs if value is not None))
 
@@ -94,9 +94,9 @@ def _usual_period(candidate: Candidate) -> str | None:
 
 
 def _register_period(candidate: Candidate) -> str | None:
-    """Return a period for a register, like the observed median; None if that of the profile suffices.
+    """Return a register's period, near the observed median; None if the profile's period suffices.
 
-    It is an hour if no topic had two live messages, because a slot that waits too long loses nothing.
+    The period is an hour if no topic had two live messages, because too long a period loses nothing.
     """
     if candidate.kind is not Kind.REGISTER:
         return None
@@ -127,7 +127,7 @@ def _toml(
     needs_zone: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with the lines `privacy`; it has a zone if `needs_zone` or readings are rare."""
+    """Return a configuration with the lines `privacy`, and a zone if `needs_zone` or readings are rare."""
     has_many = len(candidate.meters) > 1
     every = every or _register_period(candidate)
     keys = dict(source_keys(candidate)) | ({} if every is None else {"every": every})

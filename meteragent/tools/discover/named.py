@@ -99,7 +99,7 @@ def _names_a_device(segment: str) -> bool:
 
 
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
-    """Complete a name's meaning from the surrounding segments or objects, including their objections."""
+    """Complete a name's meaning from its context; a missing role or objection is taken from the topic."""
     for outer in context:
         stated = stated.complete_with(outer)
     role = stated.role if stated.role is not Role.UNKNOWN else topic_meaning.role
@@ -182,7 +182,7 @@ def _is_volume(name: str) -> bool:
 
 
 def _judge(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain, or an entry with the reason, if there is one."""
+    """Return the point if its kind and unit are certain, otherwise an entry if a reason can be stated."""
     stated = point.meaning
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")

@@ -33,7 +33,7 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads. If a profile without marks can read one of them, payloads do not identify its family."""
+"""Plain payloads: a family without marks whose profile can read one is not recognised by its payloads."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The first characters of distinctive payloads: JSON and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload or the end of its topic")
@@ -61,7 +61,7 @@ _CSV = "emonhub-csv"
 _OBIS = re.compile(rb"1-0:(1|2|16)\.([78])\.0(?:\*255)?", re.ASCII)
 _OBIS_KINDS = {b"7": Kind.POWER, b"8": Kind.REGISTER}
 _WITH_OBIS = "vzlogger"
-"""The family that announces an OBIS code, which states the kind, on ../id next to a channel's numbers."""
+"""The family that sends each channel's OBIS code, which states the kind, on the neighbouring topic ../id."""
 _OTHER_MEDIUM = "a wmbusmeters telegram that is not about electricity, or that repeats another telegram"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"
@@ -74,7 +74,7 @@ def recognise_families(
     profiles: Mapping[str, Profile] = PROFILES,
     described: Collection[str] = (),
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families; return the candidates and those of the families' topics that are not proposed.
+    """Recognise families; return the candidates, and the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
     stated by a description on the broker; `roles` maps topics to their meter's role. A topic that matches a
@@ -168,7 +168,7 @@ def _candidate(
 
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
-    """Return whether a quantity adds both directions up, while another of its kind is only consumption."""
+    """Return whether a quantity sums both directions, while another quantity of its kind is only import."""
     quantity, peers = profile.quantities[name], (profile.quantities[row_name] for row_name in rows)
     has_import = any(peer.kind is quantity.kind and peer.direction == "import" for peer in peers)
     return quantity.direction == "both" and has_import
@@ -261,7 +261,7 @@ def _split_clamps(offer: Candidate) -> list[Candidate]:
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
-    """Return the unit that a family or its topics state; None if there is none, or if the topics differ."""
+    """Return the unit that the family or its topics state; None if no unit is stated or the topics differ."""
     units = [meaning_of(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
         return units[0] if len(set(units)) == 1 and _is_of(quantity, units[0]) else None
@@ -276,7 +276,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _merge_by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates for the same meters: the first power, or else the first, gets all as alternatives."""
+    """Merge candidates for the same meters: the first power, or else the first, gets the others."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)

@@ -159,7 +159,7 @@ class Meaning:
     labels: frozenset[str] = frozenset()
 
     def complete_with(self, context: "Meaning") -> "Meaning":
-        """Return this meaning, with what it does not state taken from `context`."""
+        """Return this meaning, completed from `context` where this meaning states nothing."""
         return replace(
             self,
             direction=self.direction or context.direction,
@@ -256,7 +256,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return the kind and unit that words name; a unit decides first. None stands for an ambiguous one."""
+    """Return the kind and unit that words name, first by units; None if they are ambiguous or not named."""
     units = {_UNITS[word] for word in words if word in _UNITS}
     if units:
         return units.pop() if len(units) == 1 else (None, None)

@@ -47,7 +47,7 @@ def redact(text: str, replacements: Replacements) -> str | None:
 def _checksum(stated_digits: str, recorded_text: str, redacted_text: str) -> str:
     """Return the checksum of a redacted telegram: correct if the original was, otherwise wrong.
 
-    A checksum may cover the lines as recorded, or with CR LF where a program has written LF.
+    The original checksum may cover the lines as recorded or, if a program replaced CR LF by LF, with CR LF.
     """
     if not stated_digits:
         return ""

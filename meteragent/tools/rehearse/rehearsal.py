@@ -86,7 +86,7 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream for the fast clock: durations (not the slots') are scaled; there is no budget."""
+        """Return the stream for the fast clock, without a budget; durations (except slots) are scaled."""
         source, window = stream.source, stream.window
         interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor

@@ -34,7 +34,7 @@ class Trace:
         self._means = SlotMeans(schedule)
 
     def add(self, phase: str | None, reading: Pending, now_ms: int) -> bool:
-        """Add a reading of the meter or a phase; return whether the meter has a new reading or sum."""
+        """Add a reading of the meter or of a phase; return whether this yields a new reading or sum."""
         timeline = self._timeline
         if timeline is None:
             is_interval = self._rules.readings.kind is Kind.INTERVAL_ENERGY

@@ -35,7 +35,7 @@ class StreamView:
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
-        """Start without readings; `key` is the pseudonym key. Only `meter` is shown, unless it is None."""
+        """Start without readings; `key` is the pseudonym key. If `meter` is None, all meters are shown."""
         others_per_day = settings.other_charges_per_day(config, stream)
         self.name, self.receivers = stream.name, stream.receivers
         self._stream = stream

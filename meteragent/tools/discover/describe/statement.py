@@ -35,8 +35,8 @@ class Statement:
     `value` is the number's JMESPath expression, or None for a bare number. `names` holds the number's names,
     most specific first. `device` distinguishes devices. `problem` is the reason why the number cannot be
     read, if there is one. `is_total` is true if every energy in the description's format is a growing
-    register. `profile` is the family's, if only that family describes numbers in this way. `unit_topic` is
-    the topic of the description, if the agent can follow the unit there.
+    register. `profile` is the family's profile, if only that family describes numbers in this way.
+    `unit_topic` is the topic of the description, if the agent can follow the unit there.
     """
 
     source: str
@@ -100,7 +100,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 
 
 def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
-    """Return the expression that selects numbers, or strings that spell them, and the numbers."""
+    """Return the expression for a statement's numbers, which may be spelled as strings, and the numbers."""
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
         return statement.value, numbers

@@ -190,7 +190,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
     Its sensitivity is the sum's sensitivity divided by n, so it is 1 under d_inf. If rows may be absent or
-    the mean is `rounded`, it is at most the sensitivity of a row. Under d_inf the query is uniform for rows
+    the mean is `rounded`, the sensitivity is at most a row's. Under d_inf the query is uniform for rows
     that are real numbers (Theorem 13), but not on a lattice: if one of n > 1 rows moves by a quantum, the
     mean moves by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
     Raises TypeError if the values of the rows are not `Numbers`; ValueError if the sensitivity is the rows'

@@ -117,7 +117,7 @@ def distance_runs(event: Event, terms: Terms, days: int = 1) -> set[Runs]:
 
 
 def _runs(event: Event, terms: Terms, start_ms: int, days: int) -> Runs:
-    """Return the runs of an event that starts `start_ms` after the start of a window, largest first."""
+    """Return an event's `Runs`, largest first, if the event starts `start_ms` after a window's start."""
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
     count = last_window - start_ms // terms.length_ms - 1  # of windows that a single event fills
     if days == 1 and count >= _WINDOWS_FEW:

@@ -34,8 +34,8 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""If readings and rounding enlarge a change by the hidden energy by at most this share, the promise for the
-change over all slots is stated without a limit on the number of days."""
+"""If readings and rounding add at most this share to a change by the hidden energy, the promise for a change
+over all slots is stated without a limit on the number of days."""
 HARDLY_HIDDEN_AT_PERCENT = 90
 """An event is hardly hidden once an attacker can be right this often, in per cent."""
 REVEALED_FROM = 0.999

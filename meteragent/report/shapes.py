@@ -50,7 +50,7 @@ class ShapeRow(NamedTuple):
 
 
 _LOW_QUANTA = 1 << 40
-"""How far below 0 an audited threshold lies, in quanta per ms; every reading in a window is higher."""
+"""How far below 0 an audit's threshold lies, in quanta per ms; all readings are above the threshold."""
 
 
 def _of_one_part(terms: Terms) -> tuple[Terms, int, int]:

@@ -81,7 +81,7 @@ def stream_warnings(
 
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
-    """Yield warnings about energy lost at a slot's end because a reading, or its correction, comes late."""
+    """Yield warnings that energy is lost at a slot's end because readings or their corrections come late."""
     period_ms, (share, lost_wh) = every_ms(stream.source), config.largest_loss(stream)
     period = duration(period_ms)
     if share:

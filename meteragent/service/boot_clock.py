@@ -74,7 +74,7 @@ class BootClock:
         return "" if self._noted is None else json.dumps([self._boot_id, *self._noted])
 
     def recall_note(self, note: str) -> None:
-        """Make the next comparison with an earlier process's `note`, unless the machine has been restarted."""
+        """Compare next with the `note` of an earlier process, unless the machine has been restarted."""
         boot_id, ahead_ms, synchronised = json.loads(note or "[null, null, null]")
         if boot_id and boot_id == self._boot_id:
             self._ahead_ms, self._synchronised = ahead_ms, synchronised

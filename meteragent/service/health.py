@@ -52,9 +52,9 @@ async def serve_socket(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> 
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """Return a socket bound to a path of any length, only for this user; replace a crashed run's socket.
+    """Return a socket for this user alone, at a path of any length; replace the socket of a crashed run.
 
-    The caller holds the service's lock. Raises StoreError without /proc, and OSError if it cannot be bound.
+    The caller holds the service's lock. Raises StoreError without /proc, and OSError if binding fails.
     """
     if not _DESCRIPTORS.exists():
         raise StoreError(f"{path}: nothing can listen there, because /proc is not mounted; mount it")
@@ -88,7 +88,7 @@ def ask_socket(path: Path, question: bytes = b"") -> str | None:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Yield the address of a socket: at most 108 bytes, so it names the folder by file descriptor."""
+    """Yield a socket's address, which names the folder by file descriptor to fit into 108 bytes."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"{_DESCRIPTORS}/{folder}/{path.name}"

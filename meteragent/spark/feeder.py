@@ -84,7 +84,7 @@ def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
 
 
 def _slots(windows: DataFrame) -> DataFrame:
-    """Split releases into a row for each slot: feeder, start, end, d, value_u, capacity_u."""
+    """Split releases into a row for each slot, with columns feeder, start, end, d, value_u, capacity_u."""
     begin, end = F.unix_micros("start"), F.unix_micros("end")
     step = ((end - begin) / F.size("values")).cast("bigint")
     slot_rows = windows.select(

@@ -34,7 +34,7 @@ PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
 
 Rows = Callable[[Work, str], DataFrame]
-"""A function that applies work to the batches of an input's rows; its result has the given schema."""
+"""A function that applies work to the batches of an input's rows; the result has the given schema."""
 
 
 def layout_of(readings: DataFrame, policy: Policy) -> Layout:

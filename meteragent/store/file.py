@@ -56,7 +56,7 @@ RESTORE_HINT = (
 MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
 
 OLD_COPY = "it is a copy from before the last records left"
-"""What is wrong with a store that counts fewer commits with records than its generation file."""
+"""The problem of a store that counts fewer commits with records than the store's generation file."""
 
 _UNNAMED = {
     "": "the file .gen next to it is missing; if you have it, put it back",

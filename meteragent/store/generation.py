@@ -143,8 +143,8 @@ def sync_folder(folder: Path) -> None:
 def inode_of(descriptor: int) -> str:
     """Return the name of an inode: its number and version, or its birth time if it has no version.
 
-    The name is empty if neither is known. Without a version the number is left out, because such a file
-    system may number its files differently at each mount.
+    The name is empty if version and birth time are unknown. Without a version the number is left out,
+    because such a file system may number its files differently at each mount.
     """
     with suppress(OSError):
         version = fcntl.ioctl(descriptor, _GETVERSION, bytes(struct.calcsize("l")))

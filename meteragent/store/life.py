@@ -130,8 +130,8 @@ class OpenStore:
     def _start(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Start the first generation of this process; `change` runs before, in the same transaction."""
         if not self._generation.name:
-            # Both generations of a new store are "", which a missing file would match. After the second
-            # rotation both are names, so from here on a missing file is refused.
+            # Both generations of a new store are "", which a missing file would match. A second rotation
+            # names both of them, so that from here on a missing file is refused.
             self._rotate_generation(change)
         self._rotate_generation(change)
 

@@ -11,10 +11,10 @@ transaction, so no other writer can intervene. For each meter with old mark m (t
 has none) and new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
-2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
-   the mark also passes a window that was skipped, for example because the budget was spent. A peak is an
-   exception to the rule: its window draws noise again for the parts after a restart, and none of these parts
-   had noise before.
+2. m < m' if the commit charges the meter: each charge opens an interval. A mark also rises without a
+   charge past a window that was skipped, for example because the budget was spent. A peak is an exception to
+   the rule: its window draws noise again for the parts after a restart, and none of these parts had noise
+   before.
 3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 

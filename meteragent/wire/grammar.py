@@ -115,7 +115,7 @@ def text(longest: int = _TEXT_MAX, shortest: int = 0, pattern: str = _NAME) -> F
     compiled = re.compile(pattern)
 
     def read(value: Any) -> str:
-        """Return the text. Raises ValueError if it is no text, has another length or breaks the pattern."""
+        """Return the text. Raises ValueError if the value is no text of such a length and pattern."""
         if shortest <= len(_read_string(value, longest)) and compiled.fullmatch(value):
             return str(value)
         raise ValueError("cannot be read")

@@ -70,7 +70,7 @@ def _prefix_table(group: _Group) -> NDArray[np.int16]:
 
 
 class _Digits(NamedTuple):
-    """The groups of digits for one `a` (lowest first, the sign last), and their prefix tables end to end."""
+    """The groups of digits for one `a` (lowest first, the sign last), and their joined prefix tables."""
 
     groups: tuple[_Group, ...]
     table: NDArray[np.int16]

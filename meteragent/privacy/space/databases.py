@@ -78,8 +78,8 @@ class Databases:
     def diameter(self) -> Distance:
         """The distance of databases whose rows all differ by V.
 
-        It is n V under d_1, V under d_inf, and n under the other metrics. If V is 0, it is 0, except under
-        d_h if rows may be absent and n > 1: (v, None, ..) and (None, v, ..) differ in all n rows.
+        It is n V under d_1, V under d_inf, and n under other metrics. If V is 0, the distance is 0, except
+        under d_h if rows may be absent and n > 1: (v, None, ..) and (None, v, ..) differ in all n rows.
         """
         width = self.rows.diameter
         if self.kind == "hamming" and isinstance(self.rows, WithNull) and self.n > 1:

@@ -90,7 +90,7 @@ class NestedQuestion:
 
 @dataclass(frozen=True)
 class NestedAnswer:
-    """The best shares, a single stream of the finest length, and whether shares are possible and better."""
+    """The best shares, a single stream of the finest length, and whether sharing is possible and better."""
 
     question: NestedQuestion
     best: Division

@@ -158,7 +158,7 @@ def _odds_sentence(answer: Answer, setting: Setting) -> str:
 
 
 def guess_limit_text(percent: int, events: str) -> str:
-    """Return a text about how often a guess about these events (or the hidden energy, if none) is right."""
+    """Return a text: how often a guess about these events (if none, about the hidden energy) is right."""
     return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 

@@ -176,8 +176,8 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
-    This must hold wherever the event lies on the grid, and however many windows it touches. The gain over
-    guessing may be larger by the factor `slack`.
+    This must hold wherever the event lies on the grid, and however many windows it touches. The event's gain
+    over guessing may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
@@ -239,7 +239,7 @@ def candidate_settings(hide: Change, share: Share, level: Fraction, timezone: st
     for n in _SLOTS:
         if n * share.step_ms > DAY_MS:
             break
-        # The event fills at least one slot, so the radius must be at least the power.
+        # The event fills at least one slot, so the radius must be at least the event's power.
         if replace(start, slots=n, hide_wh=power_wh).error_w() < min(map(Setting.error_w, settings)):
             settings.append(least_energy_setting(hide, replace(start, slots=n)))
     return tuple(settings)

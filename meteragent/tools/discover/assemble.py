@@ -1,8 +1,8 @@
 """Meters from points: one device's phases, tariffs and directions become a candidate with alternatives.
 
 A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
-In a group, a number without tariff and phase takes precedence, unless the others are exactly phases 2 and 3:
-then it is phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is not
+In a group, a number without tariff and phase takes precedence; but if the others are exactly phases 2 and 3,
+this number is phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is not
 proposed. The most likely group is the candidate; the others are its alternatives.
 """
 

@@ -80,7 +80,7 @@ def _leaf_index(segments: Sequence[str]) -> int:
 
 
 def _list_foreign(log: TopicLog) -> list[Unplaced]:
-    """List a topic whose payload is in another program's format, with what to send instead.
+    """List a topic whose payload is in another program's format, and state what to send instead.
 
     A list or a number with a comma may be anything, unless the topic names a power, an energy or a meter.
     """

@@ -70,7 +70,7 @@ def read_quantity(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 
 
 def read_rows(profile: Profile, name: str, template: str, places: Sequence[TopicMatch]) -> list[Row]:
-    """Return the rows of topics with a quantity; bare numbers only if their topic can mean the quantity."""
+    """Return the rows of topics with a quantity; omit bare numbers whose topic cannot mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := read_quantity(quantity, place.log))]
     if names:
@@ -101,7 +101,7 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
 
 
 def _may_be(quantity: Quantity, template: str, place: TopicMatch) -> bool:
-    """Return whether a bare number's topic names the quantity's kind or, if the unit is unknown, no kind."""
+    """Return whether a bare number's topic names the quantity's kind or, without a known unit, no kind."""
     kind = named_kind(template, place)
     if kind is not None:
         return kind is quantity.kind

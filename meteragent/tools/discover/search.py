@@ -114,7 +114,7 @@ def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
 
 
 def _is_contradicted(candidate: Candidate, described: Descriptions) -> bool:
-    """Return whether a description of the same numbers states another kind or scale, or refuses them."""
+    """Return whether a description of a candidate's numbers states another kind or scale, or refuses them."""
     scale = candidate.scale if candidate.scale is not None else UNIT_FACTOR[candidate.unit]
     logs = {log.topic: log for log in candidate.topics}
     contrary_numbers = [
@@ -145,7 +145,7 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
 def _split_by_device(
     points: Sequence[Point], leftovers: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
-    """Move points on a recognised device's other topics to the unplaced topics, with the device's name."""
+    """Move points that are on further topics of a recognised device to the unplaced topics, with its name."""
     titles = {meter: candidate.title for candidate in candidates for meter in candidate.meters if meter}
 
     def entry_of(topic: str) -> Unplaced | None:

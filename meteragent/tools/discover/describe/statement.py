@@ -172,7 +172,7 @@ def _role(statement: Statement, stated: Meaning) -> Role:
 
 
 def _profile(topic: str, value: str | None) -> str:
-    """Return the device's profile for a bare number on the device's usual topic; otherwise, the format."""
+    """Return a device's profile for a bare number on its usual topic, or else the profile of the format."""
     if value is not None:
         return "json"
     names = (name for name in _BARE_NUMBER_PROFILES if name in PROFILES)

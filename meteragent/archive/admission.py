@@ -39,8 +39,8 @@ class Admission:
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it.
     `keys` holds the ids of the keys of the released windows. `similar_meters` counts names that differ
     from another only by case, white space or Unicode form; this count and that of `ambiguous_readings`
-    are private, and so are the `counts` of all numbers, if they were read. With `accept_checks`, `checks` may
-    find something.
+    are private, and so are the `counts` of all numbers, if they were read. With `accepts_checks`, it does
+    not matter what `checks` find.
     """
 
     run: str
@@ -50,7 +50,7 @@ class Admission:
     keys: set[str] = field(default_factory=set)
     similar_meters: int = 0
     ambiguous_readings: int = 0
-    accept_checks: bool = field(default=False, compare=False)
+    accepts_checks: bool = field(default=False, compare=False)
     counts: Counts | None = field(default=None, compare=False)
 
     @property

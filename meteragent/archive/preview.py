@@ -57,7 +57,7 @@ def preview(
     with ledger.lock_shared():
         _, run = run_of(source, first_key, show)
         manifest_facts = manifest.find_manifest(out, run)
-        admission, is_debited = Admission(run, accept_checks=True), ledger.has(run)
+        admission, is_debited = Admission(run, accepts_checks=True), ledger.has(run)
         if is_debited:
             admission = manifest.admission_of(ledger.facts(run), ledger.path(run))
         else:

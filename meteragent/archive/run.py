@@ -111,12 +111,12 @@ def sanitise_archive(
     show: ProgressReporter,
     engine: "Local | None" = None,
     *,
-    accept_checks: bool = False,
+    accepts_checks: bool = False,
 ) -> RunResult:
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
     `engine` reads and writes (default: `Local`). Raises ArchiveError if the input, output or
-    ledger cannot be used; ChecksRefused, unless `accept_checks`, if something is probably wrong with the
+    ledger cannot be used; ChecksRefused, unless `accepts_checks`, if something is probably wrong with the
     input (`checks`); KeyRefused, before anything is written, if there is no key, or some windows have none;
     ConfigError if the pseudonym key cannot be read.
     """
@@ -128,7 +128,7 @@ def sanitise_archive(
     with ledger.lock():
         digests, run = run_of(source, first_key, show)
         earlier_facts = manifest.find_manifest(out, run)
-        admission = Admission(run, accept_checks=accept_checks)
+        admission = Admission(run, accepts_checks=accepts_checks)
         if not ledger.has(run):
             debits = engine.debit_windows(source, ledger, key, admission, show)
             ledger.add(run, debits, lambda: _last_facts(source, digests, admission, out))
@@ -250,7 +250,7 @@ class Local:
             work = partial(admit_job, source, ledger, admission.run, load_key, is_dry=is_dry)
             yield from admission.admit(self.each(work, [*enumerate(jobs_of(source))]), source, progress)
         admission.counts, similar_meters = checked.counts, admission.similar_meters
-        if not admission.accept_checks:
+        if not admission.accepts_checks:
             require_no_checks(
                 find_checks(source.policy, source.layout, checked.counts, admission.windows, similar_meters)
             )

@@ -49,15 +49,15 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary, as text or as JSON."""
     # Import only the requested engine, which needs pyarrow or Spark. Only Spark may write to an address.
     output = options.output if options.engine == "spark" else Path(options.output)
-    accept_checks = options.accept_checks
+    accepts_checks = options.accept_checks
     if options.dry_run:
         module = importlib.import_module(_PREVIEWS[options.engine])
         preview = module.preview(policy, options.input, output, show_progress)
         say = preview_json if options.json else preview_summary
-        return say(preview, accept_checks=accept_checks)
+        return say(preview, accepts_checks=accepts_checks)
     engine = importlib.import_module(_ENGINES[options.engine])
     paths = options.input, output
-    result = engine.sanitise_archive(policy, *paths, show_progress, accept_checks=accept_checks)
+    result = engine.sanitise_archive(policy, *paths, show_progress, accepts_checks=accepts_checks)
     return as_json(result) if options.json else result_summary(result)
 
 
@@ -85,7 +85,7 @@ def result_summary(result: Any) -> str:
     return "\n".join(lines)
 
 
-def preview_summary(preview: Any, *, accept_checks: bool = False) -> str:
+def preview_summary(preview: Any, *, accepts_checks: bool = False) -> str:
     """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
     admission = preview.admission
     lines = [
@@ -96,7 +96,7 @@ def preview_summary(preview: Any, *, accept_checks: bool = False) -> str:
         *_row_lines(preview),
         *_terms_lines(preview),
         f"  ledger         {preview.ledger}",
-        f"dry run, nothing was written: {_consequence(preview, accept_checks=accept_checks)}",
+        f"dry run, nothing was written: {_consequence(preview, accepts_checks=accepts_checks)}",
     ]
     return "\n".join(lines)
 
@@ -112,13 +112,13 @@ def as_json(result: Any) -> str:
     return json.dumps(facts, indent=2)
 
 
-def preview_json(preview: Any, *, accept_checks: bool = False) -> str:
+def preview_json(preview: Any, *, accepts_checks: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
     facts = _shared_facts(preview) | {
         "dry_run": True,
         "complete": preview.is_complete,
         "in_ledger": preview.is_debited,
-        "consequence": _consequence(preview, accept_checks=accept_checks),
+        "consequence": _consequence(preview, accepts_checks=accepts_checks),
     }
     return json.dumps(facts, indent=2)
 
@@ -156,13 +156,13 @@ def _number_facts(counts: Any) -> dict[str, int]:
     }
 
 
-def _consequence(preview: Any, *, accept_checks: bool) -> str:
+def _consequence(preview: Any, *, accepts_checks: bool) -> str:
     """Return a description of what the same command would do without `--dry-run`."""
     if preview.is_complete:
         return "this run is already complete"
     if preview.is_debited:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
-    if not accept_checks and any(_check_texts(preview)):
+    if not accepts_checks and any(_check_texts(preview)):
         return "the run would be refused, because of each Check (--accept-checks accepts them)"
     if preview.admission.released_windows:
         return f"the ledger would get {_windows_text(preview)}"

@@ -84,13 +84,13 @@ class FrameResult:
 
 
 def sanitise_frame(
-    readings: DataFrame, policy: Policy, ledger: Path | str, *, accept_checks: bool = False
+    readings: DataFrame, policy: Policy, ledger: Path | str, *, accepts_checks: bool = False
 ) -> FrameResult:
     """Release a frame of readings, each window once under a ledger that is a Delta table.
 
     Use it for a batch or, in the wide layout, in `foreachBatch`; use `stream` for streams in the long layout.
     `ledger` is the table's path or an address such as s3://bucket/ledger. For a new key, the table is created
-    and its address is stored in the folder `policy.ledger`. With `accept_checks`, `archive.checks`
+    and its address is stored in the folder `policy.ledger`. With `accepts_checks`, `archive.checks`
     may find something. A second call with the same rows, policy and key returns the same releases. Other
     windows that overlap windows in the ledger are refused and counted.
 
@@ -105,7 +105,7 @@ def sanitise_frame(
         )
     with translate_errors():
         windows, table = frame.windows(readings, policy), DeltaLedger.of(ledger, policy)
-        return table.release(windows, policy, needs_check=layout == "wide", accept_checks=accept_checks)
+        return table.release(windows, policy, needs_check=layout == "wide", accepts_checks=accepts_checks)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class DeltaLedger:
         return table
 
     def release(
-        self, windows: DataFrame, policy: Policy, *, needs_check: bool = False, accept_checks: bool = True
+        self, windows: DataFrame, policy: Policy, *, needs_check: bool = False, accepts_checks: bool = True
     ) -> FrameResult:
         """Release windows as `sanitise_frame` does. `needs_check` is True if a window may occur twice."""
         windows = windows.withColumn("hash", F.xxhash64("meter", "start", "end", "quanta")).persist()
@@ -171,7 +171,7 @@ class DeltaLedger:
             total = _Total.of(windows)
             if needs_check:
                 _require_unique(windows)
-            if not accept_checks:
+            if not accepts_checks:
                 layout: Layout = "wide" if needs_check else "long"
                 require_no_checks(find_checks(policy, layout, total.counts, total.windows))
             run = total.run(policy) if total.windows else ""

@@ -41,7 +41,7 @@ _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 
 
 def sanitise_archive(
-    policy: Policy, path: Path | str, out: Path | str, show: ProgressReporter, *, accept_checks: bool = False
+    policy: Policy, path: Path | str, out: Path | str, show: ProgressReporter, *, accepts_checks: bool = False
 ) -> RunResult:
     """Release an archive on Spark, as `meteragent.archive.run.sanitise_archive` does in this process.
 
@@ -54,7 +54,7 @@ def sanitise_archive(
         if target is not None:
             place.parent.mkdir(exist_ok=True)
         result = archive.sanitise_archive(
-            policy, tree, place, show, _engine(spark, tree), accept_checks=accept_checks
+            policy, tree, place, show, _engine(spark, tree), accepts_checks=accepts_checks
         )
         if target is None:
             return result

@@ -73,12 +73,12 @@ def test_objects_are_released_as_files_are(place: Place, bucket: fs.S3FileSystem
     policy, address = place.policy(**keys), f"s3://homes/{name}"
     seen = preview(policy, address, place.folder / "remote", silent)
     assert not place.ledger()
-    remote = sanitise_archive(policy, address, place.folder / "remote", silent, accept_checks=True)
-    local = sanitise_archive(policy, folder, place.folder / "local", silent, accept_checks=True)
+    remote = sanitise_archive(policy, address, place.folder / "remote", silent, accepts_checks=True)
+    local = sanitise_archive(policy, folder, place.folder / "local", silent, accepts_checks=True)
     assert seen.admission == remote.admission == local.admission
     assert pq.read_table(remote.out).equals(pq.read_table(local.out))
     path = f"{address}/a [1]{{2}}*?.parquet"
-    one = sanitise_archive(policy, path, place.folder / "one", silent, accept_checks=True)
+    one = sanitise_archive(policy, path, place.folder / "one", silent, accepts_checks=True)
     assert one.admission.refused_windows == one.admission.windows > 0
 
 

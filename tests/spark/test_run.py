@@ -86,7 +86,7 @@ def test_engines_ask_to_check_the_same(
         ]
         for _ in range(2):  # resumed without its output, too
             out = other.folder / "out.parquet"
-            result = engine(other.policy, path, out, homes.quiet, accept_checks=True)
+            result = engine(other.policy, path, out, homes.quiet, accepts_checks=True)
             assert result.counts == expected.counts
             assert [
                 line for line in command.result_summary(result).splitlines() if "Check:" in line

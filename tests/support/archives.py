@@ -107,7 +107,7 @@ class Place:
 
     def sanitise(self, path: Path, out: str = "out.parquet", **keys: str) -> RunResult:
         """Release a file, whatever there is to check."""
-        return sanitise_archive(self.policy(**keys), path, self.folder / out, silent, accept_checks=True)
+        return sanitise_archive(self.policy(**keys), path, self.folder / out, silent, accepts_checks=True)
 
     def released(self, out: str = "out.parquet") -> pa.Table:
         """Return the rows of an output, sorted by meter and start."""

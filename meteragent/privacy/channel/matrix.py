@@ -108,7 +108,7 @@ class Matrix:
         return weights
 
     def then(self, other: Matrix) -> Self:
-        """Post-process the outputs by `other`. Raises ValueError if an output is not an input of `other`."""
+        """Apply `other` to the outputs. Raises ValueError if an output is not an input of `other`."""
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
             tuple(total(p * q for p, q in zip(row, column, strict=True)) for column in columns)

@@ -80,7 +80,7 @@ def _release(text: str, rows: list[dict[str, Any]], schema: pa.Schema) -> dict[s
                 policy = Policy.of(config.parse(text.replace("FOLDER", str(folder))))
             except ConfigError as refusal:
                 return "\n".join(f"{error.key}: {error.found}; {error.expected}" for error in refusal.errors)
-            sanitise_archive(policy, source, out, silent, accept_checks=True)
+            sanitise_archive(policy, source, out, silent, accepts_checks=True)
         return _released(out)
 
 

@@ -174,8 +174,8 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 def total(domain: Databases) -> Query:
     """Return the sum of the rows that are present, as a query: answers in quanta, distances in the unit.
 
-    Its sensitivity is 1 under d_1 and the rows' width under normalised d_1 (both uniform), the rows' width
-    under d_h, and n under d_inf. Raises TypeError if the values of the rows are not `Numbers`; ValueError if
+    The sum's sensitivity is 1 under d_1 and the rows' width under normalised d_1 (both uniform), the rows'
+    width under d_h, and n under d_inf. Raises TypeError if rows' values are not `Numbers`; ValueError if
     the sensitivity is the rows' width, which is infinite, or rows may be absent but 0 is not one of their
     values.
     """
@@ -189,7 +189,7 @@ def total(domain: Databases) -> Query:
 def average(domain: Databases, *, rounded: bool = False) -> Query:
     """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
-    Its sensitivity is the sum's sensitivity divided by n, so it is 1 under d_inf. If rows may be absent or
+    The mean's sensitivity is the sum's divided by n, so it is 1 under d_inf. If rows may be absent or
     the mean is `rounded`, the sensitivity is at most a row's. Under d_inf the query is uniform for rows
     that are real numbers (Theorem 13), but not on a lattice: if one of n > 1 rows moves by a quantum, the
     mean moves by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
@@ -213,8 +213,8 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     """Return, as a query in quanta, the smallest row that is no smaller than `percent` % of the rows.
 
     This is the row of rank ceil(n percent / 100), or of rank 1 for 0%, where n is the number of rows present.
-    Its sensitivity is 1 under d_1 and d_inf and the rows' width under normalised d_1 (all uniform), and the
-    rows' width under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
+    This row's sensitivity is 1 under d_1 and d_inf, the rows' width under normalised d_1 (all uniform), and
+    the rows' width under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
     exact; ValueError if percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
     share = to_rational("percent", percent)
@@ -253,7 +253,7 @@ def is_in_family_c(query: Query) -> bool:
 
     Let d_V be the metric of the rows and d_V(V) the rows' width. The query is in the family if its answers
     differ by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by d_V(V) for some such x,
-    x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4). Raises
+    x'. The query's sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4). Raises
     ValueError if the domain is not a space of databases, or has too many databases to list.
     """
     domain = query.domain

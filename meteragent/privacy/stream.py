@@ -32,7 +32,7 @@ class SlidingPlan:
     def best(cls, span: int, epsilon: Exact) -> Self:
         """Return the plan with the least mean error; of equally good plans, the plan with the shortest block.
 
-        Its block is about sqrt(span), and its error (sqrt(span) + 1)^2 / (2 epsilon), which is for long spans
+        The best block is about sqrt(span), with an error of (sqrt(span) + 1)^2 / (2 epsilon), for long spans
         half the error of independent noise of scale span/epsilon on each slot.
         """
         plans = (cls(span, epsilon, block) for block in range(1, max(span, 1) + 1))

@@ -67,7 +67,7 @@ class _Law(NamedTuple):
 def tail_probability(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
-    It is exact for a single dithered value, otherwise an upper bound (see the module). Raises ValueError if
+    The result is exact for a single dithered value, otherwise an upper bound. Raises ValueError if
     there is no term, or one has n > 1, values < 1, or a weight that is 0 or not finite.
     """
     kinds, mean = _kinds(terms)

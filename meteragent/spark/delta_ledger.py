@@ -2,12 +2,12 @@
 
 The rules are those of the ledger in a folder, but no lock is needed:
 
-1. Spark caches the windows. Their digest, the policy and the key determine the run's id. If the table already
-   has files under this id, their releases are returned.
+1. Spark caches the windows. The windows' digest, the policy and the key determine the run's id. If the table
+   already has files under this id, the releases in these files are returned.
 2. Workers release the windows that overlap no interval in the table, and write them to files (`part`).
 3. The driver registers the files of the successful tasks in one commit, which also adds one to the version of
-   `APP_ID`. If two drivers commit to the same version of the table, one of them fails. This driver reads the
-   files that the other has added, and has its windows released again if these files overlap them.
+   `APP_ID`. If two drivers commit to the same version of the table, one of them fails. The failed driver
+   reads the other driver's files, and has its own windows released again if these files overlap them.
 4. On a disk, files are flushed before the commit, and the log after it. Only then are releases returned, by
    reading the registered files. So a repeated run returns the same releases.
 

@@ -10,7 +10,7 @@ query's observed metrics). For each micro-batch, in this order:
 2. The other windows get their noise, which is a function of the key and of the data.
 3. These windows are written to the ledger, under this run and the number of the micro-batch. The numbers of
    released and refused windows are logged.
-4. Their releases are passed to the sink.
+4. The releases of these windows are passed to the sink.
 
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. The
 noise is computed again and is the same, so the sink gets the same releases. If the micro-batch is not yet in

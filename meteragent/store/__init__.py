@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
 Theory of operation. Everything that one step of the core decides is written in one transaction
-(`transaction`). Its messages may be sent once the block of `Store.unerased_transaction` has ended, because by
-then the transaction is fsynced and counted (rule 3). Only one thread at a time may call a store's methods,
-except `prepare_generation`, which writes a file next to the store.
+(`transaction`). The step's messages may be sent once the block of `Store.unerased_transaction` has ended,
+because by then the transaction is fsynced and counted (rule 3). Only one thread at a time may call a store's
+methods, except `prepare_generation`, which writes a file next to the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this

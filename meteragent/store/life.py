@@ -1,7 +1,7 @@
 """An open store: its transactions, the erasure of its log, and its generations.
 
 The agent's store and those of a crowd's operators have this in common (rules 2 and 3 of `meteragent.store`).
-Their table `meta` must contain the keys `generation`, `previous` and `releases`.
+The table `meta` of these stores must contain the keys `generation`, `previous` and `releases`.
 """
 
 import os

@@ -6,7 +6,7 @@ Two noisy values of one interval reveal more than one charge covers, so an inter
 store keeps one number per meter and stream, the *mark*: the end of the last interval that was ever opened or
 skipped. No window before the mark will ever be opened again; no window from the mark on has been opened.
 
-`check_commit` runs before `Store.write` writes marks and states. It reads the old marks in the same
+`check_commit` runs before `Store.write` writes marks and states. The check reads the old marks in the same
 transaction, so no other writer can intervene. For each meter with old mark m (the store's floor if the meter
 has none) and new mark m' (m if the commit has none):
 

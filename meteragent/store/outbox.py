@@ -186,7 +186,7 @@ def make_room(store: Store, max_bytes: int, queues: Collection[str]) -> tuple[bo
 
     There is room while the undelivered rows of `queues` take less than `max_bytes`. While all rows take
     more, each call deletes one page of rows: delivered ones, oldest first, or else undelivered ones of other
-    queues (of streams that are no longer configured). Only the latter are counted as dropped. The ledger is
+    queues (of streams that are no longer configured). Only undelivered rows count as dropped. The ledger is
     neither counted nor pruned.
     """
     rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()

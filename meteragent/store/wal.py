@@ -17,8 +17,8 @@ After a power cut, either the whole log is valid (the zeros of step 2 are not on
 is. Both states are correct, because the file has held every commit since step 1. Overwriting the frames first
 could leave a valid prefix of the log: older pages, which would replace newer pages in the file.
 
-SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
-connection reads the log, and the next commit restarts the log with a header (but see `confirm_commit`).
+SQLite does not notice the erasure. SQLite's index still states that every frame is in the database file, so
+no connection reads the log, and the next commit restarts the log with a header (but see `confirm_commit`).
 
 SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on
 the database file and on `-shm`, never on `-wal`. So it is safe to open and close the log here.

@@ -180,7 +180,7 @@ _PARAMETERS = {
 
 
 VERSION = "1.0.0"
-"""The version of the contract. Its first number is the `v` of messages, and its second counts additions."""
+"""The version of the contract: the first number is the `v` of messages, and the second counts additions."""
 
 
 def asyncapi_document() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Descriptors: the terms under which records are released, stated once for many records.
 
-A descriptor is always JSON, whatever the format of the records. Its id is a hash of the facts, so equal terms
+A descriptor is always JSON, whatever the format of the records. The id is a hash of the facts, so equal terms
 have equal ids in every store, and a receiver can verify the id from the descriptor alone.
 """
 

@@ -12,8 +12,8 @@ EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
 """The pattern of an exact number as text: an integer, a decimal or a ratio of integers."""
 
 DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
-"""The pattern of a duration in hours, minutes and seconds. It also matches a duration of 0, and `PT` alone,
-which is not a duration."""
+"""The pattern of a duration in hours, minutes and seconds. The pattern also matches a duration of 0, and `PT`
+alone, which is not a duration."""
 
 EXACT_SCHEMA = {"type": "string", "pattern": f"^{EXACT}$", "examples": ["1/220"]}
 DURATION_SCHEMA = {"type": "string", "pattern": f"^{DURATION}$", "minLength": 4, "examples": ["PT30M"]}

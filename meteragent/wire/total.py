@@ -1,4 +1,4 @@
-"""The running total of all records of a public id. It is JSON, whatever the format of the records."""
+"""The running total of all records of a public id. A total is JSON, whatever the records' format."""
 
 import json
 import math

@@ -9,9 +9,9 @@ examines first. Three rules keep the samplers exact.
    the probability p are refined, until they decide U < p: with probability 1, and nearly always at once.
 3. No random bit is used twice.
 
-The time that a draw takes depends on the draw and on its parameters. It depends on data only if the
-parameters do, as the probabilities of the exponential mechanism do. So draw when a window opens, not while a
-value is released (THEORY 2.4 on timing).
+The time that a draw takes depends on the draw and on its parameters. This time depends on data only if
+the parameters do, as the probabilities of the exponential mechanism do. Draw when a window opens, not while
+a value is released (THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits

@@ -8,7 +8,7 @@ If R is drawn first and then n independent uniform integers on {-R..R}, these ha
 
 All comparisons use integers that enclose this ratio (`weight_bounds`), and so does the computation of M and
 b, once per (n, a). To accept or reject a proposal, the first 32 bits of a uniform number are compared with
-cached weights of nearby integers. They decide about 99% of the proposals; the others need the weight itself.
+cached weights of nearby integers. These decide about 99% of the proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace

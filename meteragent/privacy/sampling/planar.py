@@ -75,8 +75,8 @@ def _floors(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     is_far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
     sizes[is_far] = 0
     squares = scale**2 * (sizes**2).sum(axis=1)
-    # The float root is a guess, which integers correct. It is never too small, because the float root of r^2
-    # is r and rounding is monotone. It may be too large, by one, if a square of over 53 bits was rounded up.
+    # The float root is a guess, which integers correct. This root is never too small, because the root of r^2
+    # is r and rounding is monotone. The root may be one too large if a square of over 53 bits is rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
     floors: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)

@@ -78,7 +78,7 @@ class Databases:
     def diameter(self) -> Distance:
         """The distance of databases whose rows all differ by V.
 
-        It is n V under d_1, V under d_inf, and n under other metrics. If V is 0, the distance is 0, except
+        The diameter is n V under d_1, V under d_inf, and n under other metrics. If V is 0, it is 0, except
         under d_h if rows may be absent and n > 1: (v, None, ..) and (None, v, ..) differ in all n rows.
         """
         width = self.rows.diameter

@@ -176,8 +176,8 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
-    This must hold wherever the event lies on the grid, and however many windows it touches. The event's gain
-    over guessing may be larger by the factor `slack`.
+    The answer holds wherever the event lies on the grid, and however many windows it touches. The event's
+    gain over guessing may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)

@@ -11,18 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from meteragent.archive import number
 from meteragent.archive.kernel import TIME, WINDOWS
 from meteragent.archive.kernel import to_milliseconds as ms_of
-from meteragent.archive.number import (
-    Counts,
-    Flags,
-    Micro,
-    count_own,
-    to_millionths,
-    to_milliseconds,
-    unpack_values,
-    whole_quanta,
-)
 from meteragent.archive.policy import Integers, Policy
 from meteragent.archive.readings import Readings, merge_equal_times
 from meteragent.archive.slots import Ragged, Spans, fill_slots, integrate
@@ -63,11 +54,11 @@ def _is_utf8(strings: pa.Array) -> bool:
     return True
 
 
-def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
+def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, number.Counts]:
     """Convert wide rows to `WINDOWS`; count numbers. Raises ArchiveError for a wrong window or meter name."""
     names = policy.columns
     column = batch.column(names.value)
-    starts = to_milliseconds(batch.column(names.time), names.time)
+    starts = number.to_milliseconds(batch.column(names.time), names.time)
     fits, lengths = row_fits_and_lengths(starts, column, policy)
     if not fits.all():
         raise ArchiveError(
@@ -80,43 +71,45 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
 
 def _integrate_numbers(
     column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
-) -> tuple[Ragged, Counts]:
+) -> tuple[Ragged, number.Counts]:
     """Compute the slots of windows from the numbers of their parts, and count the numbers."""
     are_slots, quantum_u = _are_slots(starts_ms, lengths, policy), policy.usual.quantum_u
-    if are_slots and (quanta := whole_quanta(column, policy)) is not None:
-        values = Micro(quanta * quantum_u, np.ones(quanta.size, np.bool_), np.zeros(quanta.size, np.bool_))
-        return Ragged(lengths, quanta), Counts.of(values, policy.usual)
-    values = to_millionths(column, policy)
+    if are_slots and (quanta := number.whole_quanta(column, policy)) is not None:
+        values = number.Micro(
+            quanta * quantum_u, np.ones(quanta.size, np.bool_), np.zeros(quanta.size, np.bool_)
+        )
+        return Ragged(lengths, quanta), number.Counts.of(values, policy.usual)
+    values = number.to_millionths(column, policy)
     values_u = values.values_u
     if not values.valid.all():
         values_u = np.where(values.valid, values_u, policy.usual.readings.gap_u)
-    counts = Counts.of(values, policy.usual)
+    counts = number.Counts.of(values, policy.usual)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
     return _integrate_slots(starts_ms, lengths, values_u, policy), counts
 
 
-def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
+def read_grouped(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, number.Counts]:
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` holds, in any order, pairs (time, packed value) of all readings whose span may overlap the
     window. A row is omitted unless the span of a reading begins in its window, the only window in which the
     reading is counted. Raises ArchiveError if a meter's name or a time is missing or invalid.
     """
-    starts = to_milliseconds(batch.column("start"), "start")
+    starts = number.to_milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     readings = column.flatten()
-    times = to_milliseconds(readings.field(0), policy.columns.time)
-    values = unpack_values(readings.field(1), policy.usual)
+    times = number.to_milliseconds(readings.field(0), policy.columns.time)
+    values = number.unpack_values(readings.field(1), policy.usual)
     window = np.repeat(np.arange(starts.size), lengths)
 
-    def open_window(window: Integers, times_ms: Integers) -> Flags:
+    def open_window(window: Integers, times_ms: Integers) -> number.Flags:
         """Return, for each reading, whether its span begins in its window."""
         return np.asarray(policy.starts(times_ms - policy.lead_ms) == starts[window])
 
     is_opening = open_window(window, times)
-    counts = count_own(values, is_opening, policy.usual)
+    counts = number.count_own(values, is_opening, policy.usual)
     has_opening = np.bincount(window[is_opening], minlength=starts.size) > 0
     is_usable = values.valid & has_opening[window]
     merged = merge_equal_times(Readings(window, times, values.values_u, values.valid).rows(is_usable))
@@ -170,7 +163,9 @@ def _band_names(starts_ms: Integers, policy: Policy) -> pa.Array:
     return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
 
 
-def row_fits_and_lengths(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
+def row_fits_and_lengths(
+    starts_ms: Integers, column: pa.Array, policy: Policy
+) -> tuple[number.Flags, Integers]:
     """Return whether each row is a window (its start and its list's length fit), and the lists' lengths."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)

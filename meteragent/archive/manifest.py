@@ -23,14 +23,7 @@ from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.archive.snapshot import Version
 from meteragent.archive.source import Source
-from meteragent.consume.archive import (
-    MANIFEST,
-    bad_parts,
-    describe_part,
-    listed_parts,
-    read_manifests,
-    write_manifest,
-)
+from meteragent.consume import archive
 from meteragent.domain.errors import ArchiveError, RecordError
 from meteragent.wire.descriptor import canonical_json
 
@@ -101,7 +94,7 @@ def build(source: Source, admission: Admission, parts: Sequence[Path] | None) ->
         "run": admission.run,
         "complete": parts is not None,
         "cut": CUT,
-        "parts": [attempt_read(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
+        "parts": [attempt_read(part, lambda: archive.describe_part(part)) for part in parts or []],  # noqa: B023
         "form": source.layout,
         "policy": source.policy.facts,
         "descriptors": [_descriptor(source.policy, start_ms) for start_ms in admission.descriptors.values()],
@@ -121,8 +114,8 @@ def save(out: Path, facts: dict[str, Any]) -> None:
     """Write an output's manifest under two names; copying another run into the folder replaces only one."""
     part = next(iter(sorted(out.glob(f"part-{facts['run']}-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt_read(part, lambda: pq.read_schema(part))
-    for path in (out / MANIFEST, out / f"_manifest-{facts['run']}.parquet"):
-        write_file(path, lambda file: write_manifest(file, _encode_facts(facts), schema))
+    for path in (out / archive.MANIFEST, out / f"_manifest-{facts['run']}.parquet"):
+        write_file(path, lambda file: archive.write_manifest(file, _encode_facts(facts), schema))
 
 
 def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
@@ -135,7 +128,7 @@ def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
     if is_unfinished or not out.exists():
         return None
     try:
-        manifests = read_manifests(out)
+        manifests = archive.read_manifests(out)
         if any(facts.get("run") != run for facts in manifests):
             raise ArchiveError(
                 f"{out}: belongs to another run: the input, the configuration or the key has changed. Restore"
@@ -147,7 +140,10 @@ def find_manifest(out: Path, run: str) -> dict[str, Any] | None:
                 f"{out}: another version began this output: remove it and run again,"
                 " which gives the same values"
             )
-        return facts | {"complete": facts.get("complete") is True and not bad_parts(out, listed_parts(facts))}
+        return facts | {
+            "complete": facts.get("complete") is True
+            and not archive.bad_parts(out, archive.listed_parts(facts))
+        }
     except RecordError as error:
         raise ArchiveError(f"{error}: choose a path that does not exist yet") from None
 
@@ -156,7 +152,7 @@ def remove_faulty_parts(out: Path, facts: dict[str, Any] | None) -> None:
     """Remove unfinished files and, if there is a manifest, the parts that differ from its list."""
     for unfinished in out.glob(".*.part"):
         unfinished.unlink()
-    for name in bad_parts(out, listed_parts(facts) if facts else []):
+    for name in archive.bad_parts(out, archive.listed_parts(facts) if facts else []):
         (out / name).unlink(missing_ok=True)
 
 

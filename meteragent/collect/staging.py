@@ -39,18 +39,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent import __version__
-from meteragent.collect import dataset_file
-from meteragent.collect.core import (
-    Batch,
-    Key,
-    Link,
-    Numbers,
-    Refusal,
-    Row,
-    Waiting,
-    last_refusals,
-    numbers_of,
-)
+from meteragent.collect import core, dataset_file
 from meteragent.collect.dataset_file import Length, Part, Terms
 from meteragent.collect.outcome import (
     DATA_FAULTS,
@@ -88,23 +77,23 @@ def _declare(kind: type) -> str:
     return ", ".join(f"{name} {_TYPES[hint][0]}" for name, hint in get_type_hints(kind).items())
 
 
-_ROW: Final = ", ".join(Row._fields)
-_UNIQUE: Final = ", ".join(sorted(Row._fields, key=lambda name: name not in ("stream", "time_ms")))
+_ROW: Final = ", ".join(core.Row._fields)
+_UNIQUE: Final = ", ".join(sorted(core.Row._fields, key=lambda name: name not in ("stream", "time_ms")))
 """The columns of a row, beginning with those by which the rows of a part are found."""
 _TABLES = f"""
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (
-    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, {_declare(Numbers)}
+    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, {_declare(core.Numbers)}
 ) STRICT;
 CREATE TABLE terms (
     stream TEXT, meter TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, meter, d)
 ) STRICT;
 CREATE TABLE mixed (stream TEXT, meter TEXT, PRIMARY KEY (stream, meter)) STRICT;
 CREATE TABLE staged (
-    {_declare(Row)}, place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
+    {_declare(core.Row)}, place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
     UNIQUE ({_UNIQUE})
 ) STRICT;
-CREATE TABLE quarantine ({_declare(Row)}, deliveries INTEGER NOT NULL) STRICT;
+CREATE TABLE quarantine ({_declare(core.Row)}, deliveries INTEGER NOT NULL) STRICT;
 CREATE TABLE waiting (
     place INTEGER PRIMARY KEY AUTOINCREMENT, d TEXT NOT NULL, stream TEXT NOT NULL, meter TEXT NOT NULL,
     topic TEXT NOT NULL, payload BLOB NOT NULL,
@@ -130,7 +119,7 @@ UPDATE collector SET latest = ?, messages = messages + ?, written = written + ?,
 WHERE name = ?
 """
 _STAGE = f"""
-INSERT INTO staged ({_ROW}) VALUES (?{", ?" * (len(Row._fields) - 1)})
+INSERT INTO staged ({_ROW}) VALUES (?{", ?" * (len(core.Row._fields) - 1)})
 ON CONFLICT DO UPDATE SET deliveries = deliveries + 1
 """  # noqa: S608 -- constants
 _OF_PART = "FROM staged WHERE stream = ? AND time_ms >= ? AND time_ms < ? AND place <= ?"
@@ -138,7 +127,7 @@ _STAGED = f"SELECT {_ROW}, deliveries {_OF_PART} ORDER BY place"
 _SLICE = f"SELECT place, {_ROW}, deliveries FROM staged WHERE place <= ?"  # noqa: S608 -- constants
 _QUARANTINE = f"INSERT INTO quarantine SELECT {_ROW}, deliveries FROM staged WHERE place = ?"  # noqa: S608 -- constants
 _DELETE = f"DELETE {_OF_PART}"
-_DESCRIBE = f"INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?{', ?' * len(Numbers._fields)})"  # noqa: S608 -- constants
+_DESCRIBE = f"INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?{', ?' * len(core.Numbers._fields)})"  # noqa: S608 -- constants
 _WAITING = """
 SELECT d, stream, meter, topic, payload, place FROM waiting WHERE stream = ? AND meter = ? AND d = ?
 """
@@ -148,7 +137,7 @@ SELECT stream, count(*), max(topic) FROM waiting WHERE received < strftime('%s',
 _EXPIRE = "DELETE FROM waiting WHERE received < strftime('%s', 'now') - ?"
 _TERMS = f"SELECT d, {', '.join(Terms._fields)} FROM descriptor WHERE d IN (SELECT d FROM staged)"  # noqa: S608 -- constants
 _DESCRIPTORS = f"""
-SELECT stream, d, id, facts, {", ".join(Numbers._fields)}
+SELECT stream, d, id, facts, {", ".join(core.Numbers._fields)}
 FROM (SELECT DISTINCT stream, d FROM terms) JOIN descriptor USING (d) ORDER BY stream, d
 """  # noqa: S608 -- constants
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
@@ -159,7 +148,7 @@ _HOURS = "SELECT DISTINCT stream, time_ms - time_ms % ? FROM staged WHERE place 
 _STREAM = f"SELECT {_ROW} FROM staged WHERE stream = ? AND place <= ? ORDER BY place"  # noqa: S608 -- constants
 _DESCRIPTOR_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("stream", "d", "id", "facts")]
-    + [(name, _TYPES[hint][1]) for name, hint in get_type_hints(Numbers).items()]
+    + [(name, _TYPES[hint][1]) for name, hint in get_type_hints(core.Numbers).items()]
 )
 
 
@@ -236,7 +225,7 @@ class Staging:
         waiting = self._fetch("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
             announced_terms(digests),
-            [Link(*row) for row in self._fetch("SELECT stream, meter, d FROM terms")],
+            [core.Link(*row) for row in self._fetch("SELECT stream, meter, d FROM terms")],
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
@@ -248,13 +237,13 @@ class Staging:
             self._count(outcome, 0)
         return outcome
 
-    def waiting_records(self, keys: Iterable[Key]) -> list[Waiting]:
+    def waiting_records(self, keys: Iterable[core.Key]) -> list[core.Waiting]:
         """Return at most SLICE_MAX records that wait for one of the given descriptors."""
         rows = itertools.chain.from_iterable(self._database.execute(_WAITING, key) for key in keys)
-        records = [Waiting(*row) for row in itertools.islice(rows, SLICE_MAX)]
+        records = [core.Waiting(*row) for row in itertools.islice(rows, SLICE_MAX)]
         return sorted(records, key=lambda record: record.place)
 
-    def write_batch(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+    def write_batch(self, batch: core.Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch."""
         self._latest = iso_time(now_ms)
         with self._transaction():
@@ -286,13 +275,13 @@ class Staging:
 
     def _set_aside(self, terms: dict[str, Terms], last: int) -> bool:
         """Move the staged rows that no file can hold to `quarantine`; return whether there were any."""
-        staged = [(place, Row(*values), count) for place, *values, count in self._fetch(_SLICE, last)]
+        staged = [(place, core.Row(*values), count) for place, *values, count in self._fetch(_SLICE, last)]
         unfit = [item for item in staged if not _fits_file(item[1], terms, self._length)]
         refusal_counts = Counter[tuple[str, str]]()
         for _, row, count in unfit:
             refusal_counts[row.stream, "unstorable"] += count
         outcome = Outcome(
-            0, 0, refusal_counts, [Refusal(row.stream, "unstorable", row.meter) for _, row, _ in unfit]
+            0, 0, refusal_counts, [core.Refusal(row.stream, "unstorable", row.meter) for _, row, _ in unfit]
         )
         places = [(place,) for place, _, _ in unfit]
         with self._transaction():
@@ -302,10 +291,10 @@ class Staging:
         self._outcome = _add_outcomes(self._outcome, outcome)
         return bool(places)
 
-    def _move_rows(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
+    def _move_rows(self, part: Part, terms: dict[str, Terms], overlaps: set[core.Row], last: int) -> None:
         """Move a part's staged rows into its file, except that the rows in `overlaps` are refused."""
         limits = part.stream, part.start_ms, part.end_ms, last
-        staged = [(Row(*values), count) for *values, count in self._fetch(_STAGED, *limits)]
+        staged = [(core.Row(*values), count) for *values, count in self._fetch(_STAGED, *limits)]
         rows = [(row, count) for row, count in staged if row not in overlaps]
         path = self._folder / "record" / part.path
         table = dataset_file.table_of([row for row, _ in rows], terms)
@@ -315,34 +304,34 @@ class Staging:
             dataset_file.write_table(path, self._folder, merged.table)
         refusal_counts = Counter({(part.stream, "twice"): merged.different})
         refusal_counts[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
-        refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
+        refusals = [core.Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
         if merged.different:
-            refusals.append(Refusal(part.stream, "twice", merged.meter))
+            refusals.append(core.Refusal(part.stream, "twice", merged.meter))
         outcome = Outcome(merged.new, merged.repeated, +refusal_counts, refusals)
         with self._transaction():
             self._database.execute(_DELETE, limits)
             self._count(outcome, 0)
         self._outcome = _add_outcomes(self._outcome, outcome)
 
-    def _overlapping_rows(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
+    def _overlapping_rows(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[core.Row]:
         """Return the staged rows of mixed meters that overlap a slot in files or an earlier accepted row."""
         mixed = set(self._fetch("SELECT stream, meter FROM mixed"))
-        overlaps: set[Row] = set()
+        overlaps: set[core.Row] = set()
         for part in parts:
             limits = part.stream, part.start_ms, part.end_ms, last
-            staged = [Row(*values) for *values, _ in self._fetch(_STAGED, *limits)] if mixed else []
+            staged = [core.Row(*values) for *values, _ in self._fetch(_STAGED, *limits)] if mixed else []
             if rows := [row for row in staged if (row.stream, row.meter) in mixed]:
                 flags = dataset_file.overlap_flags(
                     self._slots_around(part, rows), dataset_file.table_of(rows, terms)
                 )
                 overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
         for stream in {stream for stream, _ in mixed} & {part.stream for part in parts}:
-            rows = [Row(*values) for values in self._fetch(_STREAM, stream, last)]
+            rows = [core.Row(*values) for values in self._fetch(_STREAM, stream, last)]
             rows = [row for row in rows if row not in overlaps]
             overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed)}
         return overlaps
 
-    def _slots_around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
+    def _slots_around(self, part: Part, rows: Sequence[core.Row]) -> pa.Table:
         """Return the slots in files that may overlap rows of a part; other meters' slots are not read."""
         meters_by_span = _meters_by_span(rows, dict(self._fetch(_LONGEST, part.stream)), self._length)
         start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
@@ -353,11 +342,11 @@ class Staging:
                 tables.append(dataset_file.read_file(self._folder / "record" / file.path, meters))
         return pa.concat_tables(tables)
 
-    def _write_facts(self, batch: Batch) -> None:
+    def _write_facts(self, batch: core.Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         execute = self._database.executemany
         facts = [
-            (digest, descriptor.id, descriptor.hashed_text, *numbers_of(descriptor))
+            (digest, descriptor.id, descriptor.hashed_text, *core.numbers_of(descriptor))
             for digest, descriptor in batch.descriptors.items()
         ]
         execute(_DESCRIBE, facts)
@@ -366,7 +355,7 @@ class Staging:
         execute(query, [record[:5] for record in batch.waiting])
         execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released_places])
 
-    def _stage_rows(self, rows: Sequence[Row]) -> None:
+    def _stage_rows(self, rows: Sequence[core.Row]) -> None:
         """Stage rows. Equal rows are staged once, with the number of their deliveries."""
         self._database.executemany(_STAGE, rows)
         longest_ms: dict[tuple[str, str, str], int] = {}
@@ -377,7 +366,7 @@ class Staging:
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest_ms.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
-        origins, refused = last_refusals(outcome.refusals), sorted(outcome.refusal_counts.items())
+        origins, refused = core.last_refusals(outcome.refusals), sorted(outcome.refusal_counts.items())
         counts = [(*key, count, self._latest, *origins[key][2:]) for key, count in refused]
         self._database.executemany(_REFUSE, counts)
         self._database.execute(
@@ -409,7 +398,7 @@ class Staging:
 
 
 def _meters_by_span(
-    rows: Sequence[Row], longest_ms: dict[str, int], length: Length
+    rows: Sequence[core.Row], longest_ms: dict[str, int], length: Length
 ) -> dict[tuple[int, int], set[str]]:
     """Return spans of whole parts and, for each, the meters whose rows may overlap slots in the span."""
     meters: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
@@ -435,7 +424,7 @@ def _lock_folder(number: int, folder: Path) -> None:
         raise DatabaseError(f"{folder}: another `meteragent collect` is writing this dataset") from None
 
 
-def _fits_file(row: Row, terms: dict[str, Terms], length: Length) -> bool:
+def _fits_file(row: core.Row, terms: dict[str, Terms], length: Length) -> bool:
     try:
         dataset_file.part_of(row.stream, row.time_ms, length)
         dataset_file.table_of([row], terms)

@@ -17,16 +17,8 @@ from meteragent.config.model import Broker, Section
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.seal import Identity
+from meteragent.domain import refusal
 from meteragent.domain.errors import ConfigError, KeyRefused
-from meteragent.domain.refusal import (
-    key_text,
-    locate,
-    parse_toml,
-    raise_all,
-    similar,
-    text_of_file,
-    value_refusal,
-)
 from meteragent.mqtt import Endpoint
 from meteragent.operators import identity
 
@@ -82,8 +74,8 @@ _EXPECTED = {
 
 def load(path: Path, role: str) -> Operation:
     """Read and check a configuration, its group and its identity. Raises ConfigError with all errors."""
-    text = text_of_file(path)
-    document = parse_toml(text)
+    text = refusal.text_of_file(path)
+    document = refusal.parse_toml(text)
     settings, schema_errors = _result(parse, text)
     group, group_errors = _result(_group, document)
     signer, signer_errors = _result(_identity, document)
@@ -91,8 +83,8 @@ def load(path: Path, role: str) -> Operation:
     errors = [*schema_errors, *group_errors, *signer_errors, *address_errors]
     if group is not None and signer is not None:
         errors += _identity_errors(group, signer, role)
-    locate(errors, text)
-    raise_all(errors)
+    refusal.locate(errors, text)
+    refusal.raise_all(errors)
     assert settings is not None
     assert group is not None
     assert signer is not None
@@ -103,11 +95,11 @@ def load(path: Path, role: str) -> Operation:
 def parse(text: str) -> Settings:
     """Parse a configuration without the files that it names. Raises ConfigError as `load` does."""
     try:
-        return Settings.model_validate(parse_toml(text))
+        return Settings.model_validate(refusal.parse_toml(text))
     except ValidationError as error:
         errors = [_refusal(detail) for detail in error.errors(include_url=False)]
-        locate(errors, text)
-        raise_all(errors)
+        refusal.locate(errors, text)
+        refusal.raise_all(errors)
         raise
 
 
@@ -124,13 +116,13 @@ def _group(document: dict[str, Any]) -> Group | None:
     if not isinstance(path, str):
         return None
     try:
-        text = text_of_file(Path(path))
+        text = refusal.text_of_file(Path(path))
     except ConfigError as error:
         raise ConfigError("group_file", "", "", text=f"{path}: {error.text}") from None
     try:
         return groups.parse_group(text)
     except ConfigError as error:
-        locate(error.errors, text)
+        refusal.locate(error.errors, text)
         for problem in error.errors:
             problem.file = path
         raise
@@ -156,7 +148,7 @@ def _address(document: dict[str, Any]) -> Endpoint | None:
         broker = CrowdBroker.model_validate(table)
     except ValidationError:
         return None
-    raise_all(address_refusals("broker", broker.url, broker))
+    refusal.raise_all(address_refusals("broker", broker.url, broker))
     return read_endpoint("broker", broker.url, broker)
 
 
@@ -172,6 +164,8 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
         path = detail["loc"]
         model = _SECTIONS[str(path[0])] if len(path) > 1 else Settings
         names = list(model.model_fields)
-        meant = similar(path[-1], names)
-        return ConfigError(key_text(path), "an unknown key", f"one of {', '.join(names)}", meant=meant)
-    return value_refusal(detail, _EXPECTED)
+        meant = refusal.similar(path[-1], names)
+        return ConfigError(
+            refusal.key_text(path), "an unknown key", f"one of {', '.join(names)}", meant=meant
+        )
+    return refusal.value_refusal(detail, _EXPECTED)

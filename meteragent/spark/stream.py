@@ -44,20 +44,8 @@ from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
 from meteragent.consume.archive import STREAM_MANIFEST, describe_part, read_facts
-from meteragent.spark import worker
+from meteragent.spark import frame, worker
 from meteragent.spark.delta_ledger import DeltaLedger, FrameResult
-from meteragent.spark.frame import (
-    WINDOWS,
-    add_noise,
-    assign_readings,
-    batch_mapper,
-    integrate_groups,
-    layout_of,
-    mark_taken,
-    quote,
-    select_columns,
-    write,
-)
 from meteragent.spark.ledger import debit, taken_intervals
 from meteragent.spark.worker import safely
 
@@ -134,7 +122,7 @@ def folder(out: Path, policy: Policy) -> Sink:
         """Write the releases of a micro-batch with their manifest, then the manifest of the folder."""
         query = _query(releases.sparkSession)
         name = f"query={query}/batch={batch}"
-        write(releases, out / name)
+        frame.write(releases, out / name)
         parts = [describe_part(path) for path in sorted((out / name).glob("part-*.parquet"))]
         _save(out / name / STREAM_MANIFEST, {"v": 1, "batch": name, "parts": parts})
         path, facts = out / STREAM_MANIFEST, {"v": 1, "complete": True, "descriptors": descriptors(policy)}
@@ -161,28 +149,28 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     If a window of the wide layout arrives several times before it closes, the copy with the smallest quanta
     (compared as arrays) is returned.
     """
-    kind, time = layout_of(readings, policy), policy.columns.time
+    kind, time = frame.layout_of(readings, policy), policy.columns.time
     # Spark fixes the current time for each micro-batch, so a repeated micro-batch has the same time.
     limit = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
-    is_early = F.col(quote(time)) > limit
-    counted_readings = select_columns(readings, policy).observe(
+    is_early = F.col(frame.quote(time)) > limit
+    counted_readings = frame.select_columns(readings, policy).observe(
         "readings", F.count(F.lit(1)).alias("read"), F.count_if(is_early).alias("early")
     )
     timely_readings = counted_readings.where(~is_early).withWatermark(
-        quote(time), f"{policy.usual.lateness_ms} milliseconds"
+        frame.quote(time), f"{policy.usual.lateness_ms} milliseconds"
     )
     watermark_metadata = timely_readings.schema[time].metadata
     if kind == "wide":
-        windows = timely_readings.mapInArrow(safely(worker.wide_reader(policy)), WINDOWS)
+        windows = timely_readings.mapInArrow(safely(worker.wide_reader(policy)), frame.WINDOWS)
         closes = F.col("end").alias("closes", metadata=watermark_metadata)
         copies = windows.withColumn("closes", closes).groupBy("meter", "start", "end", "closes")
         smallest_copies = copies.agg(F.min("quanta").alias("quanta"))
         return smallest_copies.select("meter", "start", "quanta", "end")
     latest_time = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
-    assignments = assign_readings(batch_mapper(timely_readings, policy), policy).withColumn(
+    assignments = frame.assign_readings(frame.batch_mapper(timely_readings, policy), policy).withColumn(
         "closes", latest_time.alias("closes", metadata=watermark_metadata)
     )
-    return integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)
+    return frame.integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)
 
 
 @dataclass
@@ -199,9 +187,9 @@ class _Closing:
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
         if self.refused_intervals is None:
             self.refused_intervals = taken_intervals(spark, self.ledger, run).persist()
-        windows = mark_taken(windows, self.refused_intervals).persist()
+        windows = frame.mark_taken(windows, self.refused_intervals).persist()
         new_windows = windows.where(~F.col("taken"))
-        releases = add_noise(new_windows, self.policy).persist()
+        releases = frame.add_noise(new_windows, self.policy).persist()
         try:
             count = debit(new_windows, releases, self.policy, self.ledger, f"{run}-{batch}")
             _log.info(_COUNTS, batch, count, windows.count() - count)

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.audit import STATISTICS, Check
-from meteragent.privacy.conformance.trial import (
-    PointPair,
-    UnsupportedMechanism,
-    point_text,
-    release_copies,
-    to_array,
-)
+from meteragent.privacy.conformance import trial
 from meteragent.privacy.statistics import prove_loss
 
 Floats = NDArray[np.float64]
@@ -33,28 +27,28 @@ _REPEATS = 4
 
 
 def check_pairs(
-    release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, false_alarm: float
+    release: Callable[[Any], Any], pairs: Sequence[trial.PointPair], samples: int, false_alarm: float
 ) -> Iterator[Check]:
     """Yield a check of each pair's claim. Raises UnsupportedMechanism if there are no pairs."""
     if not pairs:
-        raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
+        raise trial.UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:
-        outputs = [release_copies(release, point, samples) for point in (pair.x, pair.x_prime)]
+        outputs = [trial.release_copies(release, point, samples) for point in (pair.x, pair.x_prime)]
         statistics = dict(_statistics(pair, *outputs))
         share = false_alarm / len(pairs) / len(statistics)
         bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
         lower, statistic = max(bounds)
         finding = f"at least {lower:.3f} ({statistic}), claim {pair.loss:.3f}"
         figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
-        name = f"black box: {point_text(pair.x)} or {point_text(pair.x_prime)}"
+        name = f"black box: {trial.point_text(pair.x)} or {trial.point_text(pair.x_prime)}"
         yield Check(name, lower <= pair.loss, finding, figures)
 
 
 def _statistics(
-    pair: PointPair, first: NDArray[Any], second: NDArray[Any]
+    pair: trial.PointPair, first: NDArray[Any], second: NDArray[Any]
 ) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
     """Yield the name of each statistic and its values for the outputs of both points."""
-    x, x_prime = to_array([pair.x]), to_array([pair.x_prime])
+    x, x_prime = trial.to_array([pair.x]), trial.to_array([pair.x_prime])
     is_number = first.dtype.kind in "iufb"
     if is_number and {x.dtype.kind, x_prime.dtype.kind} <= set("iuf") and x.shape[1:] == first.shape[1:]:
         yield from _window_statistics(np.ravel(x), np.ravel(x_prime), first, second)

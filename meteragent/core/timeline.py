@@ -266,15 +266,9 @@ class Timeline:
         for window in self.windows:
             window.add_value(start_ms, end_ms, value)
         if value is None:
-            self.note_gap(start_ms, end_ms)
+            _note_gap(self, start_ms, end_ms)
         if self.observe is not None:
             self.observe(start_ms, end_ms, value)
-
-    def note_gap(self, start_ms: int, end_ms: int) -> None:
-        """Note a stretch of gap, unless readings come on change or are of a register."""
-        if self.terms.readings.every_ms != 0 and self.terms.readings.kind is not Kind.REGISTER:
-            self.gaps = self.gaps or Gaps()
-            self.gaps.note_gap(start_ms, end_ms, self.terms)
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, Value]]:
         """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
@@ -360,7 +354,7 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     window.add_to_slot(slot_index, from_ms, until_ms, standing.value_u)
     if end_ms < time_ms:
         window.add_to_slot(slot_index, end_ms, time_ms, None)
-        timeline.note_gap(end_ms, time_ms)
+        _note_gap(timeline, end_ms, time_ms)
     if timeline.observe is not None:
         timeline.observe(from_ms, until_ms, standing.value_u)
         timeline.observe(until_ms, time_ms, None)
@@ -369,3 +363,10 @@ def extend_standing(timeline: Timeline, reading: Pending, clock_ms: int) -> Pend
     timeline.remember_time(standing.time_ms)
     timeline.pending[0] = reading
     return standing
+
+
+def _note_gap(timeline: Timeline, start_ms: int, end_ms: int) -> None:
+    """Note a stretch of gap, unless readings come on change or are of a register."""
+    if timeline.terms.readings.every_ms != 0 and timeline.terms.readings.kind is not Kind.REGISTER:
+        timeline.gaps = timeline.gaps or Gaps()
+        timeline.gaps.note_gap(start_ms, end_ms, timeline.terms)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
+from meteragent.domain.units import Kind
 
 Layout = Literal["wide", "long"]
 
@@ -72,14 +73,23 @@ _OTHER_WAY = (
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
-    """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
+    """Return a table's layout.
+
+    Raises ArchiveError if a column is missing, double or of the wrong type, or `source.stamp` is not stated.
+    """
     for name in policy.columns:
         require_one_column(schema.names, name)
     kinds = [schema.field(name).type for name in policy.columns]
     for name, kind, (expected, accepts) in zip(policy.columns, kinds, _RULES.items(), strict=True):
         if not accepts(kind):
             raise ArchiveError(f"column {name!r}: found {kind}; expected {expected}")
-    return "wide" if is_list(kinds[-1]) else "long"
+    if is_list(kinds[-1]):
+        return "wide"
+    source = policy.stream.source
+    if source.kind is Kind.INTERVAL_ENERGY and "stamp" not in source.model_fields_set:
+        expected = "'end' (never guessed): if a time is its interval's start, add the interval to the column"
+        raise ArchiveError(f"source.stamp: found nothing; expected {expected}")
+    return "long"
 
 
 def require_no_table(entries: Iterable[str], path: object) -> None:

@@ -115,6 +115,15 @@ def test_energies_of_slots_are_sums() -> None:
     assert wide([[1, 2, 3, 4, 5000, 0, 0, 0] + [1] * 88], under=hours) == [[10, 1000] + [4] * 22]
 
 
+def test_which_end_of_an_interval_a_time_marks_is_never_guessed() -> None:
+    """Interval energies in rows of readings need `source.stamp`; a row that is a window has its start."""
+    unstated = policy(source=ENERGY.replace("stamp = 'end'", ""), window=QUARTERS)
+    with pytest.raises(ArchiveError, match=r"source\.stamp: found nothing; expected 'end'"):
+        layout_of(schema(), unstated)
+    assert layout_of(schema(value=pa.list_(pa.int64())), unstated) == "wide"
+    assert layout_of(schema(), policy(source=ENERGY, window=QUARTERS)) == "long"
+
+
 @pytest.mark.parametrize(
     ("values", "start_ms"),
     [

@@ -16,6 +16,7 @@ from meteragent.domain.errors import ArchiveError, ArchiveInUse, ConfigError, Ke
 from meteragent.domain.grid import iso_time
 from tests.support.archives import (
     DAY_MS,
+    ENERGY,
     LONG,
     QUARTERS,
     SPRING_MS,
@@ -29,6 +30,7 @@ from tests.support.archives import (
 )
 
 DAY = SPRING_MS - SPRING_MS % DAY_MS
+HALF_HOUR_ENERGY = ENERGY.replace("15min", "30min")
 HALF_HOURS = "length = '30min'"
 
 
@@ -292,7 +294,10 @@ KWH = [{**row, "value": 0.4} for row in DAY_ROWS]
         ([{**row, "value": 10**8} for row in DAY_ROWS], LONG_HALF_HOURS, "are clamped to it"),
         (
             [{**row, "time": row["time"] - half} for row in DAY_ROWS for half in (0, 900_000)],
-            {"window": HALF_HOURS, "source": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '30min'"},
+            {
+                "window": HALF_HOURS,
+                "source": HALF_HOUR_ENERGY,
+            },
             "overlaps are dropped",
         ),
     ],
@@ -376,7 +381,10 @@ def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.Cap
     """What the second run has of the first counts on both sides."""
     ends = range(DAY + 1_800_000, DAY + 2 * DAY_MS + 1, 1_800_000)
     rows = [{"meter": "m", "time": at, "value": 400.0} for at in ends]
-    keys = {"window": HALF_HOURS, "source": "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '30min'"}
+    keys = {
+        "window": HALF_HOURS,
+        "source": HALF_HOUR_ENERGY,
+    }
     place.sanitise(save(place.folder / "in.parquet", rows[:48], LONG), "first.parquet", **keys)
     save(place.folder / "in.parquet", rows, LONG)
     for more in (["--dry-run"], []):

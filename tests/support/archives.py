@@ -31,7 +31,7 @@ HALF_HOUR = "length = '30min'"
 QUARTERS = "length = '1d'\nstep = '15min'"
 LOCAL_DAY = f"length = '1d'\n{AMSTERDAM}"
 BANDS = f"length = '1mo'\n{AMSTERDAM}\nbands = ['00-07', '07:30-22']"
-ENERGY = "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '15min'"
+ENERGY = "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '15min'\nstamp = 'end'"
 
 
 def text(path: Path = Path("archive.key"), *, archive: str = "", **sections: str) -> str:

@@ -2,10 +2,10 @@
 
 Mechanisms are compared at equal error, not at equal level, because the errors of two mechanisms of the same
 level may differ by any factor. At each level of the l_inf mechanism (epsilon = level / radius), the
-mechanisms with independent noise are given nearly the same error: scale b = sd/sqrt 2, to six digits.
-`independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims
-nothing. A mean over slots has no level, so every number of slots above 1 that divides the window is tried.
-Any other mechanism is given `epsilon`, if it has such a parameter, and appears at its own error. The
+mechanisms with independent noise get nearly the same error: their scale is b = sd/sqrt 2, rounded to six
+digits. `independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same noise, and `telegraf`
+claims nothing. A mean over slots has no level, so every number of slots above 1 that divides the window is
+tried. Any other mechanism is given `epsilon`, if it has such a parameter, and appears at its own error. The
 certificate follows from the mechanism's promise: if the promise holds, no attacker exceeds the certificate.
 """
 

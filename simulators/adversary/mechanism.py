@@ -57,7 +57,7 @@ class Average:
         object.__setattr__(self, "n", n)
 
     def release(self, windows: ArrayLike, *, bits: Any = None) -> Integers:  # noqa: ARG002
-        """Return the means of windows in quanta, (..., n), each `slots` times in a row; `bits` is unused."""
+        """Return windows in quanta, (..., n), in which each group of slots has its mean; `bits` is unused."""
         values = np.asarray(windows, np.int64)
         sums = values.reshape(*values.shape[:-1], -1, self.slots).sum(axis=-1)
         return np.repeat((2 * sums + self.slots) // (2 * self.slots), self.slots, axis=-1)
@@ -160,7 +160,7 @@ def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
 
 
 def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
-    """Return the l_inf mechanism whose loss at one quantum is `times` times the mechanism's own loss there.
+    """Return the l_inf mechanism that has `times` times the loss of the given mechanism at one quantum.
 
     Return None if the mechanism has no method `loss`.
     """

@@ -47,11 +47,11 @@ class StagedClock(Clock):
         return self.now_ms() // 1000
 
     def boot_ms(self) -> int:
-        """Return the time, in ms, so that setting this clock does not look like a jump of the wall clock."""
+        """Return the same time as `now_ms`, so that setting this clock does not look like a clock's jump."""
         return self.now_ms()
 
     def pause_s(self, instant_s: int) -> float:
-        """Return the seconds until the clock is to be read again: 0 if it has reached `instant_s`."""
+        """Return the seconds until the next look at the clock; 0 if `instant_s` has been reached."""
         return POLL_S if instant_s > self.now_s() else 0.0
 
 

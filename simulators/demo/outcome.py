@@ -140,7 +140,7 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _rounded(half_width: float) -> float:
-    """Return a half-width just below its rounded value, so that a tie rounds down as it does in `check`."""
+    """Round a half-width; return the float just below, so that formatting rounds ties down as in `check`."""
     return math.nextafter(round(half_width, 6), 0)
 
 

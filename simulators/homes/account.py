@@ -24,7 +24,7 @@ HARMLESS = frozenset({"duplicate", "reorder"})
 STEP_MS, HOLD_MS = 10 * MINUTE_MS, 5 * MINUTE_MS
 """The length of a slot, and the longest time for which a reading applies; values are in whole watts."""
 _MARGIN_MS = 2 * MINUTE_MS
-"""A margin that exceeds the minute between readings plus the error with which a clock is set."""
+"""A margin that exceeds the sum of the minute between readings and the error with which a clock is set."""
 
 
 class Slot(NamedTuple):
@@ -77,7 +77,7 @@ class Account:
     def check(self) -> int:
         """Check all records; return the number of slots whose record is the exact mean plus noise.
 
-        Raises InvariantViolation if a record is not, or if the slots with noise are not the released slots.
+        Raises InvariantViolation if an untouched slot's record is wrong, or if a released slot has no noise.
         """
         touched_slots, energies = self.touched(), self.energies()
         check(self.initial.keys() == energies.keys(), "the slots with noise are not the released slots")

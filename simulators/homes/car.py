@@ -30,8 +30,8 @@ _STRATEGIES = Choice((ARRIVAL, TIMER, PRICE), (0.45, 0.4, 0.15))
 """Assumption; three of four homes with solar panels follow the sun instead."""
 _FOLLOWS_SUN = 0.75
 _KM_A_DAY, _KM_SPREAD, _IDLE = 44, 0.8, 0.25
-"""Kilometres on a day with trips, the deviation of their logarithm, and the share of days without: 12,000 km
-a year (Kraftfahrt-Bundesamt 2023: 12,300)."""
+"""The mean kilometres on a day with trips, the standard deviation of their logarithm, and the share of days
+without trips: 12,000 km a year (Kraftfahrt-Bundesamt 2023: 12,300)."""
 _KWH_A_KM, _COLD = 0.17, 0.014
 """Consumption at 20 °C, and its relative increase for each K below (assumption: a third more at -5 °C)."""
 _FROM_HOME, _CHARGER = 0.8, 0.9
@@ -40,8 +40,8 @@ _PLUGS = 0.25, 0.65
 _LOOK_BACK = 14
 _CAPACITY_KWH = Choice((30, 45, 60, 75), (0.2, 0.3, 0.35, 0.15))
 _LONGEST_S = 10 * HOUR_S
-"""The longest session. None lasts until the car's next session, because arrivals are between 12:00 and 23:15,
-timers end before 1:41, and the sun is followed from 10:00 on."""
+"""The longest session. No session lasts until the car's next session, because arrivals are between 12:00 and
+23:15, timers end before 1:41, and the sun is followed from 10:00 on."""
 _SUN_FROM_S = 10 * HOUR_S
 _FULL_POWER = 0.95
 """The share of a session's energy that is charged at full power; the remainder is charged at half power."""
@@ -188,7 +188,7 @@ class Chargers:
         level_mw = np.minimum(wanted_mw, power_mw[:, None])
         before = np.cumsum(level_mw, axis=1) - level_mw
         left_mws = np.maximum(energy_mws[:, None] - before * STEP_S, 0)
-        # The step in which the session ends takes the remainder at a lower power, to a whole mW.
+        # In the session's last step, the power is lower: it delivers what is left, to a whole mW.
         level_mw = np.minimum(level_mw, left_mws // STEP_S)
         grid = charge(row, np.zeros_like(row), energy_mws - level_mw.sum(axis=1) * STEP_S, power_mw)
         ends_s = np.broadcast_to((step - step[0] + 1) * STEP_S, level_mw.shape)

@@ -32,7 +32,7 @@ SIZES = 1, 10, 100, 1000
 NOT_SHOWN = "NOT SHOWN"
 _RESAMPLES = 40
 _OWNERS, _HOMES_PER_OWNER = 300, 100
-"""The number of homes that own an appliance to sum, and the number of homes searched to find each of them."""
+"""The largest number of owners of an appliance to simulate, and the number of homes searched per owner."""
 
 
 class Estimate(NamedTuple):
@@ -54,7 +54,7 @@ class _Both(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A row of the table: a figure of today's homes, that of homes without a region, and published ones."""
+    """A row of the table: figures of today's homes and of homes without a region, and published figures."""
 
     name: str
     today: Estimate
@@ -124,7 +124,7 @@ def estimate(homes_w: Floats, size: int, statistic: Callable[[Floats], Floats]) 
 
 
 def correlation(homes_w: Floats) -> Estimate:
-    """Return the mean correlation of the half hours of two homes; its error is that of ten parts at most.
+    """Return the mean correlation of two homes' half hours; the error is estimated from up to ten parts.
 
     With unit variances, the sum of n homes has the variance n + n (n - 1) r, so that r follows from it.
     """

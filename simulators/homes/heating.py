@@ -1,8 +1,8 @@
 """Electric heating: heat pumps with their backup heaters, and night storage.
 
 A home needs heat in proportion to the difference between its balance temperature and the temperature outside,
-without its daily swing. A heat pump works in periods: it modulates down to a part of its capacity, and below
-that it is on for a part of the period. Its coefficient of performance follows Ruhnau et al. (2019, Time
+whose daily swing is left out. A heat pump works in periods: it modulates down to a part of its capacity, and
+below that it is on for a part of the period. Its coefficient of performance follows Ruhnau et al. (2019, Time
 series of heat demand and heat pump efficiency, table 4), with their correction for real installations. The
 backup heater delivers what the heat pump cannot. In frost, each long run of an air-source heat pump ends with
 a defrost. Sizes of homes are assumptions.
@@ -46,7 +46,7 @@ DEFROST_S, _DEFROST_AFTER_S, _DEFROST_POWER = 300, 1200, 0.6
 """The duration of a defrost, the shortest run that needs one, and its power divided by the run's."""
 _HOURS = (0, 5, 6, 9, 16, 21, 23, 24)
 _NEED = (0.55, 0.9, 1.4, 1.0, 1.15, 1.0, 0.7)
-"""The need of heat between these hours, divided by its mean, in a home that is cooler at night."""
+"""The heat needed between these hours, divided by the day's mean, in a home that is cooler at night."""
 _SHORTEST_S = 60
 
 
@@ -220,7 +220,7 @@ class Heaters(NamedTuple):
 class NightStorage:
     """Storage heaters: they charge in the cheap hours what the coming day needs.
 
-    Half of them begin when the cheap hours begin, and half end when these end; a home's delay is fixed.
+    Half of them begin with the cheap hours, and half end with the cheap hours; a home's delay is fixed.
     """
 
     region: Region
@@ -235,7 +235,7 @@ class NightStorage:
         begin_s, lasts_s = self.region.night_s
         parts = []
         for night in (day - 1, day):
-            # Cheap hours that begin before noon are for the same day.
+            # Cheap hours that begin before noon serve the same day, and later ones the next day.
             served = sky(people.seed, self.region, night + (begin_s > DAY_S // 2))
             need_w = heaters.loss_w_k * max(BALANCE_C - served.mean_c, 0)
             energy = np.floor(1000 * need_w * DAY_S).astype(np.int64)

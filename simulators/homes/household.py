@@ -3,8 +3,8 @@
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everyone
 goes to work on weekdays. In each week, a household may begin a journey of 1 to 14 days. While nobody is home,
 no attended appliance starts. Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day
-(330 W) on average; this folder's README compares simulated homes with real ones. Homes of a region share its
-seasons and public holidays, and own what `equipment` says; homes without a region do not. Day 0 is a Monday.
+(330 W) on average; this folder's README compares simulated homes with real ones. Only homes of a region share
+seasons and public holidays, and own what `equipment` says. Day 0 is a Monday.
 """
 
 from __future__ import annotations

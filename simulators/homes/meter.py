@@ -61,7 +61,7 @@ class Meter:
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
         """Draw a home's meter.
 
-        Its error is at most 1%. Its clock is set to within 2 s; its drift has a standard deviation of 20 ppm.
+        Values are off by at most 1%. The clock is set to within 2 s, and drifts with a deviation of 20 ppm.
         """
         chance = uniforms(seed, "meter", home)
         gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)

@@ -137,8 +137,8 @@ GERMANY = Region(
 )
 GREAT_BRITAIN = Region(
     "GB",
-    # Monthly means: Met Office, UK climate averages 1991-2020, Midlands. Variability: the mildest German
-    # test reference years (1 and 2, at the coast), because the packages ship no British weather.
+    # Monthly means: Met Office, UK climate averages 1991-2020, Midlands. The variability is of the mildest
+    # German test reference years (1 and 2, at the coast), because the packages ship no British weather.
     Climate(52.5, -1.5, 0, 10.0, 6.3, 20, 0.5, (2.7, 3.4), (0.295, 0.45)),
     Shares(
         houses=0.67,  # Field Dynamics 2023, via Zapmap: households with a driveway

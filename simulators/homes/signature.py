@@ -18,8 +18,8 @@ DAY_0 = date(2025, 1, 6)
 """The Monday that is day 0. In all files from the same seed, a date stands for the same simulated day."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""`_TAU_MIN` is the length of a ladder's first step, and `_TAU_MAX` the latest start of its last step, both
-in time constants. The last step starts where less than 9% of the difference is left, unless the run ends
+"""A ladder's first step lasts `_TAU_MIN` time constants, and its last step starts after at most `_TAU_MAX`
+time constants. The last step starts where less than 9% of the difference is left, unless the run ends
 earlier."""
 
 

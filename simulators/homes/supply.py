@@ -71,7 +71,7 @@ def prices(seed: int, region: Region, day: int) -> Floats:
 
 
 def cheapest_hour(seed: int, region: Region, day: int, first: Integers, hours: Integers) -> Integers:
-    """Return the start of the cheapest `hours` in a row from `first` at the earliest to 7:00 next day.
+    """Return the start of the cheapest `hours` in a row, from `first` or later to 7:00 next day or earlier.
 
     Hours count from midnight of `day`. If there is not enough time, the answer is `first`.
     """

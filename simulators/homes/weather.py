@@ -35,7 +35,7 @@ _RANGE_C = 1.5, 14.3
 _CLOUD_STEP = float(np.exp(-STEP_S / 2700))
 """The correlation of clouds from one step to the next; their time constant is an assumption."""
 _ENHANCED = 1.1
-"""The largest ratio of radiation to that of a clear sky, before the daily sum is restored."""
+"""The largest ratio of radiation to a clear sky's, before the day's radiation is scaled to its sum."""
 SOLAR_CONSTANT = 1366.1
 
 

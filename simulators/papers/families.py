@@ -19,12 +19,12 @@ Database = tuple[Any, ...]
 
 
 def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return phi_i,w, row i becomes w: d_h = 1, not maximally tight (Chatzikokolakis 2013, Theorem 1)."""
+    """Return phi_i,w: row i is set to w (d_h = 1); not maximally tight (Chatzikokolakis 2013, Theorem 1)."""
     return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
 
 
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_h, all rows but row i known: d_h = 1, maximally tight (Chatzikokolakis 2013, Theorem 2)."""
+    """Return N_h: only row i is unknown (d_h = 1); maximally tight (Chatzikokolakis 2013, Theorem 2)."""
     return tuple(
         dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
     )

@@ -65,7 +65,7 @@ def replay(radius_w: int, seed: int = 0) -> Replay:
     setting = Setting(grid=f"{SLOTS * _TICKS}/{_TICKS}", stands=_TICKS, lateness=10, radius=radius_w)
     readings = list(starmap(_read, _samples(signatures)))
     plan = Schedule(seed, "fast", ((setting,),), tuple(readings), readings[-1].at_ms + _SETTLE_MS)
-    # In a thread, because a notebook already runs an event loop in its own.
+    # Run in a thread of its own, because a notebook's thread already runs an event loop.
     with runs.place() as folder, ThreadPoolExecutor(1) as thread:
         log = thread.submit(runs.run_world, plan, folder, is_scrambled=False).result().log
     promise = next(payload for _, topic, payload, _ in log if topic.endswith("/privacy"))

@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Errors of a month's bill, from half hours and as released itself, and their published ratio."""
+    """The error of a bill added up from half hours, that of a released bill, and the published ratio."""
 
     name: str
     half_hours_eur: float
@@ -133,7 +133,7 @@ def _combined(variance: float, share: float) -> float:
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yield the errors of bills, from half hours and as released themselves; both hide 110 Wh."""
+    """Yield the errors of bills added up from half hours and of released bills; both kinds hide 110 Wh."""
     slot_kwh = sd_kwh(KETTLE_KWH)
     tariff_prices = example_tariffs.prices()
     week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])

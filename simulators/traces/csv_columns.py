@@ -30,7 +30,7 @@ _PEEK_BYTES = 1 << 20
 
 
 class CsvColumns:
-    """A CSV file with named columns; `unit` is the layout's, if any.
+    """A CSV file with named columns; `unit` is the unit that the layout states, if any.
 
     `usual` names the default columns of times and watts. `is_end` is true if values end at their times.
     """

@@ -32,7 +32,7 @@ _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _HOMES = 3
-"""If one in this many readings, or more, differ from another of the same time, they are of several homes."""
+"""If at least one in this many readings differs from another of the same time, they are of several homes."""
 _ROWS_AT_ONCE = 1 << 16
 """Laps with fewer rows are written several at a time, because many small row groups are slow to read."""
 
@@ -241,7 +241,7 @@ def _times_ms(column: Any, name: str, midnight_ms: int, names: list[str]) -> NDA
         return _check_times(np.asarray(times_ms, np.int64), name)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         numbers = np.clip(np.asarray(column.to_numpy(), np.float64), -1e15, 1e15)
-        # As seconds, numbers of milliseconds since 1990 would be times after the year 20000.
+        # Milliseconds since 1990, if they were taken as seconds, would be times after the year 20000.
         is_ms = not midnight_ms and numbers.size > 0 and bool(numbers.min() >= FIRST_MS)
         scaled = numbers if is_ms else numbers * 1000
         return _check_times(np.asarray(np.floor(scaled + 0.5), np.int64) + midnight_ms, name)
@@ -250,7 +250,7 @@ def _times_ms(column: Any, name: str, midnight_ms: int, names: list[str]) -> NDA
 
 
 def _check_times(times_ms: NDArray[np.int64], name: str) -> NDArray[np.int64]:
-    """Return the times. Raises TraceError if one is after 2100, because it is in another unit."""
+    """Return the times. Raises TraceError if a time is after 2100, because it is in another unit."""
     if times_ms.size and times_ms.max() >= END_MS:
         raise TraceError(f"column {name} holds times after 2100: seconds and milliseconds are understood")
     return times_ms

@@ -48,7 +48,7 @@ def parse(
     """Build the agent's configuration for `settings`.
 
     `keys` is the folder that `write_keys` filled; missing group files are written into it. `keeps_tables`
-    keeps the tables of the receivers, which a file may not have next to tables of streams.
+    keeps the tables of the receivers next to the streams that the receivers share.
     """
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
@@ -150,7 +150,7 @@ inflight = 5
 
 
 def _format_topics(setting: Setting) -> str:
-    """Return the topic of the readings, and the phases or the meter that it does not name."""
+    """Return the topic of the readings, and the key `meter` or `phases` if a stream of phases needs it."""
     signs, has_parts = phases_of(setting)
     if has_parts:
         return f'topic = "meters/{PART_METER}/{signs[0][0]}/power"\nmeter = "{PART_METER}"'

@@ -10,7 +10,7 @@ from simulators.simtest.model.setting import Setting, kind_of
 from simulators.simtest.schedule import Configuration, Event
 
 ON_CHANGE_SHARE = 0.3
-"""The share of the schedules with registers in which these are sent on change."""
+"""The share of the schedules with registers in which registers are sent on change."""
 
 
 def count(

@@ -48,7 +48,7 @@ class DiskEvents(Traffic):
             self.counts["failing calls"] += 1
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
-        """End the process during the transaction or the erasure that follows, and leave `files`."""
+        """End the process during the transaction or the erasure that follows, and leave `files` on disk."""
         if trap.where == "commit-before":
             self._oracle.in_doubt = None
         self._die(trap, files)

@@ -30,7 +30,7 @@ TWINS = 5
 
 AGENT = "agent"
 SERVICES = (AGENT, "collect", "operators")
-"""Whose schedules can run. Those of a service other than the agent have a package of that name here."""
+"""The services whose schedules can run. Each service except the agent has a package of that name here."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
@@ -110,9 +110,9 @@ def _may_differ(plan: Schedule, *, has_registers: bool) -> bool:
 def _is_moved(event: Event, *, has_registers: bool) -> bool:
     """Return whether the moment of an event depends on the values of readings.
 
-    Values determine how fast a nearly full store fills up. Those of registers also determine which readings
-    are doubted, and so the moments of commits and acknowledgements, for which a crash, a failure of the
-    device or an action may wait, and until which a receiver may be held back.
+    Values determine how fast a nearly full store fills up. Values of registers also determine which readings
+    are doubted, and so the moments of commits and acknowledgements. A crash, a failure of the device or an
+    action may wait for such a moment, and a receiver may be held back until then.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
     flips = isinstance(event, Crash) and event.store == "flipped"
@@ -141,7 +141,7 @@ def _run_alone(make_world: Callable[[Path], _World], keys: Path) -> _World:
 
 
 def service_of(plan: Schedule) -> str:
-    """Return whose schedule it is."""
+    """Return the name of the service whose schedule this is."""
     name = plan.pace.partition("-")[0]
     return name if name in SERVICES else AGENT
 

@@ -191,8 +191,8 @@ class Stop(End):
 class Fail(End):
     """A failure of the device in the next commit or the erasure that follows, after `steps` steps of SQLite.
 
-    With `in_call`, it fails in the next other call of the store, most of which read. If there are fewer
-    steps, the device does not fail.
+    With `in_call`, the device fails in the next call of the store that is not a commit; most such calls read.
+    If SQLite takes fewer steps, the device does not fail.
     """
 
     steps: int

@@ -10,7 +10,7 @@ from simulators.simtest.model.setting import PACES, Setting
 from simulators.simtest.schedule import Configuration, Event
 
 SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
-"""The pace of schedules with receivers or a crowd, by the pace drawn first.
+"""The pace of schedules with receivers or a crowd, by the pace that was drawn at first.
 
 Receivers need minutes for their admission, for which a fast schedule is too short.
 """
@@ -20,7 +20,7 @@ _NAMES = ("app", "utility", "tariff", "landlord")
 _PLACES = ("settle", "settle", "settle", "commit-torn", "publish-after", "confirm", "now")
 _TICK_MS = 100
 ACTED_SHARE = 0.6
-"""The share of the schedules with receivers in which a person acts on these."""
+"""The share of the schedules with receivers in which a person acts on the receivers."""
 _VERBS = ("pause", "pause", "pause", "resume", "resume", "resume", "end")
 
 

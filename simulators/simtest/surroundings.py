@@ -24,8 +24,8 @@ class FaultInjector:
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
     read. `brokers` holds all brokers by name. `set_back` states whether the wall clock was ever set back;
-    from then on, its correction is not a jump. With `is_scrambled`, readings have other values at the same
-    times.
+    after that, correcting the clock is not a jump. With `is_scrambled`, readings have other values at the
+    same times.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class FaultInjector:
         self._publish_at_price_topic(payload, message, event.retain)
 
     def _publish_at_price_topic(self, payload: bytes, message: PriceMessage, retain: int) -> None:
-        """Publish prices; a stream that no longer has prices, but is still subscribed, refuses the topic."""
+        """Publish prices; a stream that is still subscribed but no longer uses prices refuses the message."""
         refused = "refused_size" if message.refused == "refused_size" else "refused_topic"
         meaning = ExpectedMeaning("", 0, 0, refused, message)
         self.meanings[PRICE_TOPIC, payload[: PAYLOAD_MAX + 1]] = meaning

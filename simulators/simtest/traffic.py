@@ -123,7 +123,7 @@ class Traffic:
     def check_clear(self, model: Model, destinations: Iterable[tuple[str, str]]) -> None:
         """Check that no other store releases to the destinations, as far as the agent could find out.
 
-        If one does nevertheless, both may release from now on.
+        If another store does so unnoticed, both stores may release from now on.
         """
         with self.guard:
             for queue, topic in destinations:
@@ -131,7 +131,7 @@ class Traffic:
                 self._oracle.checker.end_foreign(topic, None)
 
     def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:
-        """Note that the agent is about to learn whose descriptor is on a topic, or (None) that it listens."""
+        """Note whose descriptor the agent will find on a topic; if `is_foreign` is None, that it listens."""
         for model in self._oracle.process.models.values():
             model.topics.answer(topic.removesuffix("/privacy"), is_foreign=is_foreign)
 

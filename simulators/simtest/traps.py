@@ -1,4 +1,4 @@
-"""The armed ends of a process: a crash takes effect at its place, a failure in a commit or a call."""
+"""The armed ends of a process: crashes take effect at their places, failures in a commit or another call."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 

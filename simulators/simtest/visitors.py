@@ -15,7 +15,7 @@ from simulators.simtest.process_environment import ProcessEnvironment
 from simulators.simtest.store import disk
 
 _TRIES, _PAUSE_S, _NOTICED_S = 100, 0.2, 0.002
-"""How often `meteragent receivers` tries, its pause after each time, and how soon it misses an answer."""
+"""How often `meteragent receivers` tries, its pause after each try, and when it notices a missing answer."""
 
 
 class Visitors(ProcessEnvironment):
@@ -55,7 +55,7 @@ class Visitors(ProcessEnvironment):
             self._oracle.actions.check_answer(self._written_configuration, question, refusal)
 
     def _act_on_file(self, event: s.Act, tries: int) -> None:
-        """Act in place of the agent; a person waits if nobody knows what the store holds."""
+        """Act in place of the agent; do nothing if it is not known what the store holds."""
         path = self._versions.folder / "db"
         if not path.exists() or self._versions.is_unknown or self._oracle.actions.doubts:
             return

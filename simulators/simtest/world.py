@@ -220,7 +220,7 @@ class World(Visitors):
         checker, until_ms = self._oracle.checker, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         has_receivers = bool(checker.expected.grants)
         # If a process is stopping when the epilogue ends, wait once for what its successor sends and
-        # acknowledges. It stops by itself, for up to ten seconds, when a receiver is admitted or revoked.
+        # acknowledges. Processes also stop, for up to ten seconds, when a receiver is admitted or revoked.
         is_waiting = has_receivers and bool(overdue_topics(checker, self._streams, until_ms))
         if self.is_alive and (self._end is not None or is_waiting) and not self._has_postponed_end:
             self._has_postponed_end = True

@@ -6,7 +6,7 @@ from random import Random
 from simulators.simtest import schedule as s
 
 KINDS = ("database", "dataset", "two", "shared")
-"""One collector with a database or a dataset; two that each get everything, or that share a queue."""
+"""One collector with a database or a dataset; two collectors that each get everything, or share a queue."""
 _PLACES = ("now", "commit-before", "commit-done", "acknowledge-before", "acknowledge-half")
 _FLAWS = ("unreadable", "other_meter", "unit", "grid", "early", "old", "poison")
 
@@ -25,7 +25,7 @@ def generate(seed: int) -> s.Schedule:
 
 
 def _draw_messages(random: Random, kind: str, end_ms: int) -> Iterator[s.Event]:
-    """Yield terms and records of some meters: terms may come late, records again or with another value."""
+    """Yield terms and records of some meters: some are late, and some records are repeated or changed."""
     for meter in range(1, random.randint(2, 4)):
         terms = random.choice([[0], [0], [0, 2], [0, 1], [1]])
         for number in terms:

@@ -1,8 +1,8 @@
 """What must hold of collected records, computed from the messages that were published.
 
-Every acknowledged message is durable at the time of its acknowledgement: its row, its descriptor or its place
-among the waiting records stands in the tables, or its refusal is counted under its reason. A row never
-changes, nothing overlaps, and a record stops waiting only as a row or a refusal.
+Every acknowledged message is durable at the time of its acknowledgement: its row or its descriptor is in the
+tables, its record waits there, or its refusal is counted under its reason. A row never changes, rows never
+overlap, and a record stops waiting only if it becomes a row or is refused.
 """
 
 import hashlib
@@ -127,7 +127,7 @@ class Judge:
         return message
 
     def check_step(self, state: State, now_s: float) -> None:
-        """Check what may never change, and what stops waiting."""
+        """Check that no durable content is lost, that no rows overlap, and why records stop waiting."""
         former, self._state = self._state, state
         for slot, value in former.rows.items():
             check(state.rows.get(slot) == value, "a row changes or vanishes", slot)
@@ -188,9 +188,9 @@ class Judge:
                 check(counts[reason] >= len(messages), "a refusal is not counted", reason)
 
     def _fate(self, message: Message, state: State) -> str:
-        """Return the reason for which a message is refused, or "" if it stands; it must be one of the two.
+        """Return the reason for which a message is refused, or "" if it is stored or waits; one must be true.
 
-        `twice` is also the reason of a record whose slot overlaps another's.
+        `twice` is also the reason for refusing a record whose slot overlaps the slot of another record.
         """
         meaning = self._meanings[message]
         slot, value = meaning.slot, meaning.value

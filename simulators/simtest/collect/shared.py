@@ -66,7 +66,7 @@ class SharedSource:
         raise AssertionError
 
     async def take_batch(self, size: int) -> list[Message]:
-        """Return messages, or none after a while."""
+        """Return messages, or none if none comes for a while."""
         await asyncio.sleep(_POLL_S)
         return self._queue.take(self._name, size)
 

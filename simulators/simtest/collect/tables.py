@@ -1,7 +1,7 @@
 """PostgreSQL's tables in memory, behind the part of psycopg that `collect.database` uses, and their troubles.
 
 Each statement of `collect.database` has a method here with the same meaning. Transactions run one after the
-other; a statement outside a transaction is one by itself. A committed transaction is durable.
+other; a statement outside a transaction is a transaction by itself. A committed transaction is durable.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class Connection:
         self._content, self._arrived = tables.content, dict[int, Arrived]()
 
     def fileno(self) -> int:
-        """Return no socket: what is to be shut down is lost by itself, later."""
+        """Return -1, which is no socket: a connection that is to be shut down is lost by itself later."""
         return -1
 
     async def close(self) -> None:

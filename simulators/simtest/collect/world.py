@@ -32,7 +32,7 @@ _LOSES_ANSWERS = 2
 
 
 class World(Collectors):
-    """Everything around the collectors; the second part of the plan's pace says what they work with."""
+    """Everything around the collectors; the second part of the plan's pace is one of `generator.KINDS`."""
 
     def __init__(self, plan: s.Schedule, folder: Path) -> None:
         super().__init__(plan, folder)
@@ -66,7 +66,7 @@ class World(Collectors):
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        """Put the tables, the queue and the commits of a dataset in their places."""
+        """Replace PostgreSQL, the shared queue and the staging area of a dataset by the world's own."""
         world = self
 
         class WatchedStaging(Staging):

@@ -1,4 +1,4 @@
-"""The check of actions on receivers: which are refused, and what nobody gets who is paused or has ended.
+"""The check of actions on receivers: which are refused, and what paused or ended receivers must not get.
 
 The rules are those of docs/sharing.md. An end is final, and only the file can resume what the file pauses.
 From an action on, at once, a receiver gets no record until it is resumed, and none ever of a window that
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?:sink|outside)/([a-z]+)\d*/[^/]+")
 
 
 def after_actions(settings: Sequence[Setting], actions: Sequence[Action]) -> tuple[Setting, ...]:
-    """Return the settings in which receivers that were paused or ended last are paused, as by the file."""
+    """Return the settings; receivers last paused or ended by an action are paused as if by the file."""
     held_names = {name for name, verb in last_verbs(actions).items() if verb != "resume"}
     return tuple(_without(setting, held_names) if held_names else setting for setting in settings)
 
@@ -42,7 +42,7 @@ def last_verbs(actions: Sequence[Action]) -> Mapping[str, str]:
 
 
 def pauses(actions: Sequence[Action], name: str) -> Iterator[tuple[int, int]]:
-    """Yield when a receiver was paused or had ended: from when until when, by the newest time read."""
+    """Yield from when until when a receiver was paused or had ended, by the newest time then read."""
     since_ms = None
     for action in actions:
         if action.name == name and action.verb != "resume":
@@ -89,7 +89,7 @@ class ActionChecker:
         check(rows == _rows(expected.actions), "an action is lost, or was never taken", rows[-1:])
 
     def check_answer(self, settings: Sequence[Setting], question: Question, refusal: str | None) -> None:
-        """Check that a process refuses what the configuration forbids, and nothing else for its sake."""
+        """Check that a process refuses what the configuration forbids, and other actions only as ended."""
         receivers = {receiver.name: receiver for setting in settings for receiver in setting.peers}
         expected = None
         if question.name not in receivers:
@@ -99,7 +99,7 @@ class ActionChecker:
         check(expected == (None if refusal == "ended" else refusal), "an action is refused wrongly", question)
 
     def check_publication(self, message: MessageKey, now_s: float) -> None:
-        """Check that a record is for a receiver that is neither paused nor ended, and of no such time."""
+        """Check that receivers get no records while paused or ended, and later no records of that time."""
         match, actions = _PLACE.fullmatch(message.topic), self.history.expected.actions
         mine = [action for action in actions if match and action.name == match[1]]
         if not mine:
@@ -113,7 +113,7 @@ class ActionChecker:
     def check_others(self, configurations: Iterable[Sequence[Setting]]) -> None:
         """Check that an admitted receiver has got every slot that another receiver of the stream got.
 
-        Of a receiver with an end in some configuration, it is not known here which slot was its last.
+        A receiver with an end in some configuration is left out, because its last slot is not known here.
         """
         peers = [peer for settings in configurations for setting in settings for peer in setting.peers]
         ending = {peer.name for peer in peers if peer.end is not None}

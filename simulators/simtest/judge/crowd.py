@@ -89,7 +89,7 @@ class CommittedList(NamedTuple):
 
 
 class ShareCheck(NamedTuple):
-    """The pad of a window, and its slot's initial accumulator, computed from a stored window."""
+    """The pad and the initial accumulator of a crowd's slot, computed from a stored window."""
 
     pad: int
     initial: int

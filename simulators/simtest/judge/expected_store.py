@@ -196,8 +196,8 @@ class ExpectedStore:
     def may_retain(self, topic: str, payload: bytes) -> bool:
         """Return whether a retained message may be sent.
 
-        It must be a descriptor of a grant that is not revoked, or a waiting withdrawal. A connection begins
-        with the latest descriptors of that moment, and may send them after newer ones.
+        It must be a descriptor of a grant that is not revoked, or a waiting withdrawal. Older descriptors are
+        allowed, because a connection sends those that were the latest when it began.
         """
         if payload:
             return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())

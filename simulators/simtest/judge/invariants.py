@@ -135,7 +135,7 @@ class InvariantChecker(History):
                 self._check_slots(model.meters[meter], window, key)
 
     def _check_slots(self, meter: Meter, on_disk: OpenWindow, key: Key) -> None:
-        """Check that each open slot is on disk as its noise and energy, or as the register less these."""
+        """Check that each open slot is on disk as noise plus energy, or as the register less that sum."""
         spec = self.windows[key].spec
         for slot_index, number in on_disk.slots:
             check(slot_index < on_disk.draws, "an open slot has no noise", key)
@@ -203,7 +203,7 @@ class InvariantChecker(History):
                 self._check_described(rows[id_])
 
     def check_rows(self, stream: str, rows: Sequence[Outgoing], last_id: int) -> None:
-        """Check that a commit's new messages, `rows`, which the agent sends, are the rows after `last_id`."""
+        """Check that the new messages of a commit that the agent sends are the rows after `last_id`."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
         predicted = [message.outgoing for message in messages]

@@ -57,7 +57,7 @@ class Window:
         self.initial.pop(slot_index, None)
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check when noise is drawn, and that a window has one noise bound exactly while it needs one.
+        """Check when noise is drawn, and that a window has one noise bound, kept only as long as needed.
 
         In d_inf, each slot's noise is drawn when the slot begins, and the noise bound is kept until the last
         draw. In all other metrics there is no noise bound, and all noise is drawn when the window opens.

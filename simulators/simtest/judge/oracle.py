@@ -88,12 +88,12 @@ class Oracle:
     """The reference state of a world.
 
     `meanings` maps each topic and payload to its meaning. `is_copy` says whether the store was resumed from a
-    snapshot, which a process must detect before it does anything; `is_noted` says whether the store holds a
-    time of a synchronised clock, by which even a process that starts later detects it. `prices` counts the
-    outcomes of prices in former processes. `listening_clock_s` is the loop's clock if the agent listens for
-    other stores, and else None. `_alternatives` holds other contents that the store may have after a crash
-    while receivers were admitted and revoked; `_is_settled` says whether the store has been compared since
-    then.
+    snapshot; a process must detect this before it does anything. `is_noted` says whether the store holds a
+    time of a synchronised clock, from which even a process that starts later detects the snapshot. `prices`
+    counts the outcomes of prices in former processes. `listening_clock_s` is the loop's clock if the agent
+    listens for other stores, and else None. `_alternatives` holds other contents that the store may have
+    after a crash while receivers were admitted and revoked; `_is_settled` says whether the store has been
+    compared since then.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -177,7 +177,7 @@ class Oracle:
             self.settle(store, streams)
 
     def check_marked(self) -> None:
-        """Check that no record that the agent knew was delivered before an orderly stop is still waiting.
+        """Check that no record is waiting whose delivery the agent had learned of before an orderly stop.
 
         Descriptors are exempt, because they are sent on every connection, even while their rows are waiting.
         """

@@ -39,8 +39,8 @@ class Arrival(NamedTuple):
 class Held(NamedTuple):
     """A reading that may still apply to undecided time, or a sum of phases (`phases`).
 
-    Of a sum, `token` holds the readings in it, `since_ms` is the time of the oldest, and `shift_u` is the
-    part of its change since the previous sum that is not use.
+    For a sum, `token` holds the readings in the sum, `since_ms` is the time of the oldest of them, and
+    `shift_u` is how much of the change since the previous sum is not use.
     """
 
     value_u: int
@@ -65,11 +65,11 @@ class Decided(NamedTuple):
 class Meter:
     """One meter of one stream.
 
-    `ordinary` is an ordinary window. `covered_ms` is the time up to which everything is decided, and
-    `next_ms` the start of the next window (None if the meter is forgotten). `standing_ms` is the time of the
-    newest decided reading, and `idle_windows` the number of windows since the last reading. `masked_slot`
-    waits for its register, `register_u` is the register at `covered_ms` in a state that survived a crash, and
-    `lost` holds the slots, by window and index, that were lost since the last feed.
+    `ordinary` is an ordinary window of the stream. `covered_ms` is the time up to which everything is
+    decided, and `next_ms` the start of the next window (None if the meter is forgotten). `standing_ms` is the
+    time of the newest decided reading, and `idle_windows` the number of windows since the last reading.
+    `masked_slot` is the slot that waits for its register, `register_u` the register at `covered_ms`, after a
+    crash, and `lost` holds the slots, by window and index, that were lost since the last feed.
     """
 
     ordinary: WindowSpec
@@ -284,7 +284,7 @@ class Meter:
     # --- slots that are on disk as a difference ------------------------------------------------
 
     def slot_of_difference(self, window_ms: int) -> int | None:
-        """Return the index of a window's slot that must be on disk as a difference, if any."""
+        """Return the index of the slot of a window that must be on disk as a difference, or None."""
         if self.masked_slot is not None:
             return self.masked_slot.slot_index if self.masked_slot.window_ms == window_ms else None
         is_register = self.ordinary.readings.kind == "register"

@@ -1,8 +1,8 @@
-"""The topics of a stream's meters: which are known to be this store's, and how long the agent may listen.
+"""The topics of meters: which are known to be this store's, and how long the agent may listen on others.
 
-Another store's retained descriptor shows that it releases on a topic. So before a receiver's first window of
-a meter, on a topic that this store has never announced, the agent listens there (law 1). A topic is clear if
-the first descriptor that arrives is this store's own, or if none arrives for `LISTEN_S`.
+Another store's retained descriptor shows that the other store releases on a topic. So before a receiver's
+first window of a meter, on a topic that this store has never announced, the agent listens there (law 1). A
+topic is clear if the first descriptor that arrives is this store's own, or if none arrives for `LISTEN_S`.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ LISTEN_S = 0.3
 """How long the agent listens for other stores, in worlds that have any."""
 _SLACK_S = 0.01
 OTHER_STORE = b'{"v":1,"id":"0123abcd","store":"0123456789abcdef","valid_from":"2099-01-01T00:00:00Z"}'
-"""Another store's descriptor, valid from so late a time that no restoration of this store takes it over."""
+"""Another store's descriptor, valid only from 2099 on, so that this store never takes the topic over."""
 EVER_MS = 2**62
 
 Destination = tuple[str, str]
@@ -72,7 +72,7 @@ class Topics:
             self._clear.pop(destination, None)
 
     def answer(self, topic: str, *, is_foreign: bool | None) -> None:
-        """Note what the agent hears: that it listens on a topic (None), or whose descriptor is there."""
+        """Note whose descriptor is on a topic or, if `is_foreign` is None, that the agent listens there."""
         for (_, name), question in self._questions.items():
             if name == topic and is_foreign is None and self._clock_s is not None:
                 question.latest_s = self._clock_s()

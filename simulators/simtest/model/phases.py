@@ -171,7 +171,7 @@ class PowerPhasesMeter(PhasedMeter):
         return Held(total_u, tuple(items), min(item.time_ms for item in items))
 
     def set_right(self, arrival: Arrival) -> list[Any] | None:
-        """Drop sums in the future as for other meters, and then all readings of the phases."""
+        """Drop sums in a wrong clock's future as `Meter` drops readings, and all readings of the phases."""
         dropped = super().set_right(arrival)
         if dropped is not None:
             self.of_phases, self.newest_reading_ms = {name: {} for name in self.signs}, 0
@@ -182,8 +182,8 @@ class PowerPhasesMeter(PhasedMeter):
 class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
     """A meter whose phases send registers.
 
-    `believed` holds the ends of changes that were settled by the end of a slot. While only others report, a
-    phase that reports on change is taken to be unchanged; `stood_ms` holds the time up to which it was.
+    `believed` holds the ends of changes that were settled by the end of a slot. While only other phases
+    report, a phase that reports on change is taken to be unchanged, up to its time in `stood_ms`.
     """
 
     believed: set[tuple[str, int]] = field(default_factory=set)
@@ -227,10 +227,10 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return [span for span in self._spans_of(phase) if span.settled_ms is not None]
 
     def _add_sums(self, until_ms: int | None = None, *, is_end: bool = False) -> None:
-        """Sum at each good reading after the last sum up to which all phases are settled.
+        """Add a sum at each good reading after the last sum, up to the time to which all phases are settled.
 
-        With `until_ms`, phases are taken to be unchanged from their last reading until then. With `is_end`,
-        a sum is added at that time, too, if some phase is settled up to it.
+        With `until_ms`, phases are taken to be unchanged from their last reading until then. With `is_end`, a
+        sum is also added at `until_ms` if some phase is settled up to that time.
         """
         if not all(self.of_phases.values()):
             return
@@ -254,7 +254,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return [min(self.of_phases[phase]), *(span.end_ms for span in self._settled_spans(phase))]
 
     def _sum_at(self, time_ms: int) -> Held:
-        """Return the sum at a time, rounded half up, and the part of its change that is not use."""
+        """Return the sum at a time, rounded half up, and how much of its change is not use."""
         total_u, shift_u, items = Fraction(0), 0, list[PhaseReading]()
         for name, readings in self.of_phases.items():
             spans, sign = self._settled_spans(name), self.signs[name]
@@ -287,7 +287,7 @@ class RegisterPhasesMeter(PhasedMeter, RegisterMeter):
         return super().decide(until_ms)
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Take silent phases as unchanged once others report after the lateness; decide as for a register."""
+        """Take phases that are silent while others report as unchanged; then decide as for one register."""
         frontier_ms = min((self.newest_ms or 0) - self.ruling.lateness_ms, clock_ms)
         if self.ordinary.readings.is_on_change and frontier_ms > self.newest_sum_ms:
             heard_ms = max(max(readings, default=0) for readings in self.of_phases.values())
@@ -319,7 +319,7 @@ _KINDS = {
     ("power", True): PowerPhasesMeter,
     ("register", True): RegisterPhasesMeter,
 }
-"""The kinds of meters, by their readings' kind, and by whether these are of phases."""
+"""The class of meters for each kind of readings, without and with phases."""
 
 
 def as_meter(meter: Meter) -> Meter:

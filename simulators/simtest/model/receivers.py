@@ -71,7 +71,7 @@ class Action(NamedTuple):
 
 
 def resumed_ms(actions: Iterable[Action]) -> dict[str, int]:
-    """Return when each receiver was resumed first after its last pause, by name."""
+    """Return, by name, when each receiver was first resumed after its last pause or end."""
     times_ms = dict[str, int | None]()
     for action in actions:
         if action.verb != "resume":

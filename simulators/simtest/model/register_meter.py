@@ -106,11 +106,11 @@ class RegisterMeter(Meter):
     # --- after a restart -----------------------------------------------------------------------
 
     def _resume(self, until_ms: int) -> list[Any]:
-        """Resume or lose the masked slot, if any, once it is clear which; return the dropped tokens.
+        """Resume or lose the masked slot, if any, once the readings show which; return the dropped tokens.
 
-        It resumes at the reading with which it was stored, if this is delivered again, or at a reading that
-        fits the slot if the next such reading is a usual rise. Once the slot has ended, or two readings that
-        do not fit the slot show a usual rise, it resumes at the highest reading that fits, or is lost.
+        The slot resumes at the reading with which it was stored, if that arrives again, or at a fitting
+        reading that the next fitting one continues by a usual rise. Once the slot has ended, or two readings
+        that do not fit show a usual rise, the slot resumes at the highest fitting reading, or is lost.
         """
         slot = self.masked_slot
         if slot is None:

@@ -23,7 +23,7 @@ Count = tuple[int, int]
 
 
 class Use(NamedTuple):
-    """The use over a span, in units of an accumulator; an exact use is not limited to the range."""
+    """The use over a span, in units of an accumulator; if it is exact, it is not limited to the range."""
 
     since_ms: int
     span_ms: int
@@ -44,7 +44,7 @@ class Use(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A span between two good readings; `use_u` is None in a gap, `settled_ms` while the span may change."""
+    """A span between good readings; `use_u` is None in a gap, and `settled_ms` until the span is settled."""
 
     start_ms: int
     end_ms: int
@@ -53,13 +53,13 @@ class Span(NamedTuple):
 
 
 def allowed(rules: ReadingSpec, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use that the range allows, widened by a second's use and a step."""
+    """Return the limits of the use that the range allows, each widened by the use of a second and a step."""
     step, second_u = rules.step_u * HOUR_MS, abs(rules.low_u) * _SECOND_MS
     return rules.low_u * span_ms - second_u - step, rules.high_u * (span_ms + _SECOND_MS) + step
 
 
 def explained(rules: ReadingSpec, start: Count, end: Count) -> int | None:
-    """Return the use of a change that some load explains, perhaps with a rollover; None if none does.
+    """Return the use of a change that some load explains, perhaps with a rollover, or None if no load does.
 
     With such a load, the register falls by at most a step, or rises by at most ten times an hour's range.
     """
@@ -88,7 +88,7 @@ def is_contradicted(rules: ReadingSpec, good: Count, reading: Count, following: 
 def spans_of(rules: ReadingSpec, readings: list[Count], believed: Collection[int] = ()) -> list[Span]:
     """Return the spans between good readings.
 
-    The range must begin at 0. A possible change that ends at one of the times `believed` is settled.
+    The range must begin at 0. A possible change is settled if it ends at one of the times in `believed`.
     """
     spans: list[Span] = []
     if not readings:
@@ -124,8 +124,8 @@ def spans_of(rules: ReadingSpec, readings: list[Count], believed: Collection[int
 class MaskedSlot(NamedTuple):
     """A slot whose accumulator a process does not know yet.
 
-    `difference` is the register less the accumulator, as on disk, and `register_u` the register when the slot
-    was last on disk, at the time up to which readings had been decided.
+    `difference` is the register less the accumulator, as on disk. `register_u` is the register at the time up
+    to which readings had been decided when the slot was last written.
     """
 
     window_ms: int
@@ -150,7 +150,7 @@ class MaskedSlot(NamedTuple):
         return fitting[0] if fitting else None
 
     def _is_plausible(self, time_ms: int, value_u: int, turns: int) -> bool:
-        """Return whether some noise and some use within the range explain a reading after so many turns."""
+        """Return whether noise and use within the range can explain a reading after `turns` rollovers."""
         rules, lattice = self.spec.readings, self.spec.lattice(self.slot_index)
         if turns and not rules.modulus_u:
             return False

@@ -66,7 +66,7 @@ PACES = {
 class Counter(NamedTuple):
     """What a configuration states about a register, in Wh: its modulus and its step; 0 if not stated.
 
-    `is_on_change` says that it is sent on change.
+    `is_on_change` says that the register is sent on change.
     """
 
     modulus: int

@@ -131,12 +131,12 @@ class WindowSpec:
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the radius limits the change in all slots together, so that each has noise of its own."""
+        """Whether the radius limits the change in all slots together, so that slots share no noise bound."""
         return self.space in {"bands", "weighted"}
 
     @property
     def has_bands(self) -> bool:
-        """Whether the slots are bands, which records name, with the time of the window."""
+        """Whether the slots are bands; a record then states the band's name and the window's time."""
         return self.space in {"profile", "bands"}
 
     def spans(self, window_ms: int, slot_index: int) -> list[Stretch]:
@@ -156,7 +156,7 @@ class WindowSpec:
         return window_ms + self.places[slot_index].stretches[-1][1]
 
     def is_unknown(self, since_ms: int, until_ms: int) -> bool:
-        """Return whether use between two readings belongs to the unknown band; times are after the start."""
+        """Return whether use is of the unknown band; times count from the window's start, in ms."""
         if self.places[-1].name != UNKNOWN or until_ms - since_ms <= SPLIT_MS:
             return False
         stretches = (stretch for place in self.places for stretch in place.stretches)

@@ -20,8 +20,8 @@ from simulators.simtest.model.spec import WindowSpec
 from simulators.simtest.model.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may be waiting in a broker, a meter is not forgotten before it has had no reading for this
-long. By then a broker would have dropped the readings."""
+"""How long a meter must have had no reading to be forgotten, while readings may be waiting in a broker. After
+that time, a broker would have dropped the readings."""
 
 
 class Model:

@@ -62,7 +62,7 @@ class Windows:
 
     @property
     def largest_charge(self) -> Fraction:
-        """The largest charge of a window; of local days, those of a year with both changes of the clocks."""
+        """The largest charge of a window; for local days, the largest charge of any day of a year."""
         if not self.is_local:
             return self.ordinary.charge
         first = date(2026, 1, 1)
@@ -169,7 +169,7 @@ def _instant_ms(day: date, hour: int, zone: ZoneInfo) -> int:
 
 
 def _bands(setting: Setting, day: date, zone: ZoneInfo) -> tuple[Place, ...]:
-    """Return the bands of a local day in the order in which they begin; none if slots are no bands."""
+    """Return the bands of a local day in the order in which they begin; none if the slots are not bands."""
     if setting.space == "profile":
         bands = [_band(hours, day, zone) for hours in setting.grid[3:].split(",")]
         return tuple(sorted(bands, key=lambda band: band.stretches))

@@ -69,7 +69,7 @@ class Observer(Protocol):
         """End the process if it is to die after the publication that it has just sent."""
 
     def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:
-        """Note that the agent is about to learn whose descriptor is on a topic, or (None) that it listens."""
+        """Note whose descriptor the agent will find on a topic; if `is_foreign` is None, that it listens."""
 
     def on_confirm(self, publication: Publication) -> None:
         """Note that the agent is about to receive the confirmation of a publication."""
@@ -139,8 +139,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    A write may be cut at random places: first a packet is drawn, then a place in it. Thus the packets that
-    arrive together do not depend on their sizes, which depend on measured values (law 4).
+    A write may be cut at random places: first a packet is drawn, then a place in it. Thus the sizes of
+    packets, which depend on measured values, do not decide which packets arrive together (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:

@@ -44,9 +44,9 @@ _FILES = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
 _COUNTING = 500
-"""The point of `commit-torn`, in thousandths, from which the WAL is synced and `.gen` is being replaced."""
+"""From this `part` of a crash in `commit-torn` on, the WAL is synced and `.gen` is being replaced."""
 _ERASING = 400
-"""The point of `commit-moved`, in thousandths, from which the WAL has been moved and is being erased."""
+"""From this `part` of a crash in `commit-moved` on, the WAL has been moved and is being erased."""
 _BEFORE_COMMIT = ("commit-before", "commit-torn")
 """Crashes after which the transaction is not on disk, or is in doubt."""
 
@@ -302,7 +302,7 @@ class Disk(StoreThread):
     def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
         former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
         pairs = enumerate(zip(former_log, log, strict=False))
-        # The common prefix of both logs is the synced frames of earlier commits, which are not yet erased.
+        # Both logs begin with the synced frames of earlier commits, which are not yet erased.
         synced_size = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
         cut = synced_size + (len(log) - synced_size) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
@@ -341,7 +341,7 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
-    """Run an action; return its result, and the files before and after the lines that changed them.
+    """Run an action; return its result, and the states of the files from its beginning to its end.
 
     Only lines of the store's own code are watched. The last state is the state after the action.
     """

@@ -17,8 +17,8 @@ _OURS = "simtest"
 class StoreVersions:
     """The folder of the store. With `keeps`, each start makes a copy that can be restored later.
 
-    `damages` lists the store's damage and restorations, for the counts. `is_unknown` says that no process
-    has opened the store since the last of these.
+    `damages` lists the store's damage and restorations, for the counts. `is_unknown` says that no process has
+    opened the store since its last damage or restoration.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:

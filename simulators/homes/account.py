@@ -77,7 +77,7 @@ class Account:
     def check(self) -> int:
         """Check all records; return the number of slots whose record is the exact mean plus noise.
 
-        Raises InvariantViolation if an untouched slot's record is wrong, or if a released slot has no noise.
+        Raises InvariantViolation if an untouched record is wrong, or if noise and records differ in slots.
         """
         touched_slots, energies = self.touched(), self.energies()
         check(self.initial.keys() == energies.keys(), "the slots with noise are not the released slots")

@@ -25,8 +25,8 @@ _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
 """Deviations of a home's appliance from the signature: the largest relative deviation (uniform) of its power,
 and the standard deviation of the logarithm of its runs' typical duration."""
 _JITTER = 0.2
-"""For a thermostat: the range of a start's deviation (uniform), in periods, and also the largest relative
-deviation (uniform) of the time on."""
+"""For a thermostat: the range of the (uniform) deviation of starts, in periods, and also the largest relative
+deviation (uniform) of a run's duration."""
 _RUNS_MAX = 4096
 """The upper limit on the runs of one appliance per home and day, and on the steps of a signature. The limit
 keeps the indices of random numbers distinct."""

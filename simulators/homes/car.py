@@ -31,7 +31,7 @@ _STRATEGIES = Choice((ARRIVAL, TIMER, PRICE), (0.45, 0.4, 0.15))
 _FOLLOWS_SUN = 0.75
 _KM_A_DAY, _KM_SPREAD, _IDLE = 44, 0.8, 0.25
 """The mean kilometres on a day with trips, the standard deviation of their logarithm, and the share of days
-without trips: 12,000 km a year (Kraftfahrt-Bundesamt 2023: 12,300)."""
+without trips. A year has 12,000 km (Kraftfahrt-Bundesamt 2023: 12,300)."""
 _KWH_A_KM, _COLD = 0.17, 0.014
 """Consumption at 20 °C, and its relative increase for each K below (assumption: a third more at -5 °C)."""
 _FROM_HOME, _CHARGER = 0.8, 0.9

@@ -208,7 +208,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_foreign(random: Random, configurations: Sequence[Configuration], end_ms: int) -> Iterator[Event]:
-    """Let another store release on topics of meters, mostly before the meter's first window there."""
+    """Let another store release on a topic of a meter, mostly before the meter's first window there."""
     for _ in range(random.choice([1, 2, 4])):
         setting = random.choice(random.choice(configurations))
         template = random.choice([receiver.sink_topic for receiver in setting.peers] or [setting.sink_topic])

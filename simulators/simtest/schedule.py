@@ -291,7 +291,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that a world depends on; `pace` may also name another service and what it works with."""
+    """Everything that a world depends on; for a service other than the agent, `pace` begins with its name."""
 
     seed: int
     pace: str

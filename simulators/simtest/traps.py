@@ -1,4 +1,4 @@
-"""The armed ends of a process: crashes take effect at their places, failures in a commit or another call."""
+"""The armed ends of a process: a crash waits for its place, and a failure for a commit or another call."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 

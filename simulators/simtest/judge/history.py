@@ -41,7 +41,7 @@ class History:
     newest_ms: int = 0
 
     def begin(self, stream: str) -> None:
-        """Begin a core: note, by destination, until when messages wait there; peaks draw new noise."""
+        """Begin a core: note the last due time of each destination's messages; peaks draw new noise."""
         self.queued_until_ms = {
             place: due_ms
             for place, due_ms in self.queued_until_ms.items()

@@ -26,8 +26,8 @@ Destination = tuple[str, str]
 class Question:
     """A question about a topic; its times are in seconds of the loop's time.
 
-    It was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent. From
-    `latest_s` on, the agent may listen for `LISTEN_S`; None if it has not begun to listen. `is_foreign`
+    The question was asked at `since_s` or later. `is_sent` states whether a core has passed it to the agent.
+    From `latest_s` on, the agent may listen for `LISTEN_S`; None if it has not begun to listen. `is_foreign`
     states whether the first descriptor was another store's; None if there was none.
     """
 

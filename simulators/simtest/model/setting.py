@@ -14,7 +14,7 @@ from simulators.simtest.model.clock_text import parse_time
 from simulators.simtest.model.receivers import Receiver
 
 PART_METER = "m1"
-"""The meter of a stream with parts."""
+"""The meter of a stream whose phases are parts, each with a topic of its own."""
 
 TICK_S = 0.1
 """The length of a tick in the loop's time."""

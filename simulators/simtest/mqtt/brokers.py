@@ -349,11 +349,11 @@ class SinkBroker(Broker):
     """The sink's broker, or another broker of receivers.
 
     `retained` holds the retained messages of the agent and of a crowd's operators by topic, and `foreign`
-    those of other stores, which are renewed if they are replaced. Topics begin with the broker's name or, at
-    the sink's broker, with `private` or `crowd`. While `stalls` is set, nothing is confirmed; `refuses` makes
-    the broker refuse the next publication. For the running agent, `_visits` counts the connections by client
-    id, and `_retained_for` holds the client ids that have received the confirmation of a message to be
-    retained.
+    those of other stores, which publish them again if they are replaced. Topics begin with the broker's name
+    or, at the sink's broker, with `private` or `crowd`. While `stalls` is set, nothing is confirmed;
+    `refuses` makes the broker refuse the next publication. For the running agent, `_visits` counts the
+    connections by client id, and `_retained_for` holds the client ids that have received the confirmation of
+    a message to be retained.
     """
 
     def __init__(

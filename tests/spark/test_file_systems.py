@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from meteragent.archive import run as local
+from meteragent.archive.key import LOCK
 from meteragent.archive.run import RunResult
 from meteragent.domain.errors import ArchiveError, ConfigError
 from meteragent.spark import preview, run, sanitise_archive
@@ -122,7 +123,7 @@ def test_a_file_system_of_hadoop(spark: SparkSession, tmp_path: Path, system: An
     with system(spark, tmp_path, f"{system.__name__}-{rows.__name__}") as root:
         source, out = f"{root}/in/homes [1]{{2}} ü", f"{root}/out/may [5] ü"
         seen = preview(place.policy, source, out, homes.quiet)
-        assert not place.policy.ledger.exists()
+        assert [path.name for path in place.policy.ledger.iterdir()] == [LOCK]
         result = sanitise_archive(place.policy, source, out, homes.quiet)
         assert seen.admission == result.admission == expected.admission
         assert result.out == out
@@ -155,7 +156,7 @@ def test_addresses_that_are_refused(spark: SparkSession, tmp_path: Path) -> None
                 sanitise_archive(place.policy, address, tmp_path / "out", homes.quiet)
     with pytest.raises(ConfigError, match=r"archive.ledger: .*; expected a folder on a disk"):
         archives.policy(place.policy.key_file, archive="ledger = 'hdfs://x/ledger'")
-    assert not place.policy.ledger.exists()
+    assert [path.name for path in place.policy.ledger.iterdir()] == [LOCK]
 
 
 def test_another_file_is_not_read(

@@ -175,7 +175,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: `every`, `interval` or its profiles' longest; 0 if unknown."""
+    """Return the usual time between readings: `every`, `interval` or the profiles' longest period, else 0."""
     devices = ((profile_of(part), quantity_of(part)) for part in part_sources(source))
     times = [0 if device is None else device.usual_period_ms(quantity) for device, quantity in devices]
     return source.every or source.interval or (max(times) if all(times) else 0)

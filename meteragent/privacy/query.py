@@ -213,8 +213,8 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     """Return, as a query in quanta, the smallest row that is no smaller than `percent` % of the rows.
 
     This is the row of rank ceil(n percent / 100), or of rank 1 for 0%, where n is the number of rows present.
-    This row's sensitivity is 1 under d_1 and d_inf, the rows' width under normalised d_1 (all uniform), and
-    the rows' width under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
+    The query's sensitivity is 1 under d_1 and d_inf, and the rows' width under normalised d_1 (uniformly in
+    all three) and under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
     exact; ValueError if percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
     share = to_rational("percent", percent)

@@ -32,7 +32,7 @@ _END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end befo
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of a stream's mechanism: alone, and from readings to messages if that is fast enough."""
+    """The audits of a mechanism alone and, if that is fast enough, of all steps from readings to messages."""
 
     stream: str
     descriptors: tuple[TermsDescriptor, ...]

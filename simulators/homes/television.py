@@ -74,7 +74,7 @@ def brightness_sums(seed: int, channel: int, day: int) -> Integers:
 def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10) -> Floats:
     """Return the power of the average set during parts of programmes: means over steps, in W.
 
-    The shape is (programmes, length_s / step_s). The parts come from distinct channels of one evening. Raises
+    The shape is (programmes, length_s / step_s). The parts come from different channels of an evening. Raises
     ValueError if the length is not a multiple of the step, not positive, or longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:

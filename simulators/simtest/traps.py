@@ -4,7 +4,7 @@ from simulators.simtest.schedule import Crash, End, Fail
 
 
 class Traps:
-    """The armed ends of the process, in the order in which they were armed."""
+    """The ends of the process that are armed, in the order in which they were armed."""
 
     def __init__(self) -> None:
         self._armed: list[End] = []

@@ -110,7 +110,7 @@ async def test_the_tutorial_at_home_works(broker: Broker, tmp_path: Path) -> Non
             with shell.running(f"exec .venv/bin/meteragent {run}") as printed:
                 await receiver.more_than(0)
                 with terminal(*shlex.split(tap), folder=tmp_path) as screen:
-                    await until(lambda: screen.shows(r"house: 3\d\d\.0 W"))
+                    await until(lambda: screen.shows(r"house: 3\d\d W"))
                 page = await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}")
                 assert "what you see, what they see" in page.read().decode()
         assert_printed(changed(log, changes), printed[0])

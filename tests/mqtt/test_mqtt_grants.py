@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Will
+from meteragent.mqtt import Will, protocol
 from meteragent.mqtt import session as module
 from meteragent.mqtt.link import Version
 from tests.support.fake_broker import PINGREQ, PUBACK, PUBLISH, FakeBroker, Wire
@@ -31,7 +31,7 @@ async def test_a_message_that_is_too_large_is_skipped_and_acknowledged(
     version: Version, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted and not kept; what follows it is read, and the broker does not send it again."""
-    monkeypatch.setattr(module, "MAX_PACKET_BYTES", 1000)
+    monkeypatch.setattr(protocol, "MAX_PACKET_BYTES", 1000)
 
     async def script(wire: Wire) -> None:
         await wire.accept()
@@ -54,7 +54,7 @@ async def test_a_message_that_is_too_large_is_skipped_and_acknowledged(
 
 async def test_a_large_message_waits_for_the_earlier_one_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PUBACK is taken for the oldest message of its id, which may not be persisted yet (law 7)."""
-    monkeypatch.setattr(module, "MAX_PACKET_BYTES", 1000)
+    monkeypatch.setattr(protocol, "MAX_PACKET_BYTES", 1000)
 
     async def script(wire: Wire) -> None:
         await wire.accept()

@@ -308,8 +308,8 @@ def world(parser: argparse.ArgumentParser) -> None:
 def simtest(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators simtest`."""
     parser.description = (
-        "Run the agent, or another service, under seeded faults (crashes, outages, bad disks and clocks) in"
-        " virtual time, and check every step. The run ends with exit code 1 at the first schedule that"
+        "Run the agent under seeded faults (crashes, outages, bad disks and clocks) in virtual time, and"
+        " check every step; --of runs another service. The run ends with exit code 1 at the first schedule that"
         " violates an invariant. That schedule is shrunk and printed, and --replay runs it again."
     )
     add = parser.add_argument
@@ -318,7 +318,7 @@ def simtest(parser: argparse.ArgumentParser) -> None:
         dest="service",
         choices=("agent", "collect", "operators"),
         default="agent",
-        help="what runs (default %(default)s)",
+        help="what runs (default %(default)s); the others need the extra collect or crowd",
     )
     add(
         "--seeds",

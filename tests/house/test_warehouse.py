@@ -27,8 +27,8 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("source", "value", "unit_kwh"),
     [
-        ("kind = 'interval_energy', unit = 'kWh', interval = '30min'", 0.25, 1),
-        ("kind = 'interval_energy', unit = 'Wh', interval = '30min'", 250.0, 1 / 1000),
+        ("kind = 'interval_energy', unit = 'kWh', interval = '30min', stamp = 'end'", 0.25, 1),
+        ("kind = 'interval_energy', unit = 'Wh', interval = '30min', stamp = 'end'", 250.0, 1 / 1000),
         ("kind = 'power', unit = 'W', hold = '30min'", 500.0, 1 / 2000),
         ("kind = 'power', unit = 'kW', hold = '30min'", 0.5, 1 / 2),
     ],

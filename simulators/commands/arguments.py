@@ -309,8 +309,8 @@ def simtest(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators simtest`."""
     parser.description = (
         "Run the agent under seeded faults (crashes, outages, bad disks and clocks) in virtual time, and"
-        " check every step; --of runs another service. The run ends with exit code 1 at the first schedule that"
-        " violates an invariant. That schedule is shrunk and printed, and --replay runs it again."
+        " check every step; --of runs another service. The run ends with exit code 1 at the first schedule"
+        " that violates an invariant. That schedule is shrunk and printed, and --replay runs it again."
     )
     add = parser.add_argument
     add(

@@ -159,7 +159,7 @@ class Connection:
         if not self._in_transaction:
             self._content = self._tables.content
         text = str(query)
-        name = _METHODS.get(text) or _METHODS.get(text.strip()[:24]) or ""
+        name = _METHODS.get(text) or _METHODS.get(text.strip()[:25]) or ""
         run: Callable[..., Result] = getattr(self, name, lambda *_: Result(()))
         return run(*(parameters or ()))
 
@@ -292,13 +292,13 @@ def _time(text: str) -> datetime:
 
 
 _METHODS: dict[str, str] = {
-    "SELECT digest FROM descr": "_digests",
-    "SELECT digest, facts FRO": "_facts",
-    "SELECT stream, meter, di": "_links",
-    "SELECT stream, meter, co": "_waiting_counts",
-    "SELECT name, value FROM ": "_settings",
-    "SELECT to_regclass('mete": "_is_new",
-    "DELETE FROM waiting WHER": "_end_waiting",
+    "SELECT digest FROM descri": "_digests",
+    "SELECT digest, facts FROM": "_facts",
+    "SELECT stream, meter, dig": "_links",
+    "SELECT stream, meter, cou": "_waiting_counts",
+    "SELECT name, value FROM s": "_settings",
+    "SELECT to_regclass('meter": "_is_new",
+    "DELETE FROM waiting WHERE": "_end_waiting",
 } | {
     getattr(database, f"_{name}".upper()): f"_{name}"
     for name in (

@@ -65,6 +65,7 @@ def _cases() -> Iterator[tuple[str, Readings, str, str]]:
     for name, (window, privacy, tables) in _WINDOWS.items():
         for readings in ALL_READINGS if name == "linf" else (POWER, ENERGY):
             text = configuration(readings, window, privacy + readings.privacy, tables=tables)
+            text = text.replace('interval = "15min"\n', 'interval = "15min"\nstamp = "end"\n')
             yield f"{name}, {readings.name}", readings, window, text + KEEP_ARCHIVE
 
 

@@ -56,7 +56,7 @@ def forgets_its_answers(patch: pytest.MonkeyPatch) -> None:
 
 def publishes_any_crowd(patch: pytest.MonkeyPatch) -> None:
     """The total of two homes says to each what the other used."""
-    patch.setattr(Group, "smallest_crowd", property(lambda _: 1), raising=False)
+    patch.setattr(Group, "smallest_crowd", property(lambda _: 1, lambda *_: None), raising=False)
 
 
 def never_asks_again(patch: pytest.MonkeyPatch) -> None:

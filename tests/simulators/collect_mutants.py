@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import simulators.simtest.collect.tables  # noqa: F401  it knows statements by their texts, before one changes
 from meteragent.collect import core, database, dataset_file, service
 from meteragent.collect.core import Core, Message
 from meteragent.collect.dataset_file import MergeResult
